@@ -1,0 +1,158 @@
+"""What a call costs, in exact decimal US dollars.
+
+An unknown price makes an unknown cost (`None`), never a free one: whoever adds costs up must decide what unknown means.
+Free is a price of zero that somebody wrote down.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+from typing import Literal
+
+MILLION = Decimal(1_000_000)
+CHARGE_FOR_A_TURN = 4  # Role markers and separators that chat formats put around each message, in tokens.
+
+Basis = Literal["own", "group", "pooled", "ceiling"]
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """US dollars per million tokens. `None` is unknown; zero is free."""
+
+    input: Decimal | None
+    output: Decimal | None
+    cache_read: Decimal | None = None
+    cache_write: Decimal | None = None
+    source: str = ""
+    as_of: date | None = None
+
+    @property
+    def known(self) -> bool:
+        return self.input is not None and self.output is not None
+
+    @property
+    def free(self) -> bool:
+        return self.known and not any((self.input, self.output, self.cache_read, self.cache_write))
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one call. Input counts the tokens read from and written to a provider's cache; output counts reasoning."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedTokens:
+    """Mean tokens a call over `calls` recorded calls."""
+
+    input_mean: float
+    output_mean: float
+    calls: int
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Expected US dollars a call, and which observations it rests on (`calls` of them)."""
+
+    usd: Decimal
+    basis: Basis
+    calls: int
+
+
+def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
+    """US dollars for the tokens used, or None when a price that matters is unknown.
+
+    A cache read without a price of its own is charged as input, which is never less than the provider asks. A cache
+    write has no such bound (some providers ask more than for input), so there the cost is unknown.
+    """
+    if prices.input is None or prices.output is None:
+        return None
+    if usage.cache_write_tokens and prices.cache_write is None:
+        return None
+    read_price = prices.input if prices.cache_read is None else prices.cache_read
+    fresh = max(0, usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens)
+    return (
+        fresh * prices.input
+        + usage.cache_read_tokens * read_price
+        + usage.cache_write_tokens * (prices.cache_write or Decimal(0))
+        + usage.output_tokens * prices.output
+    ) / MILLION
+
+
+def tokens_estimate(text: str) -> int:
+    """Tokens that a text takes at most, roughly: a token for each three bytes of UTF-8, rounded up.
+
+    English runs at four characters a token; scripts beyond ASCII take more tokens a character, as they do bytes.
+    """
+    return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 3)
+
+
+def image_tokens(width: int, height: int) -> int:
+    """Tokens of an image of so many pixels in high detail: 85, and 170 for each tile of 512 x 512.
+
+    The image is first shrunk into 2048 x 2048, then until its shorter side is at most 768.
+    Rule: OpenAI, "Images and vision", calculating costs.
+    """
+    if width < 1 or height < 1:
+        raise ValueError(f"an image has no size of {width} x {height} pixels")
+    scale = min(1.0, 2048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    # Rounding first keeps 1024 * 0.75 from spilling into another tile by a rounding error.
+    tiles = math.ceil(round(width * scale, 6) / 512) * math.ceil(round(height * scale, 6) / 512)
+    return 85 + 170 * tiles
+
+
+def input_tokens_estimate(texts: list[str], images: list[tuple[int, int]] | None = None) -> int:
+    """Tokens of a request: its turns' texts and its images, given as (width, height) in pixels."""
+    turns = sum(tokens_estimate(text) + CHARGE_FOR_A_TURN for text in texts)
+    return turns + sum(image_tokens(width, height) for width, height in images or [])
+
+
+def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
+    """The most that one call can cost, in US dollars: what is reserved before it is made.
+
+    `max_output_tokens` is the sampler's limit, else the model's. None, as an unknown price, gives None: no ceiling.
+    Input is taken at its dearest, which is the cache's write price where there is one.
+    """
+    if prices.input is None or prices.output is None:
+        return None
+    if prices.free:
+        return Decimal(0)
+    if max_output_tokens is None:
+        return None
+    dearest = max(prices.input, prices.cache_write or prices.input)
+    return (input_tokens * dearest + max_output_tokens * prices.output) / MILLION
+
+
+def expected_per_call(
+    prices: Prices,
+    ceiling: Decimal | None,
+    own: ObservedTokens | None = None,
+    group: ObservedTokens | None = None,
+    pooled: ObservedTokens | None = None,
+) -> Expectation | None:
+    """What one call is likely to cost: from the condition's own calls, else its group's, else all, else the ceiling.
+
+    List price of input, without savings by a provider's cache. None when a price is unknown, or nothing is observed
+    and there is no ceiling.
+    """
+    if prices.input is None or prices.output is None:
+        return None
+    candidates: tuple[tuple[Basis, ObservedTokens | None], ...] = (("own", own), ("group", group), ("pooled", pooled))
+    for basis, seen in candidates:
+        if seen is not None and seen.calls:
+            usd = (_exact(seen.input_mean) * prices.input + _exact(seen.output_mean) * prices.output) / MILLION
+            return Expectation(usd, basis, seen.calls)
+    return None if ceiling is None else Expectation(ceiling, "ceiling", 0)
+
+
+def _exact(mean: float) -> Decimal:
+    return Decimal(repr(float(mean)))
