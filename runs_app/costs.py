@@ -40,7 +40,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. Input counts the tokens read from and written to a provider's cache; output counts reasoning."""
+    """Tokens of one call. Input includes those read from or written to a cache; output includes reasoning."""
 
     input_tokens: int = 0
     output_tokens: int = 0

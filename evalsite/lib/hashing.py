@@ -1,0 +1,79 @@
+"""Identity by content: the same content has the same hash on any machine, in any year."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+SHORT_HASH = 12
+SLUG_LENGTH = 50
+
+
+def canonical_json(content: Any) -> str:
+    """JSON with sorted keys and no white space, where numbers that are equal are written alike (1.0 as 1, -0.0 as 0).
+
+    Takes what JSON can say: None, booleans, numbers, strings, lists, tuples and mappings with string keys.
+    TypeError for anything else; ValueError for a number that is not finite, or a string that is not Unicode text.
+    """
+    return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_hash(content: Any) -> str:
+    """SHA-256 of the canonical JSON in UTF-8, as 64 hexadecimal digits. Errors as of `canonical_json`."""
+    return hashlib.sha256(canonical_json(content).encode("utf-8")).hexdigest()
+
+
+def slugify_name(name: str) -> str:
+    """Lower-case ASCII letters, digits, and single "-" or "_", at most 50: a name for URLs and identifiers.
+
+    Never empty: a name that leaves nothing ("模型") becomes "n-" and the start of its hash.
+    """
+    ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
+    slug = re.sub(r"[^a-z0-9_]+", "-", ascii_name).strip("-_")[:SLUG_LENGTH].rstrip("-_")
+    return slug or f"n-{content_hash(name)[:8]}"
+
+
+def condition_id(slug: str, content: Any) -> str:
+    """`slug--hash12`. The slug is for people; the first twelve digits of the content's hash are the identity."""
+    if not slug:
+        raise ValueError("a condition needs a slug")
+    return f"{slug}--{content_hash(content)[:SHORT_HASH]}"
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, str):
+        return _unicode(value)
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    if isinstance(value, Mapping):
+        return {_key(key): _plain(element) for key, element in value.items()}
+    raise TypeError(f"{type(value).__name__} has no canonical JSON: turn it into text or numbers first")
+
+
+def _number(value: float) -> int | float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} has no canonical JSON")
+    return int(value) if value.is_integer() else value
+
+
+def _unicode(value: str) -> str:
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"half a surrogate pair at position {error.start} is not text") from None
+    return value
+
+
+def _key(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(f"keys are strings in canonical JSON, not {type(key).__name__} ({key!r})")
+    return _unicode(key)

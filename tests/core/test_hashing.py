@@ -1,0 +1,104 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsite.lib.hashing import canonical_json, condition_id, content_hash, slugify_name
+
+numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+documents = st.recursive(
+    st.none() | st.booleans() | numbers | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def test_canonical_json_has_sorted_keys_no_spaces_and_plain_unicode():
+    assert canonical_json({"b": [1, 2.5, None], "a": "naïve ☃", "B": True}) == (
+        '{"B":true,"a":"naïve ☃","b":[1,2.5,null]}'
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        # printf '%s' '{}' | sha256sum, and so on: known without this program.
+        ({}, "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"),
+        ("", "12ae32cb1ec02d01eda3581b127c1fee3b0dc53572ed6baf239721a03d82e126"),
+        ([], "4f53cda18c2baa0c0354bb5f9a3ecbe5ed12ab4d8e11ba873c2f11161202b945"),
+    ],
+)
+def test_hash_is_the_sha256_of_the_canonical_json(content, expected):
+    assert content_hash(content) == expected
+
+
+@pytest.mark.parametrize(("one", "other"), [(0, 0.0), (0, -0.0), (1, 1.0), (10**20, 1e20), ([2], (2.0,))])
+def test_equal_numbers_hash_alike(one, other):
+    assert content_hash({"x": one}) == content_hash({"x": other})
+
+
+@pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, "1"), (None, "null"), (0.1, 0.2), ([], {})])
+def test_values_of_another_kind_hash_apart(one, other):
+    assert content_hash(one) != content_hash(other)
+
+
+@given(documents)
+def test_order_of_keys_never_matters(document):
+    shuffled = _reversed_keys(document)
+    assert content_hash(shuffled) == content_hash(document)
+
+
+def _reversed_keys(value):
+    if isinstance(value, dict):
+        return {key: _reversed_keys(value[key]) for key in reversed(value)}
+    return [_reversed_keys(element) for element in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_are_refused(number):
+    with pytest.raises(ValueError, match="no canonical JSON"):
+        content_hash({"temperature": [number]})
+
+
+@pytest.mark.parametrize("content", [{1: "x"}, {"x": {1, 2}}, b"bytes", {"x": object()}])
+def test_what_json_cannot_say_is_refused(content):
+    with pytest.raises(TypeError):
+        content_hash(content)
+
+
+def test_half_a_surrogate_pair_is_refused_by_position():
+    with pytest.raises(ValueError, match="position 2"):
+        content_hash({"text": "ab\ud800"})
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("GPT-5 mini", "gpt-5-mini"),
+        ("openai/qwen3.5-vl", "openai-qwen3-5-vl"),
+        ("Zürich  --  run_2", "zurich-run_2"),
+        ("-_trim_-", "trim"),
+        ("a" * 49 + " b", "a" * 49),
+    ],
+)
+def test_slugs_of_names(name, slug):
+    assert slugify_name(name) == slug
+
+
+@given(st.text())
+def test_a_slug_is_safe_and_stable_and_never_empty(name):
+    slug = slugify_name(name)
+    assert slug
+    assert "--" not in slug
+    assert slugify_name(slug) == slug
+
+
+def test_names_without_ascii_stay_apart():
+    assert slugify_name("模型") != slugify_name("提示")
+
+
+def test_condition_id_is_the_slug_and_twelve_digits():
+    assert condition_id("m_p_s", {}) == "m_p_s--44136fa355b3"
+    with pytest.raises(ValueError, match="slug"):
+        condition_id("", {})
