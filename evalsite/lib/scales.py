@@ -1,0 +1,25 @@
+"""The scale that a rating is given on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Integers from `minimum` to `maximum`, both included; some points may have a label."""
+
+    minimum: int
+    maximum: int
+    labels: Mapping[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.minimum >= self.maximum:
+            raise ValueError(f"a scale runs upwards, not from {self.minimum} to {self.maximum}")
+        outside = sorted(point for point in self.labels if point not in self)
+        if outside:
+            raise ValueError(f"labels outside the scale {self.minimum} to {self.maximum}: {outside}")
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int) and self.minimum <= value <= self.maximum
