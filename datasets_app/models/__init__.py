@@ -1,0 +1,7 @@
+"""Datasets, their items, images and human norms, and the history that every app writes to."""
+
+from datasets_app.models.datasets import Dataset
+from datasets_app.models.history import StatusChange, TransitionError, TransitionQuerySet
+from datasets_app.models.items import Asset, Item, Norm
+
+__all__ = ["Asset", "Dataset", "Item", "Norm", "StatusChange", "TransitionError", "TransitionQuerySet"]

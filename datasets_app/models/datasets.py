@@ -1,0 +1,92 @@
+"""A dataset: a named, versioned set of items, which freezes when it is approved."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.validators import RegexValidator
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models.history import StatusChange, TransitionQuerySet
+from evalsite.lib.roles import is_member, is_viewer
+
+slug_validator = RegexValidator(
+    r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."
+)
+
+
+class DatasetQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        """Datasets belong to the group; a viewer sees those of the experiments shared with viewers."""
+        if is_member(user):
+            return self
+        if is_viewer(user):
+            return self.filter(pk__in=self.model.objects.filter(experiments__sharing="group").values("pk"))
+        return self.none()
+
+    def named(self, reference: str) -> Self:
+        """`slug@version`, or `slug` alone for its newest version."""
+        slug, _, version = reference.partition("@")
+        if version:
+            return self.filter(slug=slug, version=int(version)) if version.isdecimal() else self.none()
+        newest = self.filter(slug=slug).order_by("-version").values("pk")[:1]
+        return self.filter(pk__in=newest)
+
+
+class Dataset(models.Model):
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        APPROVED = "approved", "Approved"
+        ARCHIVED = "archived", "Archived"
+
+    slug = models.CharField(max_length=80, validators=[slug_validator])
+    version = models.PositiveIntegerField(default=1)
+    title = models.CharField(max_length=200, blank=True)
+    description = models.TextField(blank=True)
+    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
+    source = models.TextField(blank=True, help_text="Where the items come from: a citation or an address")
+    licence = models.CharField(max_length=200, blank=True)
+    source_name = models.CharField(max_length=255, blank=True, help_text="Name of the imported file")
+    source_sha256 = models.CharField(max_length=64, blank=True, help_text="Hash of the imported file")
+    mapping = models.JSONField(default=dict, blank=True, help_text="Which column became which field")
+    recipe = models.JSONField(default=dict, blank=True, help_text="How a sample was drawn: strategy, n, seed")
+    parent = models.ForeignKey("self", on_delete=models.PROTECT, null=True, blank=True, related_name="children")
+    content_hash = models.CharField(
+        max_length=64, blank=True, editable=False, help_text="Of the active items, at approval"
+    )
+    item_count = models.PositiveIntegerField(default=0, editable=False)
+    active_count = models.PositiveIntegerField(default=0, editable=False)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    approved_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = DatasetQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["slug", "-version"]
+        constraints = [models.UniqueConstraint(fields=["slug", "version"], name="dataset_slug_version")]
+        permissions = [("approve_dataset", "Can approve and archive datasets")]
+
+    def __str__(self) -> str:
+        return f"{self.slug}@{self.version}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("dataset_detail", args=[self.slug, self.version])
+
+    @property
+    def is_draft(self) -> bool:
+        return self.status == self.Status.DRAFT
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+    def refresh_counts(self) -> None:
+        """Store how many items there are, and how many of them are not excluded."""
+        counts = self.items.aggregate(
+            all=models.Count("pk"), active=models.Count("pk", filter=models.Q(excluded=False))
+        )
+        self.item_count, self.active_count = counts["all"], counts["active"]
+        self.save(update_fields=["item_count", "active_count"])

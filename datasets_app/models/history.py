@@ -1,0 +1,96 @@
+"""Every change of state has an author, a time and a reason: one rule, for all apps."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Self
+
+from django.conf import settings
+from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.contenttypes.models import ContentType
+from django.db import models, transaction
+
+Actor = AbstractBaseUser | AnonymousUser | str | None
+"""Who acts: a signed-in user, or a name such as "worker host:123" or "command line"."""
+
+
+class TransitionError(Exception):
+    """The row was not in a state from which this transition starts; nothing was changed."""
+
+
+class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
+    def of(self, row: models.Model) -> Self:
+        return self.filter(content_type=ContentType.objects.get_for_model(row), object_id=row.pk)
+
+
+class StatusChange(models.Model):
+    """One change of one row: what it was, what it became, who did it and why."""
+
+    content_type = models.ForeignKey(ContentType, on_delete=models.CASCADE)
+    object_id = models.BigIntegerField()
+    what = models.CharField(max_length=40, default="status")
+    from_value = models.CharField(max_length=200, blank=True)
+    to_value = models.CharField(max_length=200)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    actor = models.CharField(max_length=200, help_text="The author's name at the time, or the program's")
+    reason = models.TextField(blank=True)
+    at = models.DateTimeField(auto_now_add=True)
+
+    objects = StatusChangeQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+        indexes = [models.Index(fields=["content_type", "object_id", "-at"], name="statuschange_of_row")]
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.from_value or '-'} to {self.to_value}"
+
+
+def record_changes(
+    rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
+) -> None:
+    """Write one StatusChange for each (row, from, to)."""
+    user = by if isinstance(by, AbstractBaseUser) and by.pk else None
+    actor = by if isinstance(by, str) else (user.get_username() if user else "unknown")
+    StatusChange.objects.bulk_create(
+        StatusChange(
+            content_type=ContentType.objects.get_for_model(row),
+            object_id=row.pk,
+            what=what,
+            from_value=before,
+            to_value=after,
+            by=user,
+            actor=actor,
+            reason=reason,
+        )
+        for row, before, after in rows
+    )
+
+
+class TransitionQuerySet(models.QuerySet[Any]):
+    """For models with a `status`: a transition starts only from the states it allows."""
+
+    def transition(
+        self, *, sources: Collection[str], target: str, by: Actor, reason: str = "", **changes: Any
+    ) -> list[int]:
+        """Move every row of this set that is in one of `sources` to `target`, with its history, in one transaction.
+
+        Returns the keys of the rows that moved. The rows are locked first, in the order of their keys, so two
+        transitions at once cannot both start from one state.
+        """
+        with transaction.atomic():
+            rows = list(self.filter(status__in=sources).select_for_update(of=("self",)).order_by("pk"))
+            keys = [row.pk for row in rows]
+            self.model._base_manager.filter(pk__in=keys).update(status=target, **changes)
+            record_changes([(row, row.status, target) for row in rows], by=by, reason=reason)
+        return keys
+
+    def transition_one(self, row: models.Model, **how: Any) -> None:
+        """As `transition`, for one row, which is refreshed; TransitionError where it was not in an allowed state."""
+        if not self.filter(pk=row.pk).transition(**how):
+            row.refresh_from_db(fields=["status"])
+            sources = " or ".join(how["sources"])
+            raise TransitionError(
+                f"{row} is {row.status}; only {sources} can become {how['target']}"  # type: ignore[attr-defined]
+            )
+        row.refresh_from_db()

@@ -1,0 +1,102 @@
+"""Items, the images they show, and the human norms they are compared with."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models.datasets import Dataset
+
+
+class Asset(models.Model):
+    """An image, addressed by the sha256 of its (re-encoded) bytes; the file lies under MEDIA_ROOT by that hash."""
+
+    class Format(models.TextChoices):
+        JPEG = "jpeg", "JPEG"
+        PNG = "png", "PNG"
+
+    sha256 = models.CharField(max_length=64, primary_key=True)
+    format = models.CharField(max_length=4, choices=Format)
+    width = models.PositiveIntegerField()
+    height = models.PositiveIntegerField()
+    size = models.PositiveIntegerField(help_text="Bytes")
+    original_name = models.CharField(max_length=255, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.sha256[:12]} ({self.width} x {self.height})"
+
+    @property
+    def content_type(self) -> str:
+        return f"image/{self.format}"
+
+    @property
+    def path(self) -> str:
+        """Relative to MEDIA_ROOT."""
+        return f"assets/{self.sha256[:2]}/{self.sha256}.{self.format}"
+
+    @property
+    def thumbnail_path(self) -> str:
+        """Relative to MEDIA_ROOT; always a JPEG, its longest side 320 px."""
+        return f"thumbs/{self.sha256[:2]}/{self.sha256}.jpeg"
+
+    @property
+    def url(self) -> str:
+        return reverse("asset", args=[self.sha256])
+
+    @property
+    def thumbnail_url(self) -> str:
+        return reverse("thumbnail", args=[self.sha256])
+
+
+class ItemQuerySet(models.QuerySet["Item"]):
+    def active(self) -> Self:
+        return self.filter(excluded=False)
+
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(dataset__in=Dataset.objects.visible_to(user))
+
+
+class Item(models.Model):
+    """One thing to ask about. Frozen, by a trigger of the database, once its dataset is approved."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="items")
+    key = models.CharField(max_length=200)
+    position = models.PositiveIntegerField(default=0, help_text="Order of import, from 0")
+    input = models.TextField(blank=True)
+    image = models.ForeignKey(Asset, on_delete=models.PROTECT, null=True, blank=True, related_name="items")
+    target = models.TextField(blank=True)
+    choices = models.JSONField(default=list, blank=True)
+    grading_scheme = models.TextField(blank=True)
+    category = models.CharField(max_length=200, blank=True, db_index=True, help_text="Stratum for sampling")
+    metadata = models.JSONField(default=dict, blank=True)
+    excluded = models.BooleanField(default=False)
+    note = models.TextField(blank=True, help_text="Why it is excluded")
+
+    objects = ItemQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["position", "pk"]
+        constraints = [models.UniqueConstraint(fields=["dataset", "key"], name="item_key_in_dataset")]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class Norm(models.Model):
+    """Human reference for one item on one dimension; frozen together with the item."""
+
+    item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="norms")
+    dimension = models.CharField(max_length=80)
+    mean = models.FloatField()
+    sd = models.FloatField(null=True, blank=True)
+    n = models.PositiveIntegerField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["dimension"]
+        constraints = [models.UniqueConstraint(fields=["item", "dimension"], name="norm_item_dimension")]
+
+    def __str__(self) -> str:
+        return f"{self.dimension}: {self.mean}"

@@ -1,0 +1,8 @@
+"""The shared library as an app, so that its template tags and checks are found."""
+
+from django.apps import AppConfig
+
+
+class LibConfig(AppConfig):
+    name = "evalsite.lib"
+    label = "lib"

@@ -1,0 +1,39 @@
+"""Reading the environment: a small reader that refuses what it does not know."""
+
+import os
+from collections.abc import Mapping
+
+KNOWN = frozenset(
+    {
+        "EVALSITE_ALLOWED_HOSTS",
+        "EVALSITE_DATA_DIR",
+        "EVALSITE_DEBUG",
+        "EVALSITE_LLM_ALLOWED_HOSTS",
+        "EVALSITE_POSTGRES_BIN",
+        "EVALSITE_SECRET_KEY",
+    }
+)
+TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
+
+
+class SettingError(Exception):
+    """A setting in the environment is unknown or has a value that cannot be meant."""
+
+
+def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
+    """A misspelt setting would otherwise be ignored in silence, and the default would hold."""
+    unknown = sorted(name for name in environ if name.startswith("EVALSITE_") and name not in KNOWN)
+    if unknown:
+        raise SettingError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
+
+
+def flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
+    value = environ.get(name, "").strip().lower()
+    if value not in TRUE | FALSE:
+        raise SettingError(f"{name} must be one of {', '.join(sorted(TRUE | FALSE - {''}))}, not {value!r}")
+    return value in TRUE
+
+
+def words(name: str, default: str = "", environ: Mapping[str, str] = os.environ) -> list[str]:
+    """A list written with commas."""
+    return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]

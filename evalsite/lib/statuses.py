@@ -1,0 +1,59 @@
+"""How a status looks: one shape and one tone for each word, so that colour never speaks alone."""
+
+from typing import NamedTuple
+
+
+class Look(NamedTuple):
+    """`icon` is a name of the sprite; `tone` picks the colour: neutral, live, good, bad or hold."""
+
+    icon: str
+    tone: str
+
+
+PENDING = Look("circle", "neutral")
+RUNNING = Look("circle-half", "live")
+DONE = Look("check-circle-fill", "good")
+FAILED = Look("x-octagon-fill", "bad")
+CANCELLED = Look("slash-circle", "neutral")
+PAUSED = Look("pause-circle-fill", "hold")
+DRAFT = Look("dash-circle-dotted", "neutral")
+APPROVED = Look("patch-check-fill", "good")
+ARCHIVED = Look("archive", "neutral")
+UNKNOWN = Look("question-circle", "neutral")
+
+LOOKS = {
+    "pending": PENDING,
+    "queued": PENDING,
+    "ready": PENDING,
+    "planned": PENDING,
+    "waiting": PENDING,
+    "running": RUNNING,
+    "claimed": RUNNING,
+    "in_progress": RUNNING,
+    "submitted": RUNNING,
+    "done": DONE,
+    "ok": DONE,
+    "completed": DONE,
+    "finished": DONE,
+    "active": DONE,
+    "failed": FAILED,
+    "error": FAILED,
+    "dead": FAILED,
+    "stopped": FAILED,
+    "cancelled": CANCELLED,
+    "excluded": CANCELLED,
+    "skipped": CANCELLED,
+    "paused": PAUSED,
+    "stopping": PAUSED,
+    "draft": DRAFT,
+    "unverified": DRAFT,
+    "approved": APPROVED,
+    "frozen": APPROVED,
+    "archived": ARCHIVED,
+    "retired": ARCHIVED,
+}
+
+
+def look(status: str) -> Look:
+    """The look of a status word; an unknown word is shown as such rather than refused."""
+    return LOOKS.get(status.lower(), UNKNOWN)

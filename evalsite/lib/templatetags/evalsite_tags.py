@@ -1,0 +1,207 @@
+"""The components of the site's design as template tags. Every value is escaped; nothing is marked safe."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from django import template
+from django.template.context import RequestContext
+from django.templatetags.static import static
+from django.urls import NoReverseMatch, reverse
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from evalsite.lib import bars, statuses, wording
+from evalsite.lib.icons import ICONS, SPRITE
+
+register = template.Library()
+
+NOTHING = SafeString()
+
+
+@register.simple_tag
+def icon(name: str, label: str = "") -> SafeString:
+    """A symbol of the sprite. Without a label it is decoration, hidden from screen readers.
+
+    Raises ValueError for a name that the sprite does not have.
+    """
+    if name not in ICONS:
+        raise ValueError(f"no icon is called {name!r}; see evalsite/lib/icons.py")
+    href = f"{static(SPRITE)}#{name}"
+    if label:
+        markup = '<svg class="icon" role="img" aria-label="{}" focusable="false"><use href="{}"></use></svg>'
+        return format_html(markup, label, href)
+    return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}"></use></svg>', href)
+
+
+@register.simple_tag
+def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
+    """A status as shape, colour and word. `status` is a word or a member of a TextChoices."""
+    if status is None or status == "":
+        return format_html('<span class="unknown">{}</span>', wording.MISSING)
+    word = str(getattr(status, "value", status))
+    look = statuses.look(word)
+    text = label or str(getattr(status, "label", word.replace("_", " ").capitalize()))
+    hint = format_html(' title="{}"', title) if title else NOTHING
+    return format_html(
+        '<span class="status tone-{} shape-{}"{}>{}<span>{}</span></span>', look.tone, look.icon, hint, icon(look.icon), text
+    )
+
+
+@register.simple_tag
+def progress(
+    done: int,
+    running: int = 0,
+    failed: int = 0,
+    pending: int = 0,
+    cancelled: int = 0,
+    *,
+    legend: bool = True,
+    label: str = "Progress",
+) -> SafeString:
+    """A bar of segments with its legend. Numbers are trials (or any other counts); pending is the empty track."""
+    counts = [("done", done), ("running", running), ("failed", failed), ("cancelled", cancelled)]
+    total = sum(amount for _, amount in counts) + pending
+    said = [(name, wording.count_text(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
+    spoken = f"{label}: " + ", ".join(f"{text} {name}" for name, text in said) + f" of {wording.count_text(total)}"
+    return format_html(
+        '<div class="meter">{}{}</div>', _bar(bars.segments(counts, total), spoken), _legend(said) if legend else NOTHING
+    )
+
+
+@register.simple_tag
+def budget(spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True) -> SafeString:
+    """Money spent and reserved against a limit, all in US dollars; without a limit there is no bar, only the words."""
+    said = [("spent", wording.money_text(spent)), ("reserved", wording.money_text(reserved))]
+    said += [("budget", wording.money_text(limit))] if limit is not None else []
+    words = _legend(said, amount_first=False) if legend else NOTHING
+    if limit is None:
+        return format_html('<div class="meter">{}</div>', words)
+    parts = [("spent", float(spent or 0)), ("reserved", float(reserved or 0))]
+    total = max(float(limit), sum(amount for _, amount in parts))
+    spoken = "Budget: " + ", ".join(f"{name} {text}" for name, text in said)
+    return format_html('<div class="meter">{}{}</div>', _bar(bars.segments(parts, total), spoken), words)
+
+
+def _bar(segments: list[bars.Segment], spoken: str) -> SafeString:
+    rects = format_html_join(
+        "",
+        '<rect class="bar-{}" x="{}%" y="0" width="{}%" height="100%"></rect>',
+        ((part.name, part.start, part.width) for part in segments),
+    )
+    return format_html('<svg class="bar" role="img" aria-label="{}">{}</svg>', spoken, rects)
+
+
+def _legend(said: list[tuple[str, str]], *, amount_first: bool = True) -> SafeString:
+    order = '<li class="key-{0}"><b>{1}</b> {0}</li>' if amount_first else '<li class="key-{0}">{0} <b>{1}</b></li>'
+    return format_html('<ul class="legend">{}</ul>', format_html_join("", order, said))
+
+
+@register.simple_tag
+def money(value: Decimal | float | str | None) -> SafeString:
+    """US dollars in sensible digits, the exact value on hover; "unknown" for None."""
+    text = wording.money_text(value)
+    if text == "unknown":
+        return format_html('<span class="unknown">{}</span>', text)
+    return format_html('<span class="figure-text" title="${}">{}</span>', format(Decimal(str(value)), "f"), text)
+
+
+@register.simple_tag
+def count(value: float | Decimal | None) -> str:
+    """A number with thin spaces between thousands: plain text, good inside attributes too."""
+    return wording.count_text(value)
+
+
+@register.simple_tag
+def duration(seconds: float | timedelta | None) -> str:
+    """Seconds (or a timedelta) in at most two units: plain text."""
+    return wording.duration_text(seconds)
+
+
+@register.simple_tag
+def local_time(moment: datetime | None, *, seconds: bool = False, date_only: bool = False) -> SafeString:
+    """A moment in the reader's zone, with UTC on hover. Raises ValueError for a time without a zone."""
+    if moment is None:
+        return format_html('<span class="unknown">{}</span>', wording.MISSING)
+    if timezone.is_naive(moment):
+        raise ValueError("a time without a zone cannot be shown in the reader's")
+    pattern = "%Y-%m-%d" if date_only else "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
+    utc = moment.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" title="{} UTC">{}</time>',
+        utc.isoformat(timespec="seconds"),
+        utc.strftime("%Y-%m-%d %H:%M:%S"),
+        timezone.localtime(moment).strftime(pattern),
+    )
+
+
+@register.simple_tag
+def breadcrumbs(*parts: str) -> SafeString:
+    """Pairs of label and address, then the label of this page: `{% breadcrumbs "Datasets" url name %}`."""
+    pairs = list(zip(parts[:-1:2], parts[1::2], strict=True))
+    links = format_html_join("", '<li><a href="{1}">{0}</a></li>', pairs)
+    here = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else NOTHING
+    return format_html('<nav class="crumbs" aria-label="Breadcrumbs"><ol>{}{}</ol></nav>', links, here)
+
+
+@register.simple_tag(takes_context=True)
+def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
+    """A link of the main navigation, marked when the reader is in that section; nothing where the page is not served."""
+    try:
+        href = reverse(url_name)
+    except NoReverseMatch:
+        return NOTHING
+    return format_html('<a href="{}"{}>{}</a>', href, _current(context, href, section=href != "/"), label)
+
+
+@register.simple_tag(takes_context=True)
+def tab(context: RequestContext, href: str, label: str, amount: int | None = None) -> SafeString:
+    """One tab of a `<nav class="tabs">`: marked when it is this page; `amount` is a small count beside the label."""
+    number = NOTHING if amount is None else format_html(' <span class="tab-count">{}</span>', wording.count_text(amount))
+    return format_html('<a href="{}"{}>{}{}</a>', href, _current(context, href, section=False), label, number)
+
+
+def _current(context: RequestContext, href: str, *, section: bool) -> SafeString:
+    path = getattr(context.get("request"), "path", "")
+    if path == href:
+        return format_html(' aria-current="{}"', "page")
+    return format_html(' aria-current="{}"', "true") if section and path.startswith(href) else NOTHING
+
+
+@register.inclusion_tag("partials/empty_state.html")
+def empty_state(  # noqa: PLR0913 - each is one line of the component, all named at the call.
+    *,
+    title: str,
+    text: str = "",
+    icon: str = "search",
+    action_url: str = "",
+    action_label: str = "",
+    second_url: str = "",
+    second_label: str = "",
+) -> dict[str, str]:
+    """What is said where nothing is: an icon, one sentence, and what to do next."""
+    return {
+        "title": title,
+        "text": text,
+        "icon_name": icon,
+        "action_url": action_url,
+        "action_label": action_label,
+        "second_url": second_url,
+        "second_label": second_label,
+    }
+
+
+@register.inclusion_tag("partials/turn.html")
+def turn(role: str, text: str = "", *, image_url: str = "", image_alt: str = "", note: str = "") -> dict[str, str]:
+    """One turn of a conversation, exactly as it was sent or received. `role` is system, user, assistant or another."""
+    known = {"system": "gear", "user": "person", "assistant": "robot"}
+    return {
+        "role": role,
+        "role_class": role if role in known else "other",
+        "icon_name": known.get(role, "chat-left-text"),
+        "text": text,
+        "image_url": image_url,
+        "image_alt": image_alt,
+        "note": note,
+    }

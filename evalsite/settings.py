@@ -1,0 +1,196 @@
+"""Settings come from the environment; what is unknown or unsafe is refused at the start."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+from psycopg import conninfo
+
+from evalsite.lib import environment
+
+environment.refuse_unknown()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+DATA_DIR = Path(os.environ.get("EVALSITE_DATA_DIR") or BASE_DIR / "var").resolve()
+MEDIA_ROOT = DATA_DIR / "media"
+DEBUG = environment.flag("EVALSITE_DEBUG")
+ALLOWED_HOSTS = environment.words("EVALSITE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+if "*" in ALLOWED_HOSTS and not DEBUG:
+    raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
+# Hosts that a model may be served from, beside the providers' own; loopback is always allowed.
+LLM_ALLOWED_HOSTS = environment.words("EVALSITE_LLM_ALLOWED_HOSTS")
+
+
+def _secret_key() -> str:
+    """From the environment, else made once and kept, readable by its owner alone."""
+    given = os.environ.get("EVALSITE_SECRET_KEY")
+    if given is not None:
+        if len(given) < 32:
+            raise environment.SettingError("EVALSITE_SECRET_KEY must have at least 32 characters")
+        return given
+    path = DATA_DIR / "secret_key"
+    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
+    if not path.exists():
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(48))
+        try:
+            os.link(draft, path)  # Fails where another process was first: then its key is the key.
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    return path.read_text().strip()
+
+
+SECRET_KEY = _secret_key()
+
+
+def _connection() -> dict[str, Any]:
+    if url := os.environ.get("DATABASE_URL"):
+        return dict(conninfo.conninfo_to_dict(url))
+    from evalsite.lib.postgres import Embedded
+
+    return dict(Embedded(DATA_DIR / "postgres").connection())
+
+
+def _database() -> dict[str, Any]:
+    """DATABASE_URL, else the embedded server's socket. Nothing is started here."""
+    known = _connection()
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": known.pop("dbname", "evalsite"),
+        "USER": known.pop("user", ""),
+        "PASSWORD": known.pop("password", "") or "",
+        "HOST": known.pop("host", ""),
+        "PORT": known.pop("port", ""),
+        "CONN_MAX_AGE": 60,
+        "CONN_HEALTH_CHECKS": True,
+        "OPTIONS": {"application_name": "evalsite", **known},
+    }
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+INSTALLED_APPS = [
+    "evalsite.lib",
+    "datasets_app",
+    "runs_app",
+    "grading_app",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "django.forms",
+    "django_filters",
+    "django_htmx",
+    "django_q",
+    "django_tables2",
+    "csp",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "evalsite.middleware.TimezoneMiddleware",
+]
+
+ROOT_URLCONF = "evalsite.urls"
+WSGI_APPLICATION = "evalsite.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+            "builtins": ["evalsite.lib.templatetags.evalsite_tags"],
+        },
+    }
+]
+FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
+DJANGO_TABLES2_TEMPLATE = "tables/table.html"
+
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "evalsite" / "static"]
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = DEBUG
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "login"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "base-uri": ["'none'"],
+        "object-src": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "form-action": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+    }
+}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
+FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
+
+Q_WORKERS = 2
+DRAIN_SECONDS = 30
+Q_CLUSTER = {
+    "name": "evalsite",
+    "orm": "default",
+    "workers": Q_WORKERS,
+    # A task is locked from when it is prefetched, not from when it starts: so prefetch no more than can start.
+    "queue_limit": Q_WORKERS,
+    "bulk": 1,
+    "timeout": 180,
+    "retry": 3600,
+    "max_attempts": 1,
+    "ack_failures": True,
+    "save_limit": 50,
+    "catch_up": False,
+    "poll": 0.5,
+    "label": "Task queue",
+    "time_zone": "UTC",
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "WARNING"},
+    "loggers": {"evalsite": {"level": "INFO"}},
+}

@@ -1,0 +1,5 @@
+"""Scores of stored answers."""
+
+from grading_app.models.gradings import GradeCondition, Grading
+
+__all__ = ["GradeCondition", "Grading"]

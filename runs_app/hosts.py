@@ -1,0 +1,47 @@
+"""Which addresses a key and an item may be sent to. Pure: the caller brings the allow-list."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+PROVIDER_HOSTS = frozenset(
+    {
+        "api.openai.com",
+        "openrouter.ai",
+        "api.anthropic.com",
+        "generativelanguage.googleapis.com",
+    }
+)
+
+
+def host_allowed(url: str, allowed_hosts: Collection[str]) -> bool:
+    return problem_with_url(url, allowed_hosts) is None
+
+
+def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
+    """Why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
+    try:
+        parts = urlsplit(url)
+        host, port = (parts.hostname or "").lower().rstrip("."), parts.port
+    except ValueError:
+        return "This is not an address."
+    if parts.scheme not in ("http", "https") or not host:
+        return "The address must start with http:// or https:// and name a host."
+    if parts.username is not None or parts.password is not None:
+        return "The address must not hold a name or a password; the key comes from an environment variable."
+    if _is_loopback(host):
+        return None
+    if host in PROVIDER_HOSTS or host in allowed_hosts or f"{host}:{port}" in allowed_hosts:
+        return None if parts.scheme == "https" or host not in PROVIDER_HOSTS else "A provider is called by https only."
+    return f"{host} is not on the list of allowed hosts; an operator adds it to EVALSITE_LLM_ALLOWED_HOSTS."
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,26 @@
+"""Where models are served, what they are asked, and the record of every call."""
+
+from runs_app.models.designs import Dimension, Prompt, Sampler
+from runs_app.models.endpoints import Endpoint, LanguageModel
+from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
+from runs_app.models.runs import Run, Tick
+from runs_app.models.work import Attempt, Trial, WorkUnit
+from runs_app.models.workers import Worker
+
+__all__ = [
+    "Attempt",
+    "Condition",
+    "Dimension",
+    "Endpoint",
+    "Experiment",
+    "LanguageModel",
+    "Manifest",
+    "Prompt",
+    "Run",
+    "Sampler",
+    "Tick",
+    "Trial",
+    "Wave",
+    "WorkUnit",
+    "Worker",
+]

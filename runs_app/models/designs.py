@@ -1,0 +1,187 @@
+"""What is asked and how: prompts, samplers and dimensions. Versions in use are frozen by the database."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+
+from datasets_app.models.datasets import slug_validator
+from datasets_app.models.history import StatusChange, TransitionQuerySet
+from evalsite.lib.hashing import content_hash
+from evalsite.lib.roles import is_member
+
+
+class VersionedQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        return self if is_member(user) else self.none()
+
+    def named(self, reference: str) -> Self:
+        """`name@version`, or `name` alone for the newest version."""
+        name, _, version = reference.partition("@")
+        if version:
+            return self.filter(name=name, version=int(version)) if version.isdecimal() else self.none()
+        newest = self.filter(name=name).order_by("-version").values("pk")[:1]
+        return self.filter(pk__in=newest)
+
+
+class Versioned(models.Model):
+    """A named text in versions, whose content is hashed, and which changes only while it is a draft."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        APPROVED = "approved", "Approved"
+        ARCHIVED = "archived", "Archived"
+
+    name = models.CharField(max_length=80, validators=[slug_validator])
+    version = models.PositiveIntegerField(default=1, editable=False)
+    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
+    content_hash = models.CharField(max_length=64, editable=False)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = VersionedQuerySet.as_manager()
+
+    class Meta:
+        abstract = True
+        ordering = ["name", "-version"]
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.version}"
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        self.content_hash = content_hash(self.content)
+        if kwargs.get("update_fields") is not None:
+            kwargs["update_fields"] = {*kwargs["update_fields"], "content_hash"}
+        super().save(*args, **kwargs)
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What identifies this version: everything that a model sees of it."""
+        raise NotImplementedError
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+
+class Prompt(Versioned):
+    """Turns of a conversation, with `{{name}}` where the item's fields go; approved before use."""
+
+    class AnswerFormat(models.TextChoices):
+        TEXT = "text", "Free text"
+        RATING = "rating", "A rating, as strict JSON"
+        RATING_WITH_REASONING = "rating_with_reasoning", "A rating with its reasoning"
+
+    messages = models.JSONField(
+        help_text='Turns: [{"role": "system", "content": "..."}, {"role": "user", "content": "{{input}}"}]'
+    )
+    answer_format = models.CharField(max_length=24, choices=AnswerFormat, default=AnswerFormat.TEXT)
+
+    class Meta(Versioned.Meta):
+        constraints = [models.UniqueConstraint(fields=["name", "version"], name="prompt_name_version")]
+        permissions = [("approve_prompt", "Can approve and archive prompts")]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return {"messages": self.messages, "answer_format": self.answer_format}
+
+    def clean(self) -> None:
+        from runs_app import prompts
+
+        problems = prompts.validate(self.messages)
+        if problems:
+            raise ValidationError({"messages": problems})
+
+
+class Dimension(Versioned):
+    """What a rating asks for: instructions and a scale of whole numbers, with a label for any of its points."""
+
+    title = models.CharField(max_length=120, blank=True)
+    instructions = models.TextField()
+    scale_min = models.IntegerField(default=1)
+    scale_max = models.IntegerField(default=7)
+    labels = models.JSONField(
+        default=dict, blank=True, help_text='A label for each point: {"1": "Very low", "7": "Very high"}'
+    )
+
+    class Meta(Versioned.Meta):
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version"], name="dimension_name_version"),
+            models.CheckConstraint(
+                condition=models.Q(scale_min__lt=models.F("scale_max")), name="dimension_scale_has_two_points"
+            ),
+        ]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "instructions": self.instructions,
+            "min": self.scale_min,
+            "max": self.scale_max,
+            "labels": {str(point): label for point, label in self.labels.items()},
+        }
+
+    def clean(self) -> None:
+        if self.scale_min is not None and self.scale_max is not None and self.scale_min >= self.scale_max:
+            raise ValidationError({"scale_max": "The scale must end above where it starts."})
+        points = {str(point) for point in range(self.scale_min, self.scale_max + 1)}
+        strangers = sorted(str(point) for point in self.labels if str(point) not in points)
+        if strangers:
+            raise ValidationError({"labels": f"Not on the scale: {', '.join(strangers)}."})
+
+
+class Sampler(Versioned):
+    """How an answer is drawn: the provider's own defaults where a setting is empty."""
+
+    temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0.0), MaxValueValidator(2.0)])
+    top_p = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0.0), MaxValueValidator(1.0)])
+    max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    seed = models.BigIntegerField(
+        null=True, blank=True, help_text="The first epoch's seed; each further epoch adds one"
+    )
+    reasoning_effort = models.CharField(max_length=20, blank=True)
+    extra = models.JSONField(default=dict, blank=True, help_text="Further parameters, passed on as they are")
+
+    class Meta(Versioned.Meta):
+        constraints = [models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version")]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Only what is set: a parameter that is added to this class later changes no identity."""
+        named = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "max_tokens": self.max_tokens,
+            "seed": self.seed,
+            "reasoning_effort": self.reasoning_effort or None,
+        }
+        return {**self.extra, **{name: value for name, value in named.items() if value is not None}}
+
+    def clean(self) -> None:
+        if not isinstance(self.extra, dict):
+            raise ValidationError({"extra": "Must be a mapping of parameter names to values."})
+        clashes = sorted(
+            set(self.extra)
+            & {
+                "temperature",
+                "top_p",
+                "max_tokens",
+                "seed",
+                "reasoning_effort",
+                "model",
+                "messages",
+                "api_key",
+                "api_base",
+                "stream",
+                "n",
+            }
+        )
+        if clashes:
+            raise ValidationError({"extra": f"Has a field of its own or is not settable: {', '.join(clashes)}."})

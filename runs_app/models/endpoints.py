@@ -1,0 +1,131 @@
+"""Where a model is served, and the models served there, with their prices."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator, RegexValidator
+from django.db import models
+
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.roles import is_member
+from runs_app.costs import Prices
+from runs_app.hosts import problem_with_url
+
+variable_validator = RegexValidator(
+    r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."
+)
+
+
+class GroupOwnedQuerySet(models.QuerySet[Any]):
+    """Rows that belong to the group that runs the lab."""
+
+    def visible_to(self, user: Any) -> Self:
+        return self if is_member(user) else self.none()
+
+
+class Endpoint(models.Model):
+    """One served API. Its row is what all workers lock to share its limits."""
+
+    class Provider(models.TextChoices):
+        OPENAI = "openai", "OpenAI, or a server that speaks its API"
+        OPENROUTER = "openrouter", "OpenRouter"
+        ANTHROPIC = "anthropic", "Anthropic"
+        GEMINI = "gemini", "Google Gemini"
+        OLLAMA = "ollama_chat", "Ollama"
+        VLLM = "hosted_vllm", "vLLM"
+
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
+    provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
+    base_url = models.CharField(
+        "base URL", max_length=500, blank=True, help_text="Empty for the provider's own address"
+    )
+    key_env = models.CharField(
+        "key variable",
+        max_length=80,
+        blank=True,
+        validators=[variable_validator],
+        help_text="The environment variable that holds the key; the key itself is never stored",
+    )
+    max_concurrency = models.PositiveIntegerField(
+        default=16, validators=[MinValueValidator(1)], help_text="Calls in flight, over all workers"
+    )
+    is_free = models.BooleanField("free", default=False, help_text="Calls cost nothing here: a model of one's own")
+    is_active = models.BooleanField("active", default=True)
+    in_flight = models.IntegerField(default=0, editable=False)
+    paused_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="Set by a 429 or an overload")
+    pause_reason = models.CharField(max_length=200, blank=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = GroupOwnedQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def clean(self) -> None:
+        problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
+        if problem:
+            raise ValidationError({"base_url": problem})
+
+
+class LanguageModel(models.Model):
+    """A model id at an endpoint, with prices in US dollars per million tokens."""
+
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")
+    model = models.CharField(max_length=200, help_text="The id that the provider knows it by")
+    input_price = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+    )
+    output_price = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+    )
+    cache_read_price = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+    )
+    cache_write_price = models.DecimalField(
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+    )
+    price_source = models.CharField(max_length=200, blank=True)
+    price_date = models.DateField(null=True, blank=True)
+    sees_images = models.BooleanField(default=True)
+    structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
+    is_active = models.BooleanField("active", default=True)
+    check_status = models.CharField(
+        max_length=10, blank=True, editable=False, help_text="ok, dead, unverified or running: the last test call"
+    )
+    check_detail = models.TextField(blank=True, editable=False)
+    checked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = GroupOwnedQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def prices(self) -> Prices:
+        """What a call costs here; a free endpoint's prices are zero, an unset price is unknown."""
+        if self.endpoint.is_free:
+            return Prices(Decimal(0), Decimal(0), Decimal(0), Decimal(0), source="free endpoint")
+        return Prices(
+            self.input_price,
+            self.output_price,
+            self.cache_read_price,
+            self.cache_write_price,
+            source=self.price_source,
+            as_of=self.price_date,
+        )
+
+    @property
+    def identity(self) -> dict[str, str]:
+        """What of a model belongs to a condition: who makes it and what it is called, not where it is served."""
+        return {"provider": self.endpoint.provider, "model": self.model}

@@ -1,0 +1,180 @@
+"""An experiment, the conditions it crosses, and its waves."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.roles import is_member, is_operator, is_viewer
+from runs_app.models.designs import Dimension, Prompt, Sampler
+from runs_app.models.endpoints import LanguageModel
+
+
+class ExperimentQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        """One's own, those shared with the group, and those shared with oneself; an operator sees all."""
+        if is_operator(user):
+            return self
+        if not (is_member(user) or is_viewer(user)):
+            return self.none()
+        mine = models.Q(owner=user) | models.Q(sharing="group") | models.Q(pk__in=user.shared_experiments.values("pk"))
+        return self.filter(mine)
+
+    def editable_by(self, user: Any) -> Self:
+        if is_operator(user):
+            return self
+        return self.filter(owner=user) if is_member(user) else self.none()
+
+
+class Experiment(models.Model):
+    """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        ACTIVE = "active", "Active"
+        ARCHIVED = "archived", "Archived"
+
+    class Sharing(models.TextChoices):
+        PRIVATE = "private", "Only its owner"
+        GROUP = "group", "Everyone in the group, and viewers"
+
+    slug = models.CharField("name", max_length=80, unique=True, validators=[slug_validator])
+    title = models.CharField(max_length=200, blank=True)
+    description = models.TextField(blank=True)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="experiments")
+    sharing = models.CharField(max_length=10, choices=Sharing, default=Sharing.PRIVATE)
+    shared_with = models.ManyToManyField(settings.AUTH_USER_MODEL, blank=True, related_name="shared_experiments")
+    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="experiments")
+    language_models = models.ManyToManyField(LanguageModel, related_name="experiments")
+    prompts = models.ManyToManyField(Prompt, related_name="experiments")
+    samplers = models.ManyToManyField(Sampler, related_name="experiments")
+    dimensions = models.ManyToManyField(Dimension, related_name="experiments", blank=True)
+    samples = models.PositiveIntegerField(
+        default=1, validators=[MinValueValidator(1), MaxValueValidator(10_000)], help_text="Repetitions of each cell"
+    )
+    scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
+
+    cache = models.BooleanField(
+        default=True, help_text="Answer a request that was answered before from the response cache"
+    )
+    cache_buster = models.BooleanField(
+        default=False, help_text="A salt at the end of the user turn, so that no cache answers for the model"
+    )
+    sequential = models.BooleanField(default=False, help_text="Conditions one after the other instead of side by side")
+    max_concurrency = models.PositiveIntegerField(
+        default=32, validators=[MinValueValidator(1)], help_text="Calls in flight for each condition"
+    )
+    request_timeout_s = models.FloatField(
+        "time-out", default=60, validators=[MinValueValidator(0.1)], help_text="Seconds a call may take"
+    )
+    max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1), MaxValueValidator(20)])
+    lease_s = models.FloatField(
+        "lease",
+        default=120,
+        validators=[MinValueValidator(1)],
+        help_text="Seconds after which a silent worker's claims return",
+    )
+    stop_failure_rate = models.FloatField(
+        default=0.05,
+        validators=[MinValueValidator(0), MaxValueValidator(1)],
+        help_text="Share of permanent failures above which a run stops itself",
+    )
+    stop_after_attempts = models.PositiveIntegerField(default=20, help_text="... once this many attempts were made")
+
+    max_usd = models.DecimalField(
+        "budget",
+        max_digits=12,
+        decimal_places=4,
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0)],
+        help_text="US dollars; never passed",
+    )
+    confirm_above_usd = models.DecimalField(
+        max_digits=12, decimal_places=4, null=True, blank=True, validators=[MinValueValidator(0)]
+    )
+    spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
+    reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ExperimentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return self.slug
+
+    def get_absolute_url(self) -> str:
+        return reverse("experiment_detail", args=[self.slug])
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+
+class Wave(models.Model):
+    """A labelled observation of the design: its epochs are `epoch_offset + 1` to `epoch_offset + samples`."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="waves")
+    number = models.PositiveIntegerField(default=0)
+    label = models.CharField(max_length=80, blank=True)
+    epoch_offset = models.PositiveIntegerField(default=0)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["experiment", "number"], name="wave_number_in_experiment"),
+            models.UniqueConstraint(fields=["experiment", "label"], name="wave_label_in_experiment"),
+        ]
+
+    def __str__(self) -> str:
+        return self.label or f"wave {self.number}"
+
+
+class Condition(models.Model):
+    """One cell of models x prompts x samplers. `content` is the snapshot that is asked; the database keeps it so."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="conditions")
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="conditions")
+    prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="conditions")
+    sampler = models.ForeignKey(Sampler, on_delete=models.PROTECT, related_name="conditions")
+    condition_id = models.CharField(max_length=255)
+    content = models.JSONField(help_text="Model, prompt and sampler as they were when this was planned")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["experiment", "condition_id"], name="condition_in_experiment")]
+
+    def __str__(self) -> str:
+        return self.condition_id
+
+    @property
+    def label(self) -> str:
+        """For people: model, prompt and sampler by name."""
+        return f"{self.model.name} / {self.prompt.name} / {self.sampler.name}"
+
+
+class Manifest(models.Model):
+    """What was launched: design, hashes, prices, package versions. One row a launch, never changed."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="manifests")
+    content = models.JSONField()
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.experiment} at {self.created_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,97 @@
+"""A run: one condition in one wave; what is launched, paused and finished."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models import StatusChange, TransitionQuerySet
+from runs_app.models.experiments import Condition, Experiment, Wave
+
+
+class RunQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(experiment__in=Experiment.objects.visible_to(user))
+
+    def with_design(self) -> Self:
+        return self.select_related(
+            "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"
+        )
+
+
+class Run(models.Model):
+    """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
+
+    class Status(models.TextChoices):
+        PLANNED = "planned", "Planned"
+        QUEUED = "queued", "Queued"
+        RUNNING = "running", "Running"
+        PAUSED = "paused", "Paused"
+        STOPPED = "stopped", "Stopped itself"
+        CANCELLED = "cancelled", "Cancelled"
+        DONE = "done", "Done"
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
+    condition = models.ForeignKey(Condition, on_delete=models.CASCADE, related_name="runs")
+    wave = models.ForeignKey(Wave, on_delete=models.CASCADE, related_name="runs")
+    status = models.CharField(max_length=10, choices=Status, default=Status.PLANNED, editable=False)
+    stop_reason = models.TextField(blank=True, editable=False)
+    max_concurrency = models.PositiveIntegerField(default=32)
+    reserve_usd = models.DecimalField(
+        max_digits=14, decimal_places=8, default=0, help_text="Reserved for each claimed trial"
+    )
+    n_pending = models.IntegerField(default=0, editable=False)
+    n_running = models.IntegerField(default=0, editable=False)
+    n_done = models.IntegerField(default=0, editable=False)
+    n_failed = models.IntegerField(default=0, editable=False)
+    n_cancelled = models.IntegerField(default=0, editable=False)
+    n_attempts = models.IntegerField(default=0, editable=False)
+    n_permanent = models.IntegerField(default=0, editable=False, help_text="Attempts that failed for good")
+    errors = models.JSONField(default=dict, editable=False, help_text="Attempts by error class")
+    spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
+    n_unpriced = models.IntegerField(default=0, editable=False, help_text="Attempts whose cost is unknown")
+    input_tokens = models.BigIntegerField(default=0, editable=False)
+    output_tokens = models.BigIntegerField(default=0, editable=False)
+    started_at = models.DateTimeField(null=True, editable=False)
+    finished_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RunQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["condition", "wave"], name="run_condition_wave")]
+        indexes = [models.Index(fields=["status"], name="run_status", condition=models.Q(status="running"))]
+
+    def __str__(self) -> str:
+        return f"run {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("run_detail", args=[self.pk])
+
+    @property
+    def n_trials(self) -> int:
+        return self.n_pending + self.n_running + self.n_done + self.n_failed + self.n_cancelled
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+
+class Tick(models.Model):
+    """Ten seconds of one run: how many trials ended in them. What the rate and its curve are read from."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="ticks")
+    at = models.DateTimeField(help_text="Start of the ten seconds")
+    done = models.IntegerField(default=0)
+    failed = models.IntegerField(default=0)
+    attempts = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["at"]
+        constraints = [models.UniqueConstraint(fields=["run", "at"], name="tick_run_at")]
+
+    def __str__(self) -> str:
+        return f"{self.run_id} at {self.at:%H:%M:%S}"

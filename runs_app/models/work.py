@@ -1,0 +1,171 @@
+"""Work units: rows that are claimed, called and recorded. A trial is one call to make; an attempt is one call made."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models import Item
+from runs_app.models.designs import Dimension
+from runs_app.models.experiments import Experiment
+from runs_app.models.runs import Run
+
+
+class WorkUnit(models.Model):
+    """What the engine needs to know of anything it drains: identity is its table's, the rest is here."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending", "Pending"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    status = models.CharField(
+        max_length=10, choices=Status, default=Status.PENDING, db_default="pending", editable=False
+    )
+    attempts = models.SmallIntegerField(
+        default=0, db_default=0, help_text="Counted when claimed, so that a crash counts too"
+    )
+    yields = models.SmallIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Times it was given back unspent: the endpoint was overloaded or the worker stopped",
+    )
+    token = models.UUIDField(
+        null=True, help_text="Of the claim that holds it; a result is written only while it still does"
+    )
+    lease_until = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(null=True, help_text="A retry waits until then")
+    worker = models.ForeignKey(
+        "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    reserved_usd = models.DecimalField(max_digits=14, decimal_places=8, default=0, db_default=0)
+    error_class = models.CharField(max_length=40, default="", db_default="", blank=True)
+    error = models.TextField(default="", db_default="", blank=True)
+    claimed_at = models.DateTimeField(null=True)
+    completed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class TrialQuerySet(models.QuerySet["Trial"]):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
+
+
+class Trial(WorkUnit):
+    """One call to make: (run, item, dimension, sample_idx), unique in the database. `done` never changes."""
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trials", db_index=False)
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="trials")
+    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False)
+    sample_idx = models.IntegerField(help_text="Repetition, from 0")
+
+    rating = models.IntegerField(null=True)
+    rating_step = models.CharField(
+        max_length=10, default="", db_default="", help_text="How the rating was read: json, braces or digit"
+    )
+    parse_error = models.CharField(max_length=40, default="", db_default="", help_text="Why no rating could be read")
+    answer = models.TextField(default="", db_default="", help_text="What the model said, without its thinking")
+    reasoning = models.TextField(default="", db_default="")
+    raw_response = models.TextField(null=True, help_text="The model's text as it came")
+    finish_reason = models.CharField(max_length=40, default="", db_default="")
+    truncated = models.BooleanField(default=False, db_default=False)
+    refused = models.BooleanField(default=False, db_default=False)
+    response_id = models.CharField(max_length=200, default="", db_default="")
+    served_model = models.CharField(max_length=200, default="", db_default="")
+    served_provider = models.CharField(max_length=80, default="", db_default="")
+    request_hash = models.CharField(max_length=64, default="", db_default="")
+    input_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True, help_text="Unknown is empty, never zero")
+    from_cache = models.BooleanField(default=False, db_default=False)
+    latency_ms = models.IntegerField(null=True)
+
+    objects = TrialQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "item", "dimension", "sample_idx"], name="trial_identity", nulls_distinct=False
+            ),
+            models.CheckConstraint(
+                condition=models.Q(status="running", token__isnull=False)
+                | ~models.Q(status="running") & models.Q(token__isnull=True),
+                name="trial_token_while_running",
+            ),
+        ]
+        indexes = [
+            # What a claim walks: fresh before retries, then low sample_idx, then item, then dimension.
+            models.Index(
+                fields=["run", "attempts", "sample_idx", "item", "dimension"],
+                name="trial_claimable",
+                condition=models.Q(status="pending"),
+            ),
+            models.Index(fields=["lease_until"], name="trial_leases", condition=models.Q(status="running")),
+            models.Index(fields=["run", "status", "id"], name="trial_browse"),
+            models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
+        ]
+
+    def __str__(self) -> str:
+        return f"trial {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("trial_detail", args=[self.pk])
+
+
+class Attempt(models.Model):
+    """One call that was made, with its cost, whatever came of it."""
+
+    class Outcome(models.TextChoices):
+        OK = "ok", "Answered"
+        TRANSIENT = "transient", "Failed, may be retried"
+        PERMANENT = "permanent", "Failed for good"
+        ENDPOINT = "endpoint", "Given back: the endpoint was overloaded"
+        RELEASED = "released", "Given back: the worker stopped"
+        LOST = "lost", "Its worker went silent"
+        LATE = "late", "Answered after its claim had ended"
+
+    trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="attempt_rows")
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False)
+    token = models.UUIDField()
+    call = models.SmallIntegerField(default=0, help_text="0, then 1 where one claim needed a second call")
+    outcome = models.CharField(max_length=10, choices=Outcome)
+    error_class = models.CharField(max_length=40, default="")
+    error = models.TextField(default="")
+    http_status = models.SmallIntegerField(null=True)
+    raw_response = models.TextField(null=True, help_text="Only where the trial does not hold it")
+    finish_reason = models.CharField(max_length=40, default="")
+    response_id = models.CharField(max_length=200, default="")
+    served_model = models.CharField(max_length=200, default="")
+    served_provider = models.CharField(max_length=80, default="")
+    request_hash = models.CharField(max_length=64, default="")
+    input_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    latency_ms = models.IntegerField(null=True)
+    trace_id = models.CharField(max_length=64, default="")
+    worker = models.ForeignKey(
+        "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["trial", "token", "call"], name="attempt_is_one_call")]
+        indexes = [models.Index(fields=["run", "id"], name="attempt_browse")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.pk}: {self.outcome}"

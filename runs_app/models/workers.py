@@ -1,0 +1,25 @@
+"""Workers: processes that drain trials, wherever they run."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class Worker(models.Model):
+    """A process that drains, and when it was last heard of."""
+
+    name = models.CharField(max_length=200, unique=True, help_text="host:pid:start")
+    host = models.CharField(max_length=120)
+    pid = models.IntegerField()
+    version = models.CharField(max_length=40, blank=True)
+    in_flight = models.IntegerField(default=0)
+    recorded = models.BigIntegerField(default=0, help_text="Results written since it started")
+    started_at = models.DateTimeField(auto_now_add=True)
+    seen_at = models.DateTimeField(auto_now_add=True, db_index=True)
+    left_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-seen_at"]
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.pid}"
