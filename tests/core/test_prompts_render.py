@@ -1,0 +1,172 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsite.lib.scales import Scale
+from runs_app.prompts import (
+    ALLOWED,
+    PromptError,
+    letter_of,
+    render,
+    salt,
+    substitute,
+    validate,
+    variables_for,
+    variables_of,
+)
+
+IMAGE_URL = "data:image/png;base64,AAAA"
+SEVEN = Scale(1, 7, {7: "Very high", 1: "Very low"})
+
+
+def system(content):
+    return {"role": "system", "content": content}
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def assistant(content):
+    return {"role": "assistant", "content": content}
+
+
+def test_variables_are_named_once_in_their_order():
+    assert variables_of("{{b}} {{ a }} {{b}} {{meta.exam year}} {{é}} {c} {{1x}} {{}} {{x y}}") == (
+        "b",
+        "a",
+        "meta.exam year",
+        "é",
+    )
+
+
+def test_every_variable_has_its_value():
+    variables = variables_for(
+        key="q1",
+        input="Which?",
+        category="logic",
+        choices=["yes", "no"],
+        metadata={"year": 2024, "note": "n", "none": None, "tags": ["a", 1.0]},
+        dimension="valence",
+        dimension_instructions="How pleasant?",
+        scale=SEVEN,
+    )
+    template = (
+        "{{key}}|{{input}}|{{category}}|{{choices}}|{{dimension}}|{{dimension_instructions}}|{{scale_min}}|{{scale_max}}"
+        "|{{scale_labels}}|{{meta.year}}|{{meta.note}}|{{meta.none}}|{{meta.tags}}"
+    )
+    assert substitute(template, variables) == (
+        'q1|Which?|logic|A) yes\nB) no|valence|How pleasant?|1|7|1 = Very low, 7 = Very high|2024|n||["a",1]'
+    )
+    assert set(variables_of(template)) | {"image"} >= ALLOWED
+
+
+@given(st.text(), st.text(alphabet="{}input\\$mage. "), st.text(alphabet="{}"))
+def test_a_value_is_never_looked_at_again(category, key, braces):
+    variables = variables_for(key=key, input="{{key}}{{image}}" + braces, category=category)
+    [message] = render([user("<{{input}}|{{category}}|{{key}}>")], variables, IMAGE_URL)
+    assert message["content"] == "<{{key}}{{image}}" + braces + f"|{category}|{key}>"
+
+
+def test_latex_in_a_template_survives():
+    template = r"\frac{1}{2} x^{{2}} \text{{} } {{{input}}} {{ not this }}"
+    assert (
+        substitute(template, {"input": r"\sqrt{{n}}"}) == r"\frac{1}{2} x^{{2}} \text{{} } {\sqrt{{n}}} {{ not this }}"
+    )
+
+
+def test_a_template_can_reach_nothing_but_its_variables():
+    with pytest.raises(PromptError, match=r"input\.__class__"):
+        substitute("{{input.__class__}}", variables_for(key="k", input="i"))
+    assert substitute("{input.__class__} {0} %s ${input} {% x %}", {}) == "{input.__class__} {0} %s ${input} {% x %}"
+
+
+def test_the_image_stands_where_the_template_puts_it():
+    prompt = [system("Look."), user("Before {{input}} {{image}} after")]
+    assert render(prompt, variables_for(key="k", input="text"), IMAGE_URL) == [
+        {"role": "system", "content": "Look."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Before text "},
+                {"type": "image_url", "image_url": {"url": IMAGE_URL}},
+                {"type": "text", "text": " after"},
+            ],
+        },
+    ]
+
+
+def test_a_turn_that_is_an_image_alone_has_no_blank_text():
+    [message] = render([user("{{image}}\n")], {}, IMAGE_URL)
+    assert [part["type"] for part in message["content"]] == ["image_url"]
+
+
+def test_without_a_placeholder_the_image_is_not_sent():
+    assert render([user("Hello")], {}, IMAGE_URL) == [{"role": "user", "content": "Hello"}]
+
+
+def test_hint_and_salt_close_the_last_user_turn():
+    prompt = [user("example"), assistant("answer"), user("{{input}}")]
+    messages = render(prompt, {"input": "question"}, hint="Say JSON.", salt="0123456789")
+    assert [message["content"] for message in messages] == [
+        "example",
+        "answer",
+        "question\n\nSay JSON.\n\n[0123456789]",
+    ]
+
+
+@pytest.mark.parametrize(("content", "text"), [("Rate: {{image}}", "[s]"), ("{{image}} now", " now\n\n[s]")])
+def test_the_salt_is_text_at_the_end_of_a_turn_with_an_image(content, text):
+    [message] = render([user(content)], {}, IMAGE_URL, salt="s")
+    assert message["content"][-1] == {"type": "text", "text": text}
+
+
+def test_the_salt_leaves_all_before_it_alone():
+    prompt = [system("S"), user("{{input}}")]
+    plain, salted = (render(prompt, {"input": "x"}, salt=value)[-1]["content"] for value in ("", "abc"))
+    assert salted.startswith(plain)
+
+
+def test_a_blank_system_turn_is_left_out():
+    prompt = [system("{{dimension_instructions}}"), user("{{input}}")]
+    assert len(render(prompt, variables_for(key="k", input="x"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("prompt", "variables", "message"),
+    [
+        ([user("{{meta.year}}")], {}, r"\{\{meta\.year\}\} has no value"),
+        ([user("{{image}}")], {}, "this item has no image"),
+        ([user("{{input}}")], {"input": " \n"}, r"turn 1 \(user\) comes out blank"),
+    ],
+)
+def test_what_cannot_be_rendered_says_why(prompt, variables, message):
+    with pytest.raises(PromptError, match=message):
+        render(prompt, variables)
+
+
+@given(
+    st.text().filter(str.strip),
+    st.sampled_from(["Q: {{input}}", "{{image}} {{input}}", "{{input}}{{image}}"]),
+    st.booleans(),
+)
+def test_what_validates_renders_in_full(value, content, with_system):
+    prompt = [system("s")] * with_system + [user(content)]
+    assert validate(prompt) == []
+    parts = render(prompt, variables_for(key="k", input=value), IMAGE_URL)[-1]["content"]
+    joined = parts if isinstance(parts, str) else "".join(part.get("text", "") for part in parts)
+    assert value.strip() in joined
+
+
+def test_a_salt_differs_from_trial_to_trial_and_is_the_same_when_tried_again():
+    salts = {
+        salt(run, key, dimension, at) for run in (1, 2) for key in "ab" for dimension in ("", "v") for at in (0, 1)
+    }
+    assert len(salts) == 16
+    assert salt(7, "Bark 5", "arousal", 3) == salt("7", "Bark 5", "arousal", 3) == "394d8787e3"
+    assert all(len(value) == 10 for value in salts)
+
+
+@pytest.mark.parametrize(("at", "letter"), [(0, "A"), (25, "Z"), (26, "AA"), (51, "AZ"), (52, "BA"), (702, "AAA")])
+def test_choices_are_lettered_as_in_spreadsheets(at, letter):
+    assert letter_of(at) == letter

@@ -1,0 +1,124 @@
+import pytest
+
+from evalsite.lib.scales import Scale
+from runs_app.prompts import (
+    PromptError,
+    format_hint,
+    render,
+    request_hash,
+    response_format,
+    template_hash,
+    validate,
+    warnings_for,
+)
+
+SEVEN = Scale(1, 7)
+PLAIN = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "{{input}}"}]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        (None, "at least one turn"),
+        ([], "at least one turn"),
+        ("{{input}}", "at least one turn"),
+        (["x"], "Turn 1 must be"),
+        ([{"role": "user", "content": "x", "name": "n"}], "nothing else"),
+        ([{"role": "tool", "content": "x"}], "not 'tool'"),
+        ([{"role": "user", "content": " "}], "not blank"),
+        ([{"role": "user", "content": 5}], "not blank"),
+        ([{"role": "user", "content": "{{inputs}}"}], "unknown variable {{inputs}}"),
+        ([{"role": "user", "content": "{{target}}"}], "would show the model the right answer"),
+        ([{"role": "system", "content": "{{image}}"}, PLAIN[1]], "only a user turn"),
+        ([{"role": "user", "content": "{{image}} {{ image }}"}], "not 2 times"),
+        ([PLAIN[1], PLAIN[0]], "A system turn comes first"),
+        ([PLAIN[1], {"role": "assistant", "content": "Sure:"}], "must be the user's"),
+    ],
+)
+def test_a_prompt_that_cannot_work_is_refused_with_the_reason(prompt, problem):
+    assert problem in " ".join(validate(prompt))
+
+
+def test_every_problem_is_told_at_once():
+    assert len(validate([{"role": "user", "content": "{{a}} {{b}}"}, {"role": "x", "content": "y"}])) == 3
+
+
+def test_a_sound_prompt_has_no_problems():
+    assert validate(PLAIN) == []
+    assert validate([{"role": "user", "content": "{{meta.any}} {{image}} {{choices}} \\frac{1}{{2}}"}]) == []
+
+
+def test_allowed_variables_can_be_narrowed():
+    assert validate(PLAIN, {"key"}) == ["Turn 2: unknown variable {{input}}."]
+
+
+@pytest.mark.parametrize(
+    ("content", "text", "images", "expected"),
+    [
+        ("{{input}}", True, False, []),
+        ("{{input}}", True, True, ["{{image}}: the model will not see them"]),
+        ("{{image}}", True, True, ["{{input}}: the model will not see it"]),
+        ("{{image}}", False, False, ["every trial would fail"]),
+        ("{{image}}", False, True, []),
+    ],
+)
+def test_a_prompt_that_hides_the_item_is_warned_about(content, text, images, expected):
+    prompt = [{"role": "user", "content": content}]
+    warnings = warnings_for(prompt, items_have_text=text, items_have_images=images)
+    assert len(warnings) == len(expected)
+    assert all(part in warning for part, warning in zip(expected, warnings, strict=True))
+
+
+def test_a_rating_is_held_to_a_strict_schema_of_its_scale():
+    schema = response_format("rating", SEVEN)["json_schema"]
+    assert schema["strict"] is True
+    assert schema["schema"]["properties"] == {"rating": {"type": "integer", "enum": [1, 2, 3, 4, 5, 6, 7]}}
+    assert schema["schema"]["additionalProperties"] is False
+
+
+def test_a_long_scale_is_given_by_its_ends():
+    properties = response_format("rating", Scale(0, 100))["json_schema"]["schema"]["properties"]
+    assert properties["rating"] == {"type": "integer", "minimum": 0, "maximum": 100}
+
+
+def test_text_and_reasons_are_not_held_to_a_schema():
+    assert response_format("text", None) is None
+    assert response_format("rating_with_reasoning", SEVEN) is None
+
+
+def test_hints_name_the_keys_and_the_ends_of_the_scale():
+    assert format_hint("text", None) == ""
+    assert "from 1 to 7" in format_hint("rating", SEVEN)
+    assert "reasoning" not in format_hint("rating", SEVEN)
+    assert '"rating": N, "reasoning"' in format_hint("rating_with_reasoning", Scale(-3, 3))
+
+
+@pytest.mark.parametrize("ask", [format_hint, response_format])
+def test_a_rating_needs_a_scale(ask):
+    with pytest.raises(PromptError, match="needs a dimension with a scale"):
+        ask("rating", None)
+
+
+def test_the_identity_of_a_prompt_is_its_turns_and_answer_format():
+    assert template_hash(PLAIN) == template_hash([dict(reversed(turn.items())) for turn in PLAIN])
+    assert template_hash(PLAIN) == "c4243f5ca17e5233edb146fc159b5e5e85044c94c32fd07985a160fba343d0fc"
+    others = [PLAIN[1:], [PLAIN[0], {"role": "user", "content": "{{input}} "}]]
+    assert len({template_hash(PLAIN), template_hash(PLAIN, "rating"), *map(template_hash, others)}) == 4
+
+
+def test_the_salt_changes_the_request_and_never_the_prompt():
+    requests = {request_hash("m", render(PLAIN, {"input": "x"}, salt=salt), {}) for salt in ("a", "b", "")}
+    assert len(requests) == 3
+
+
+def test_a_request_is_its_model_messages_settings_and_schema():
+    messages = render(PLAIN, {"input": "x"})
+    hashes = [
+        request_hash("m", messages, {"temperature": 0}),
+        request_hash("n", messages, {"temperature": 0}),
+        request_hash("m", messages[1:], {"temperature": 0}),
+        request_hash("m", messages, {"temperature": 1}),
+        request_hash("m", messages, {"temperature": 0}, response_format("rating", SEVEN)),
+    ]
+    assert len(set(hashes)) == 5
+    assert request_hash("m", messages, {"temperature": 0.0}) == hashes[0]
