@@ -1,0 +1,124 @@
+"""Draws a set of items from a pool of (key, category), the same draw for the same pool, size and seed.
+
+Every strategy walks one order: the sorted keys, shuffled by the seed. So the order in which the pool arrives never
+matters, and a larger draw contains the smaller one as far as each category's share allows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, get_args
+
+Strategy = Literal["stratified", "uniform", "random", "all"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
+
+
+class SamplingError(ValueError):
+    """A draw that the pool does not allow; the message is for the person who asked for it."""
+
+
+def sample(pool: Iterable[tuple[str, str]], strategy: Strategy, n: int | None, seed: int) -> list[str]:
+    """Keys drawn from the pool, each once, in the order drawn.
+
+    stratified: each category in proportion to its size, at least one (see `stratified_shares`). uniform: as many of
+    each category. random: any n. all: every key, sorted; n and seed play no part. SamplingError if it cannot be done.
+    """
+    categories = _categories_by_key(pool)
+    if strategy == "all":
+        return sorted(categories)
+    if n is None or not 1 <= n <= len(categories):
+        raise SamplingError(f"cannot draw {n} of {len(categories)} items")
+    order = _shuffled(categories, seed)
+    if strategy == "random":
+        return order[:n]
+    sizes = Counter(categories.values())
+    if strategy == "uniform":
+        return _take(order, categories, uniform_shares(sizes, n))
+    if strategy == "stratified":
+        return _take(order, categories, stratified_shares(sizes, n))
+    raise SamplingError(f"unknown strategy {strategy!r}: choose one of {', '.join(STRATEGIES)}")
+
+
+def stratified_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+    """How many of each category, given the sizes of the categories: max(1, round(n * size / total)).
+
+    What rounding leaves over n is taken, one by one, from the largest share; what it leaves short is added to the
+    smallest share that has items left. Ties go to the first in the alphabet. Rounding is Python's, half to even.
+    """
+    total = sum(sizes.values())
+    if n > total:
+        raise SamplingError(f"cannot draw {n} of {total} items")
+    if n < len(sizes):
+        raise SamplingError(f"{n} items cannot hold one of each of {len(sizes)} categories")
+    shares = {name: max(1, round(n * sizes[name] / total)) for name in sorted(sizes)}
+    while sum(shares.values()) > n:
+        shares[max(shares, key=lambda name: shares[name])] -= 1
+    while sum(shares.values()) < n:
+        shares[min((name for name in shares if shares[name] < sizes[name]), key=lambda name: shares[name])] += 1
+    return shares
+
+
+def uniform_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+    """n / (number of categories) of each. SamplingError where that is no whole number, or a category has fewer."""
+    share, remainder = divmod(n, len(sizes))
+    if remainder or not share:
+        raise SamplingError(f"{n} is not a multiple of the number of categories, which is {len(sizes)}")
+    short = [f"{name or 'no category'} ({size})" for name, size in sorted(sizes.items()) if size < share]
+    if short:
+        raise SamplingError(f"{share} of each category are needed, and some have fewer: {', '.join(short)}")
+    return dict.fromkeys(sorted(sizes), share)
+
+
+def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str, seed: int) -> list[str]:
+    """The chosen keys with one of them exchanged, in its place, for another of its category that is not chosen."""
+    categories = _categories_by_key(pool)
+    _require_known(categories, chosen)
+    if key not in chosen:
+        raise SamplingError(f"{key} is not among the chosen items")
+    taken, category = set(chosen), categories[key]
+    spare = [other for other in _shuffled(categories, seed) if categories[other] == category and other not in taken]
+    if not spare:
+        raise SamplingError(f"no other item of the category {category or '(none)'} is left to replace {key}")
+    return [spare[0] if old == key else old for old in chosen]
+
+
+def reshuffle(pool: Iterable[tuple[str, str]], chosen: Sequence[str], seed: int) -> list[str]:
+    """A fresh draw with as many of each category as are chosen now."""
+    categories = _categories_by_key(pool)
+    _require_known(categories, chosen)
+    return _take(_shuffled(categories, seed), categories, Counter(categories[key] for key in chosen))
+
+
+def _categories_by_key(pool: Iterable[tuple[str, str]]) -> dict[str, str]:
+    categories: dict[str, str] = {}
+    for key, category in pool:
+        if key in categories:
+            raise SamplingError(f"the key {key} is in the pool twice")
+        categories[key] = category
+    return categories
+
+
+def _require_known(categories: Mapping[str, str], chosen: Sequence[str]) -> None:
+    unknown = sorted(set(chosen) - set(categories))
+    if unknown:
+        raise SamplingError(f"not in the pool: {', '.join(unknown[:5])}{' ...' if len(unknown) > 5 else ''}")
+    if len(set(chosen)) < len(chosen):
+        raise SamplingError("an item is chosen twice")
+
+
+def _shuffled(keys: Iterable[str], seed: int) -> list[str]:
+    order = sorted(keys)
+    random.Random(seed).shuffle(order)  # noqa: S311 - a draw that anybody can repeat, not a secret
+    return order
+
+
+def _take(order: Sequence[str], categories: Mapping[str, str], shares: Mapping[str, int]) -> list[str]:
+    left = dict(shares)
+    taken = []
+    for key in order:
+        if left.get(categories[key], 0):
+            left[categories[key]] -= 1
+            taken.append(key)
+    return taken
