@@ -52,7 +52,7 @@ BEGIN
         RAISE EXCEPTION 'dataset %@% was approved: it cannot be a draft again', OLD.slug, OLD.version
             USING ERRCODE = 'restrict_violation', HINT = 'Duplicate the dataset to a new draft and change that.';
     END IF;
-    IF to_jsonb(OLD) - TG_ARGV <> to_jsonb(NEW) - TG_ARGV THEN
+    IF to_jsonb(OLD) - coalesce(TG_ARGV, '{}') <> to_jsonb(NEW) - coalesce(TG_ARGV, '{}') THEN
         RAISE EXCEPTION 'dataset %@% is %: it is frozen', OLD.slug, OLD.version, OLD.status
             USING ERRCODE = 'restrict_violation';
     END IF;

@@ -9,7 +9,7 @@ BEGIN
     IF TG_OP = 'DELETE' THEN
         RAISE EXCEPTION '% % is in use: it cannot be deleted', TG_TABLE_NAME, OLD.id USING ERRCODE = 'restrict_violation';
     END IF;
-    IF to_jsonb(OLD) - TG_ARGV <> to_jsonb(NEW) - TG_ARGV THEN
+    IF to_jsonb(OLD) - coalesce(TG_ARGV, '{}') <> to_jsonb(NEW) - coalesce(TG_ARGV, '{}') THEN
         RAISE EXCEPTION '% % is frozen', TG_TABLE_NAME, OLD.id
             USING ERRCODE = 'restrict_violation', HINT = 'Make a new version and change that.';
     END IF;
