@@ -1,0 +1,27 @@
+"""The world that other tests stand on is itself consistent."""
+
+import pytest
+
+from runs_app.models import Experiment, Run
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_private_experiment_is_seen_by_its_owner_its_team_and_operators_alone():
+    world = factories.make_world()
+    factories.make_experiment(owner=world.owner, shared_with=[world.teammate])
+    seen = {name: Experiment.objects.visible_to(getattr(world, name)).exists() for name in vars(world)}
+    assert seen == {"owner": True, "teammate": True, "outsider": False, "rater": False, "operator": True}
+
+
+def test_runs_and_trials_cross_the_whole_design_and_counters_equal_rows():
+    experiment = factories.make_experiment(
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        samples=2,
+    )
+    runs = factories.make_runs(experiment)
+    for run in runs:
+        factories.plan_trials(run, answer=lambda item, dimension, index: "4" if index else None)
+    assert [(run.n_pending, run.n_done) for run in Run.objects.all()] == [(6, 6), (6, 6)]
