@@ -2,14 +2,57 @@
 """Evalsite's command line. `python manage.py help` lists the commands."""
 
 import os
+import signal
 import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+
+WITHOUT_DATABASE = frozenset(
+    {
+        "check",
+        "collectstatic",
+        "compilemessages",
+        "diffsettings",
+        "help",
+        "makemessages",
+        "simulate_provider",
+        "startapp",
+        "version",
+    }
+)
+ONLY_LOOKING = frozenset({"--help", "-h", "--version"})
+
+
+def needs_database(arguments: list[str]) -> bool:
+    """Whether a command line, without the program's name, will talk to the database."""
+    if not arguments or arguments[0] in WITHOUT_DATABASE or ONLY_LOOKING & set(arguments):
+        return False
+    return arguments[0] != "makemigrations" or "--dry-run" not in arguments
+
+
+def database() -> AbstractContextManager[None]:
+    """Hold the embedded server while the command runs; a server named by DATABASE_URL looks after itself."""
+    if os.environ.get("DATABASE_URL") or not needs_database(sys.argv[1:]):
+        return nullcontext()
+    from evalsite.lib.postgres import Embedded
+
+    # By default SIGTERM skips every `finally`, and the server would outlive its last user.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    data_dir = Path(os.environ.get("EVALSITE_DATA_DIR") or Path(__file__).resolve().parent / "var")
+    return Embedded(data_dir / "postgres").held()
 
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from django.core.management import execute_from_command_line
 
-    execute_from_command_line(sys.argv)
+    from evalsite.lib.postgres import PostgresError
+
+    try:
+        with database():
+            execute_from_command_line(sys.argv)
+    except PostgresError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":
