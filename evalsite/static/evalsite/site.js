@@ -1,0 +1,199 @@
+"use strict";
+// Comfort only: every page works without this file. Behaviour hangs on data attributes; nothing is written as HTML.
+{
+  const find = (selector, within = document) => within.querySelector(selector);
+  const all = (selector, within = document) => Array.from(within.querySelectorAll(selector));
+
+  function remember(key, value) {
+    try { window.localStorage.setItem(key, value); } catch { /* Storage may be forbidden. */ }
+  }
+
+  function recall(key) {
+    try { return window.localStorage.getItem(key); } catch { return null; }
+  }
+
+  // Theme: automatic, light, dark, and round again.
+  const nextTheme = { auto: "light", light: "dark", dark: "auto" };
+  const themeWords = { auto: "as the system", light: "light", dark: "dark" };
+
+  function showTheme() {
+    const mode = document.documentElement.dataset.themeMode || "auto";
+    for (const button of all("[data-theme-toggle]")) {
+      button.hidden = false;
+      button.title = `Theme: ${themeWords[mode]}. Switch to ${themeWords[nextTheme[mode]]}`;
+      button.setAttribute("aria-label", button.title);
+      for (const face of all("[data-theme-face]", button)) face.hidden = face.dataset.themeFace !== mode;
+    }
+  }
+
+  function switchTheme() {
+    remember("theme", nextTheme[document.documentElement.dataset.themeMode || "auto"]);
+    document.dispatchEvent(new Event("evalsite:theme"));
+    showTheme();
+  }
+
+  // Toasts: text only. A view sends the header HX-Trigger: {"toast": {"text": "...", "tone": "good"}}.
+  function toast(text, tone = "good") {
+    const region = find("#toasts");
+    const template = find("#toast-template");
+    if (!region || !template || !text) return;
+    const box = template.content.firstElementChild.cloneNode(true);
+    box.classList.add(`tone-${["good", "bad", "hold", "live", "neutral"].includes(tone) ? tone : "neutral"}`);
+    find(".notice-body", box).textContent = text;
+    region.append(box);
+    if (tone !== "bad") window.setTimeout(() => box.remove(), 6000);
+  }
+
+  // Confirmation: <form data-confirm="Question?" data-confirm-detail="..." data-confirm-label="Cancel the run">.
+  function ask(form, submitter) {
+    const dialog = find("#confirm-dialog");
+    const words = { ...form.dataset, ...(submitter ? submitter.dataset : {}) };
+    find("[data-slot=title]", dialog).textContent = words.confirm;
+    find("[data-slot=detail]", dialog).textContent = words.confirmDetail || "";
+    const yes = find("[value=yes]", dialog);
+    yes.textContent = words.confirmLabel || "Continue";
+    yes.classList.toggle("btn-danger", words.confirmTone === "danger");
+    yes.classList.toggle("btn-primary", words.confirmTone !== "danger");
+    dialog.returnValue = "";
+    dialog.onclose = () => {
+      if (dialog.returnValue !== "yes") return;
+      form.dataset.confirmed = "yes";
+      form.requestSubmit(submitter);
+    };
+    dialog.showModal();
+  }
+
+  function onSubmit(event) {
+    const form = event.target;
+    const question = form.dataset.confirm || (event.submitter && event.submitter.dataset.confirm);
+    if (question && form.dataset.confirmed !== "yes") {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      ask(form, event.submitter);
+      return;
+    }
+    delete form.dataset.confirmed;
+  }
+
+  // What is not filtered stays out of the address.
+  function dropEmpty(event) {
+    if (event.target.method !== "get") return;
+    for (const [name, value] of Array.from(event.formData.entries())) {
+      if (value === "") event.formData.delete(name);
+    }
+  }
+
+  // Keyboard
+  const typing = (target) => target.closest("input, textarea, select, [contenteditable]");
+  const rowLinks = () => all("[data-rows] tbody tr, [data-rows] > li").map((row) => find("a[href]", row)).filter(Boolean);
+
+  function move(step) {
+    const links = rowLinks();
+    if (!links.length) return;
+    const here = links.findIndex((link) => link.closest("tr, li").contains(document.activeElement));
+    const link = links[Math.min(links.length - 1, Math.max(0, here < 0 ? 0 : here + step))];
+    link.focus();
+    link.scrollIntoView({ block: "nearest" });
+  }
+
+  function focusFilter() {
+    const field = find("[data-filter-focus], .filters input[type=search], .filters input[type=text], .filters select");
+    if (!field) return;
+    const fold = field.closest("details");
+    if (fold && !field.checkVisibility()) fold.open = true;
+    field.focus();
+    if (field.select) field.select();
+  }
+
+  const keys = {
+    "?": () => find("#keyboard-dialog").showModal(),
+    "/": focusFilter,
+    j: () => move(1),
+    k: () => move(-1),
+  };
+
+  function onKey(event) {
+    if (event.key === "Escape") return closeMenus(null);
+    const action = keys[event.key];
+    const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || find("dialog[open]");
+    if (!action || busy || recall("shortcuts") === "off") return undefined;
+    event.preventDefault();
+    return action();
+  }
+
+  function closeMenus(except) {
+    for (const menu of all("details.menu[open], details.action[open]")) {
+      if (menu === except || menu.contains(except)) continue;
+      if (menu.contains(document.activeElement)) find("summary", menu).focus();
+      menu.open = false;
+    }
+  }
+
+  async function copy(button) {
+    const source = find(button.dataset.copy);
+    if (!source) return;
+    try {
+      await navigator.clipboard.writeText(source.textContent);
+      toast("Copied");
+    } catch {
+      toast("The browser did not allow copying", "bad");
+    }
+  }
+
+  function onClick(event) {
+    const target = event.target.closest("[data-theme-toggle], [data-dismiss], [data-open-dialog], [data-copy]");
+    closeMenus(event.target.closest("details.menu, details.action"));
+    if (!target) return;
+    if ("themeToggle" in target.dataset) switchTheme();
+    if ("dismiss" in target.dataset) target.closest(".notice").remove();
+    if (target.dataset.openDialog) find(target.dataset.openDialog).showModal();
+    if (target.dataset.copy) copy(target);
+  }
+
+  // A head can stick to the window only where the table need not scroll sideways.
+  function fitTables(root = document) {
+    for (const wrap of all(".table-wrap", root)) {
+      wrap.classList.remove("fits");
+      const fits = wrap.scrollWidth <= wrap.clientWidth;
+      wrap.classList.toggle("fits", fits);
+      if (fits) wrap.removeAttribute("tabindex"); else wrap.tabIndex = 0;
+    }
+  }
+
+  function openFilters() {
+    if (CSS.supports("selector(::details-content)")) return;
+    const wide = window.matchMedia("(min-width: 48rem)");
+    if (wide.matches) for (const bar of all("details.filters")) bar.open = true;
+  }
+
+  function onHtmxTrouble(event) {
+    const status = event.detail.xhr ? event.detail.xhr.status : 0;
+    toast(status ? `The server refused this (${status}).` : "The server could not be reached.", "bad");
+  }
+
+  function start() {
+    showTheme();
+    openFilters();
+    fitTables();
+    const shortcuts = find("#shortcuts-on");
+    if (shortcuts) {
+      shortcuts.checked = recall("shortcuts") !== "off";
+      shortcuts.addEventListener("change", () => remember("shortcuts", shortcuts.checked ? "on" : "off"));
+    }
+  }
+
+  document.addEventListener("click", onClick);
+  document.addEventListener("keydown", onKey);
+  document.addEventListener("submit", onSubmit, true);
+  document.addEventListener("formdata", dropEmpty, true);
+  document.addEventListener("change", (event) => {
+    const form = event.target.form;
+    if (form && "autosubmit" in form.dataset && !event.target.matches("input[type=text], input[type=search]")) form.requestSubmit();
+  });
+  document.addEventListener("toast", (event) => toast(event.detail.text, event.detail.tone));
+  document.addEventListener("htmx:responseError", onHtmxTrouble);
+  document.addEventListener("htmx:sendError", onHtmxTrouble);
+  document.addEventListener("htmx:afterSettle", (event) => fitTables(event.target.parentElement || document));
+  window.addEventListener("resize", () => fitTables());
+  start();
+}
