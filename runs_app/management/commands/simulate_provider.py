@@ -1,0 +1,24 @@
+"""`manage.py simulate_provider`: an OpenAI-compatible server for demos, tests and load."""
+
+import argparse
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from runs_app.simulating.config import ConfigError
+from runs_app.simulating.options import add_options, config_from
+from runs_app.simulating.server import run
+
+
+class Command(BaseCommand):
+    help = "Serve an OpenAI-compatible API whose answers, faults and latencies are simulated or replayed."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_options(parser)
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        try:
+            run(config_from(options))
+        except (ConfigError, OSError) as error:
+            raise CommandError(str(error), returncode=2) from None

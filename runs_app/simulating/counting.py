@@ -1,0 +1,124 @@
+"""What the simulated provider counts, as JSON and as a page."""
+
+import html
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+
+_RATE_WINDOW_S = 5.0
+_MINUTE_S = 60.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Counts since the start or the last reset. `asked` and `answered` are by the fingerprint of a request."""
+
+    requests: int = 0
+    in_flight: int = 0
+    peak_in_flight: int = 0
+    models: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    turned_away: Counter[str] = field(default_factory=Counter)
+    asked: dict[int, int] = field(default_factory=dict)
+    answered: Counter[int] = field(default_factory=Counter)
+    repeated: int = 0
+    answered_again: int = 0
+    started: float = field(default_factory=time.monotonic)
+    _arrivals: deque[tuple[int, int]] = field(default_factory=deque)
+
+    def see(self, fingerprint: int) -> int:
+        """Count a request that is let in; how often its body had been seen before."""
+        before = self.asked.get(fingerprint, 0)
+        self.asked[fingerprint] = before + 1
+        self.repeated += before == 1
+        return before
+
+    def count_answer(self, fingerprint: int) -> None:
+        """Count an answer that was made and would be paid for."""
+        self.answered[fingerprint] += 1
+        self.answered_again += self.answered[fingerprint] == 2
+
+    def arrive(self) -> None:
+        """Count a request at the door, whatever comes of it."""
+        self.requests += 1
+        second = int(time.monotonic())
+        if self._arrivals and self._arrivals[-1][0] == second:
+            self._arrivals[-1] = (second, self._arrivals[-1][1] + 1)
+        else:
+            self._arrivals.append((second, 1))
+            while self._arrivals[0][0] < second - _RATE_WINDOW_S:
+                self._arrivals.popleft()
+
+    def enter(self) -> None:
+        self.in_flight += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
+
+    def leave(self) -> None:
+        self.in_flight -= 1
+
+    def rate(self) -> float:
+        """Requests a second over the last full seconds, at most five."""
+        now = time.monotonic()
+        since = max(self.started, now - _RATE_WINDOW_S)
+        recent = sum(count for second, count in self._arrivals if second >= int(since))
+        return recent / max(now - since, 1.0)
+
+    def reset(self) -> "Counters":
+        """Fresh counters that still know the requests in flight."""
+        return Counters(in_flight=self.in_flight, peak_in_flight=self.in_flight)
+
+    def as_dict(self) -> dict[str, object]:
+        """The counters as JSON values; `repeated_bodies` were asked, `answered_again` answered, more than once."""
+        return {
+            "requests": self.requests,
+            "requests_per_s": round(self.rate(), 1),
+            "in_flight": self.in_flight,
+            "peak_in_flight": self.peak_in_flight,
+            "unique_bodies": len(self.asked),
+            "repeated_bodies": self.repeated,
+            "answers": self.answered.total(),
+            "answered_again": self.answered_again,
+            "uptime_s": round(time.monotonic() - self.started, 1),
+            "models": dict(self.models),
+            "statuses": dict(self.statuses),
+            "faults": dict(self.faults),
+            "turned_away": dict(self.turned_away),
+        }
+
+
+class MinuteWindow:
+    """Admits at most `limit` requests in any 60 seconds."""
+
+    def __init__(self) -> None:
+        self._admitted: deque[float] = deque()
+
+    def admit(self, limit: int | None) -> bool:
+        if limit is None:
+            return True
+        now = time.monotonic()
+        while self._admitted and self._admitted[0] <= now - _MINUTE_S:
+            self._admitted.popleft()
+        if len(self._admitted) >= limit:
+            return False
+        self._admitted.append(now)
+        return True
+
+
+def counters_page(counts: dict[str, object]) -> str:
+    """A small HTML page of the counters that refreshes itself every two seconds."""
+    rows = "".join(_row(name, value) for name, value in counts.items())
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'
+        "<title>Simulated provider</title><style>body{font:16px system-ui;margin:2rem}td,th{text-align:left;"
+        "padding:.2rem 1rem .2rem 0;vertical-align:top}</style></head><body><h1>Simulated provider</h1>"
+        f"<table>{rows}</table></body></html>"
+    )
+
+
+def _row(name: str, value: object) -> str:
+    if isinstance(value, dict):
+        shown = "<br>".join(f"{html.escape(str(key))}: {count:,}" for key, count in value.items()) or "none"
+    else:
+        shown = f"{value:,}"
+    return f'<tr><th scope="row">{html.escape(name.replace("_", " "))}</th><td>{shown}</td></tr>'

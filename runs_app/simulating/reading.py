@@ -1,0 +1,124 @@
+"""What a chat completion request asks for."""
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+# Fields that do not change what a model would answer: two requests that differ only here are the same request.
+VOLATILE = frozenset(
+    {"user", "metadata", "n", "stream", "stream_options", "store", "service_tier", "safety_identifier"}
+    | {"prompt_cache_key", "timeout"}
+)
+
+# A salt that keeps provider caches from answering: a short line of hex at the end of the user's turn, perhaps labelled.
+_SALT_LINE = re.compile(r"\n[^\S\n]*[\[(<]?(?:[\w -]{0,24}[:=#][^\S\n]*)?[0-9a-f]{8,16}[\])>]?\s*\Z", re.IGNORECASE)
+
+
+class UnreadableRequest(ValueError):
+    """A request that a provider would answer with a 400; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRequest:
+    """One request, reduced to what answers depend on."""
+
+    model: str
+    text: str  # every text part of every turn, joined by blank lines
+    user_text: str  # the same for the user's turns alone
+    images: tuple[str, ...]  # sha256 (hex) of the bytes of each image
+    seed: int | None
+    max_tokens: int | None
+    response_format: dict[str, Any]
+    is_reasoning: bool  # a reasoning effort was asked for
+    fingerprint: int  # 64 bits over everything but the volatile fields
+
+    @property
+    def stable_text(self) -> str:
+        """The user's text without a salt at its end: the same for every repetition of a trial."""
+        return _SALT_LINE.sub("", self.user_text)
+
+
+def bare_name(model: str) -> str:
+    """A model name without its provider: `openai/gpt-x` and `gpt-x` are one model."""
+    return model.partition("/")[2] or model
+
+
+def read_chat(body: bytes) -> ChatRequest:
+    """Parse the body of POST /v1/chat/completions, or raise UnreadableRequest."""
+    payload = _payload(body)
+    turns: list[tuple[str, str]] = []
+    images: list[str] = []
+    for message in payload["messages"]:
+        role, parts = _read_message(message, images)
+        turns += [(role, part) for part in parts]
+    text = "\n\n".join(part for _, part in turns)
+    others = {name: payload[name] for name in payload if name not in VOLATILE and name != "messages"}
+    return ChatRequest(
+        model=payload["model"],
+        text=text,
+        user_text="\n\n".join(part for role, part in turns if role == "user"),
+        images=tuple(images),
+        seed=payload.get("seed"),
+        max_tokens=payload.get("max_completion_tokens") or payload.get("max_tokens"),
+        response_format=payload.get("response_format") or {},
+        is_reasoning=(payload.get("reasoning_effort") or "none") != "none",
+        fingerprint=_fingerprint(turns, images, others),
+    )
+
+
+def _payload(body: bytes) -> dict[str, Any]:
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        raise UnreadableRequest("the body is not JSON") from None
+    if not isinstance(payload, dict):
+        raise UnreadableRequest("the body is not a JSON object")
+    if not isinstance(payload.get("model"), str) or not payload["model"]:
+        raise UnreadableRequest("you must provide a model parameter")
+    if not isinstance(payload.get("messages"), list) or not payload["messages"]:
+        raise UnreadableRequest("messages: expected a list with at least one message")
+    if payload.get("stream"):
+        raise UnreadableRequest("stream: streaming is not supported here")
+    if not isinstance(payload.get("response_format") or {}, dict):
+        raise UnreadableRequest("response_format: expected an object")
+    return payload
+
+
+def _read_message(message: object, images: list[str]) -> tuple[str, list[str]]:
+    """The role and the text parts of one message; the hashes of its images are appended to `images`."""
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        raise UnreadableRequest("messages: each message is an object with a role")
+    content = message.get("content")
+    if isinstance(content, str):
+        return message["role"], [content]
+    parts: list[str] = []
+    for part in content if isinstance(content, list) else []:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text":
+            parts.append(str(part.get("text", "")))
+        elif kind == "image_url":
+            images.append(image_hash(part.get("image_url")))
+        else:
+            raise UnreadableRequest(f"messages: a part of type {kind!r} is not supported")
+    return message["role"], parts
+
+
+def image_hash(reference: object) -> str:
+    """The sha256 (hex) of the bytes in an image_url part, which must carry a base64 data URL."""
+    url = reference.get("url") if isinstance(reference, dict) else reference
+    header, separator, data = url.partition(",") if isinstance(url, str) else ("", "", "")
+    if not separator or not header.startswith("data:image/") or not header.endswith(";base64"):
+        raise UnreadableRequest("image_url: only base64 data URLs of images are supported")
+    try:
+        return hashlib.sha256(base64.b64decode(data)).hexdigest()
+    except (binascii.Error, ValueError):
+        raise UnreadableRequest("image_url: the base64 data cannot be read") from None
+
+
+def _fingerprint(turns: list[tuple[str, str]], images: list[str], others: dict[str, Any]) -> int:
+    canonical = json.dumps([turns, images, others], sort_keys=True)
+    return int.from_bytes(hashlib.blake2b(canonical.encode(), digest_size=8).digest())

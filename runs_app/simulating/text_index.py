@@ -1,0 +1,73 @@
+"""Finding which of many known texts occurs in a request, without trying them one by one."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Value = TypeVar("Value")
+
+# Below this many texts trying each is quicker than sliding over the request.
+_FEW = 16
+_PREFIX_LENGTHS = (32, 8, 4, 2, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Haystack:
+    """The text of a request with its pieces: the whole, its paragraphs and its lines, each stripped."""
+
+    text: str
+    pieces: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str, *wholes: str) -> "Haystack":
+        """Prepare `text`; `wholes` are further pieces, such as one turn of a conversation."""
+        pieces = {piece.strip() for whole in (text, *wholes) for piece in (whole, *whole.split("\n\n"))}
+        pieces.update(line.strip() for line in text.split("\n"))
+        pieces.discard("")
+        return cls(text, tuple(sorted(pieces, key=len, reverse=True)))
+
+
+class TextIndex(Generic[Value]):
+    """Values under texts. A text is found in a request if it is one of its pieces, else if it occurs anywhere in it.
+
+    The longest match wins; a text that is a whole piece is preferred to any that is only part of one. A look-up costs
+    time in the length of the request, not in the number of texts.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[str, Value] = {}
+        self._by_prefix: dict[int, dict[str, list[str]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def get(self, text: str) -> Value | None:
+        return self._values.get(text.strip())
+
+    def set(self, text: str, value: Value) -> None:
+        """Put `value` under `text`, which must not be blank."""
+        text = text.strip()
+        if not text:
+            raise ValueError("a blank text occurs everywhere")
+        if text not in self._values:
+            length = next(length for length in _PREFIX_LENGTHS if length <= len(text))
+            self._by_prefix.setdefault(length, {}).setdefault(text[:length], []).append(text)
+        self._values[text] = value
+
+    def find(self, haystack: Haystack) -> tuple[str, Value] | None:
+        """The best text that occurs in the request, with its value."""
+        for piece in haystack.pieces:
+            if piece in self._values:
+                return piece, self._values[piece]
+        best = max(self._inside(haystack.text), key=len, default=None)
+        return None if best is None else (best, self._values[best])
+
+    def _inside(self, text: str) -> Iterator[str]:
+        if len(self._values) <= _FEW:
+            yield from (known for known in self._values if known in text)
+            return
+        for length, by_prefix in self._by_prefix.items():
+            for start in range(len(text) - length + 1):
+                for known in by_prefix.get(text[start : start + length], ()):
+                    if text.startswith(known, start):
+                        yield known
