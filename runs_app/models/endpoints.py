@@ -92,6 +92,12 @@ class LanguageModel(models.Model):
     cache_write_price = models.DecimalField(
         max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
     )
+    max_output_tokens = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="The most it writes in one answer: the ceiling of a call whose sampler sets no max_tokens",
+    )
     price_source = models.CharField(max_length=200, blank=True)
     price_date = models.DateField(null=True, blank=True)
     sees_images = models.BooleanField(default=True)

@@ -1,0 +1,156 @@
+"""An experiment's design as it stands: its rows, its cells with their ceilings, and what keeps it from running."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+
+from django.db.models import QuerySet
+
+from datasets_app.models import Dataset, Item
+from runs_app import costs, prompts, sizing
+from runs_app.crossing import Cell, Facet, cross
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+
+
+@dataclass
+class Design:
+    """What an experiment crosses, read once. `problems` keep it from being planned; `warnings` do not."""
+
+    experiment: Experiment
+    models: list[LanguageModel]
+    prompts: list[Prompt]
+    samplers: list[Sampler]
+    dimensions: list[Dimension]
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Design:
+        return cls(
+            experiment,
+            list(experiment.language_models.select_related("endpoint").order_by("name")),
+            list(experiment.prompts.order_by("name", "version")),
+            list(experiment.samplers.order_by("name", "version")),
+            list(experiment.dimensions.order_by("pk")),
+        )
+
+    @property
+    def items(self) -> QuerySet[Item]:
+        return self.experiment.dataset.items.active()
+
+    @cached_property
+    def n_items(self) -> int:
+        return self.items.count()
+
+    @property
+    def trials_per_cell(self) -> int:
+        return self.n_items * max(1, len(self.dimensions)) * self.experiment.samples
+
+    @cached_property
+    def cells(self) -> list[Cell]:
+        return cross(
+            [Facet(model.name, model.identity, model.pk) for model in self.models],
+            [Facet(prompt.name, prompt.content, prompt.pk) for prompt in self.prompts],
+            [Facet(sampler.name, sampler.content, sampler.pk) for sampler in self.samplers],
+        )
+
+    @cached_property
+    def input_tokens(self) -> dict[int, int]:
+        """The largest request of each prompt, by the prompt's key."""
+        return {prompt.pk: sizing.largest_input(prompt, self.items, self.dimensions) for prompt in self.prompts}
+
+    def ceiling(self, cell: Cell) -> Decimal | None:
+        """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
+        model, sampler = self._model(cell), self._sampler(cell)
+        limit = sampler.max_tokens or model.max_output_tokens
+        return costs.ceiling_per_call(model.prices, self.input_tokens[cell.prompt.key or 0], limit)
+
+    def prices(self, cell: Cell) -> costs.Prices:
+        return self._model(cell).prices
+
+    def _model(self, cell: Cell) -> LanguageModel:
+        return next(model for model in self.models if model.pk == cell.model.key)
+
+    def _sampler(self, cell: Cell) -> Sampler:
+        return next(sampler for sampler in self.samplers if sampler.pk == cell.sampler.key)
+
+    @property
+    def unknown_prices(self) -> list[str]:
+        return [model.name for model in self.models if not model.prices.known]
+
+    def problems(self) -> list[str]:
+        """What keeps this design from being planned, as sentences that name what to mend."""
+        return [*self._unready(), *self._empty(), *self._unusable(), *self._mismatched(), *self._unbounded()]
+
+    def warnings(self) -> list[str]:
+        """What is allowed and yet looks like a mistake."""
+        return [f"prompt {prompt}: {sentence}" for prompt in self.prompts for sentence in self._warnings_for(prompt)]
+
+    def _warnings_for(self, prompt: Prompt) -> Iterator[str]:
+        has_text, has_images = self._has_text_and_images
+        yield from prompts.warnings_for(prompt.messages, items_have_text=has_text, items_have_images=has_images)
+        for name, lacking in self._missing(prompt):
+            if lacking < self.n_items:
+                yield f"{{{{{name}}}}} has no value for {lacking} of {self.n_items} items; those trials fail"
+
+    @cached_property
+    def _has_text_and_images(self) -> tuple[bool, bool]:
+        return self.items.exclude(input="").exists(), self.items.exclude(image=None).exists()
+
+    def _missing(self, prompt: Prompt) -> Iterator[tuple[str, int]]:
+        return sizing.missing_variables(prompt, self.items)
+
+    def _unready(self) -> Iterator[str]:
+        dataset = self.experiment.dataset
+        if self.experiment.status == Experiment.Status.ARCHIVED:
+            yield f"experiment {self.experiment} is archived"
+        if dataset.status != Dataset.Status.APPROVED:
+            yield f"dataset {dataset} is {dataset.status}; it must be approved"
+        elif not self.n_items:
+            yield f"dataset {dataset} has no active items"
+
+    def _empty(self) -> Iterator[str]:
+        for axis, rows in (("model", self.models), ("prompt", self.prompts), ("sampler", self.samplers)):
+            if not rows:
+                yield f"the experiment has no {axis}"
+
+    def _unusable(self) -> Iterator[str]:
+        for model in self.models:
+            if not model.is_active:
+                yield f"model {model} is not active"
+            if not model.endpoint.is_active:
+                yield f"endpoint {model.endpoint} of model {model} is not active"
+        for prompt in self.prompts:
+            if prompt.status != Prompt.Status.APPROVED:
+                yield f"prompt {prompt} is {prompt.status}; a curator must approve it before it is used"
+        for row in (*self.samplers, *self.dimensions):
+            if row.status == row.Status.ARCHIVED:
+                yield f"{row._meta.verbose_name} {row} is archived"
+
+    def _mismatched(self) -> Iterator[str]:
+        for prompt in self.prompts:
+            if prompt.answer_format != Prompt.AnswerFormat.TEXT and not self.dimensions:
+                yield f"prompt {prompt} asks for a rating, and the experiment has no dimension"
+            blind = [model.name for model in self.models if not model.sees_images]
+            if blind and prompts.uses(prompt.messages, prompts.IMAGE):
+                yield f"prompt {prompt} shows an image, and model {blind[0]} does not see images"
+            for name, lacking in self._missing(prompt):
+                if self.n_items and lacking == self.n_items:
+                    yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
+
+    def _unbounded(self) -> Iterator[str]:
+        """Under a budget, every call needs a ceiling."""
+        if self.experiment.max_usd is None:
+            return
+        for name in self.unknown_prices:
+            yield f"unknown price: model {name} has no price, and the experiment has a budget"
+        for model in self.models:
+            if model.prices.free or not model.prices.known or model.max_output_tokens:
+                continue
+            for sampler in self.samplers:
+                if sampler.max_tokens is None:
+                    yield (
+                        f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
+                        "and the experiment has a budget"
+                    )

@@ -1,0 +1,165 @@
+"""From a design to its rows: conditions, a wave, runs and their trials, one row a trial.
+
+Planning again adds what is missing and nothing else. Locks are taken in the order experiment, designs, run, trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, Max
+
+from datasets_app.models.history import Actor
+from runs_app.crossed import Design
+from runs_app.crossing import Cell, identity
+from runs_app.models import Condition, Experiment, Run, Wave
+
+CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
+
+INSERT_TRIALS = """
+INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx)
+SELECT %(run)s, item.id, dimension.id, sample_idx
+FROM generate_series(0, %(samples)s - 1) AS sample_idx
+CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
+CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
+ORDER BY sample_idx, item.id, dimension.id
+ON CONFLICT DO NOTHING
+"""
+
+
+class PlanError(Exception):
+    """The design cannot be planned; each of `problems` is a sentence that names what to mend."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """What one planning did: rows of this wave, and how many trials were new."""
+
+    wave: Wave
+    run_ids: list[int]
+    conditions: int
+    runs: int
+    trials_added: int
+    trials_total: int
+    warnings: list[str]
+
+
+def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> PlanReport:
+    """Make every condition, run and trial of the design that is not there yet, in one transaction.
+
+    Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
+    A run that was done and got new trials is planned again. Raises PlanError, and then nothing was changed.
+    """
+    with transaction.atomic():
+        locked = Experiment.objects.select_for_update(of=("self",)).select_related("dataset").get(pk=experiment.pk)
+        design = Design.of(locked)
+        if problems := design.problems():
+            raise PlanError(problems)
+        _freeze(design, by)
+        wave = _wave(locked, wave_label)
+        runs = [_run(design, cell, wave) for cell in design.cells]
+        added = sum([_add_trials(design, run, by) for run in runs])
+        totals = Run.objects.filter(pk__in=[run.pk for run in runs])
+        return PlanReport(
+            wave=wave,
+            run_ids=[run.pk for run in runs],
+            conditions=len(design.cells),
+            runs=len(runs),
+            trials_added=added,
+            trials_total=sum(run.n_trials for run in totals),
+            warnings=design.warnings(),
+        )
+
+
+def _freeze(design: Design, by: Actor) -> None:
+    """What a model will be asked is in use from here on, and the database refuses to change it."""
+    for rows in (design.samplers, design.dimensions):
+        if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
+            type(rows[0]).objects.filter(pk__in=drafts).transition(
+                sources=["draft"], target="approved", by=by, reason=f"Used by experiment {design.experiment}"
+            )
+
+
+def _wave(experiment: Experiment, label: str) -> Wave:
+    """The wave of this label; a new one takes the epochs after all others. PlanError where epochs would overlap."""
+    waves = list(experiment.waves.all())
+    wave = next((wave for wave in waves if wave.label == label), None)
+    if wave is None:
+        number = experiment.waves.aggregate(last=Max("number"))["last"]
+        offset = max((wave.epoch_offset + _width(wave, experiment) for wave in waves), default=0)
+        number = 0 if number is None else number + 1
+        return Wave.objects.create(experiment=experiment, number=number, label=label, epoch_offset=offset)
+    end = wave.epoch_offset + experiment.samples
+    if later := [other for other in waves if wave.epoch_offset < other.epoch_offset < end]:
+        raise PlanError(
+            [
+                f"{wave} cannot grow to {experiment.samples} samples: its epochs would run into those of {later[0]}, "
+                f"which start at {later[0].epoch_offset + 1}; launch a new wave"
+            ]
+        )
+    return wave
+
+
+def _width(wave: Wave, experiment: Experiment) -> int:
+    """Epochs that a wave takes: the design's samples, or as many as it has trials for, if the design had more once."""
+    used = wave.runs.aggregate(last=Max("trials__sample_idx"))["last"]
+    return max(experiment.samples, 0 if used is None else used + 1)
+
+
+def _run(design: Design, cell: Cell, wave: Wave) -> Run:
+    condition = _condition(design, cell)
+    ceiling = design.ceiling(cell)
+    reserve = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
+    run, created = Run.objects.get_or_create(
+        condition=condition,
+        wave=wave,
+        defaults={
+            "experiment": design.experiment,
+            "max_concurrency": design.experiment.max_concurrency,
+            "reserve_usd": reserve,
+        },
+    )
+    if not created and run.reserve_usd != reserve:
+        Run.objects.filter(pk=run.pk).update(reserve_usd=reserve)
+    return run
+
+
+def _condition(design: Design, cell: Cell) -> Condition:
+    """By content: a model or a prompt that was merely renamed keeps its condition, and is not paid for again."""
+    hash12 = identity(cell.condition_id)
+    rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
+    known = design.experiment.conditions.filter(condition_id__endswith=f"--{hash12}", **rows).first()
+    if known:
+        return known
+    return Condition.objects.get_or_create(
+        experiment=design.experiment, condition_id=cell.condition_id, defaults={**rows, "content": cell.content}
+    )[0]
+
+
+def _add_trials(design: Design, run: Run, by: Actor) -> int:
+    """Insert what is missing of one run, in the order of claims, and count it. Returns how many were new."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            INSERT_TRIALS,
+            {
+                "run": run.pk,
+                "samples": design.experiment.samples,
+                "dataset": design.experiment.dataset_id,
+                "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
+            },
+        )
+        added = int(cursor.rowcount)
+    if added:
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=f"{added} trials were added"
+        )
+    return added

@@ -1,0 +1,112 @@
+"""How large the requests of a design can become: what a ceiling of cost rests on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from django.db.models import Expression, F, Func, IntegerField, QuerySet, TextField, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce
+
+from datasets_app.models import Item
+from evalsite.lib.scales import Scale
+from runs_app import costs, prompts
+from runs_app.models import Dimension, Prompt
+
+CANDIDATES = 3  # Items that are rendered to find the largest: bytes rank them well, though not quite to the token.
+A_SALT = "0123456789"
+AN_IMAGE = "data:,"
+
+
+def largest_input(prompt: Prompt, items: QuerySet[Item], dimensions: Sequence[Dimension]) -> int:
+    """Tokens of the largest request that this prompt makes of any of the items on any of the dimensions, estimated.
+
+    The largest image of all items is counted with the longest text, whether or not they are of one item.
+    """
+    images = [_largest_image(items)] if prompts.uses(prompt.messages, prompts.IMAGE) else []
+    sizes = [
+        costs.input_tokens_estimate(texts, [size for size in images if size])
+        for item in _longest(prompt, items)
+        for dimension in [*dimensions] or [None]
+        if (texts := _texts(prompt, item, dimension))
+    ]
+    return max(sizes, default=0)
+
+
+def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
+    """(variable, number of items without a value) for what this prompt names and some items do not have."""
+    for name in _variables(prompt):
+        if name == prompts.IMAGE:
+            lacking = items.filter(image=None)
+        elif name.startswith(prompts.META):
+            lacking = items.exclude(metadata__has_key=name.removeprefix(prompts.META))
+        else:
+            continue
+        if count := lacking.count():
+            yield name, count
+
+
+def scale_of(dimension: Dimension) -> Scale:
+    labels = {int(point): label for point, label in dimension.labels.items()}
+    return Scale(dimension.scale_min, dimension.scale_max, labels)
+
+
+def _variables(prompt: Prompt) -> Counter[str]:
+    """How often each variable stands in the prompt."""
+    return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
+
+
+def _longest(prompt: Prompt, items: QuerySet[Item]) -> Iterable[Item]:
+    size: Any = Value(0, output_field=IntegerField())
+    for name, times in _variables(prompt).items():
+        if (text := _column_of(name)) is not None:
+            size = size + Value(times) * _bytes(text)
+    return items.annotate(size=size).order_by("-size", "pk")[:CANDIDATES]
+
+
+def _column_of(name: str) -> Expression | F | None:
+    """Where an item keeps the value of a variable; None for one that does not come from the item."""
+    if name.startswith(prompts.META):
+        return KeyTextTransform(name.removeprefix(prompts.META), "metadata")
+    if name == "choices":
+        return Cast("choices", TextField())
+    return F(name) if name in ("input", "key", "category") else None
+
+
+def _bytes(text: Expression | F) -> Expression:
+    return Coalesce(Func(text, function="OCTET_LENGTH", output_field=IntegerField()), 0)
+
+
+def _largest_image(items: QuerySet[Item]) -> tuple[int, int] | None:
+    sizes = items.exclude(image=None).order_by().values_list("image__width", "image__height").distinct()
+    return max(sizes, key=lambda size: costs.image_tokens(*size), default=None)
+
+
+def _texts(prompt: Prompt, item: Item, dimension: Dimension | None) -> list[str]:
+    """The texts of the request; none where it cannot be rendered, since such a trial costs nothing."""
+    scale = scale_of(dimension) if dimension else None
+    answer_format = cast(prompts.AnswerFormat, prompt.answer_format)
+    try:
+        variables = prompts.variables_for(
+            key=item.key,
+            input=item.input,
+            category=item.category,
+            choices=item.choices,
+            metadata=item.metadata,
+            dimension=dimension.name if dimension else "",
+            dimension_instructions=dimension.instructions if dimension else "",
+            scale=scale,
+        )
+        hint = prompts.format_hint(answer_format, scale)
+        messages = prompts.render(prompt.messages, variables, AN_IMAGE, hint=hint, salt=A_SALT)
+    except prompts.PromptError:
+        return []
+    return [text for message in messages for text in _texts_of(message["content"])]
+
+
+def _texts_of(content: str | list[dict[str, Any]]) -> list[str]:
+    if isinstance(content, str):
+        return [content]
+    return [part["text"] for part in content if part["type"] == "text"]
