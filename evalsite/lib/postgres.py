@@ -277,10 +277,14 @@ class Embedded:
         copy = self.data_dir / f"programs-{importlib.metadata.version(WHEEL)}"
         if not copy.exists():
             fresh = Path(tempfile.mkdtemp(prefix="programs.new-", dir=self.data_dir))
-            shutil.copytree(found.parent, fresh, dirs_exist_ok=True)
+            install, package = found.parent, found.parent.parent
+            shutil.copytree(install, fresh / package.name / install.name)
+            libraries = package.with_name(f"{package.name}.libs")  # where the programs look, seen from their own place
+            if libraries.exists():
+                shutil.copytree(libraries, fresh / libraries.name)
             subprocess.run(["/bin/chmod", "-R", "a+rX", fresh], check=True)
             fresh.rename(copy)
-        return copy / "bin"
+        return copy / found.relative_to(found.parents[2])
 
     def _check(self, name: str, *arguments: str, **options: Any) -> None:
         if self._program(name, *arguments, **options).returncode:

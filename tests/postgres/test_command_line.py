@@ -1,0 +1,62 @@
+"""`manage.py` holds the embedded server while a command runs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.postgres import Embedded
+from manage import needs_database
+from tests.postgres.conftest import ROOT, leaves_nothing, query
+
+
+def manage(place: Path, *arguments: str) -> "subprocess.Popen[str]":
+    environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+    environment |= {"EVALSITE_DATA_DIR": str(place), "EVALSITE_DEBUG": "1"}
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "help", "migrate --help", "--version", "simulate_provider", "makemigrations --dry-run"]
+)
+def test_a_command_without_rows_needs_no_database(line: str) -> None:
+    assert not needs_database(line.split())
+
+
+@pytest.mark.parametrize("line", ["migrate", "up --port 8001", "drain", "makemigrations", "demo --no-serve"])
+def test_any_other_command_needs_it(line: str) -> None:
+    assert needs_database(line.split())
+
+
+@pytest.mark.processes
+def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: Embedded) -> None:
+    code = "from django.db import connection as c; c.ensure_connection(); print(c.settings_dict['HOST'])"
+    command = manage(place, "shell", "--no-imports", "-c", code)
+    output, _ = command.communicate(timeout=60)
+    assert (command.returncode, output) == (0, f"{embedded.socket_dir}\n")
+    assert leaves_nothing(embedded)
+
+
+@pytest.mark.processes
+def test_a_terminated_command_leaves_nothing(place: Path, embedded: Embedded) -> None:
+    command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
+    assert command.stdout
+    assert command.stdout.readline() == "on\n"
+    assert query(embedded, "SELECT 1") == 1
+    command.terminate()
+    command.communicate(timeout=20)
+    assert command.returncode == 143
+    assert leaves_nothing(embedded)
+
+
+@pytest.mark.processes
+def test_a_database_that_cannot_start_is_one_line_and_no_traceback(place: Path) -> None:
+    (place / "postgres").write_text("a file, where a folder should be")
+    command = manage(place, "migrate")
+    _, errors = command.communicate(timeout=60)
+    assert command.returncode == 1
+    assert errors.count("\n") == 1
+    assert "EVALSITE_DATA_DIR" in errors
