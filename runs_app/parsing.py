@@ -65,12 +65,23 @@ def parse_rating(text: str | None, scale: Scale) -> Parsed:
     visible = visible_text(text or "")
     if not visible:
         return Parsed(None, None, "", "empty")
-    for step, candidate in _json_candidates(visible):
-        found = _object_with_rating(candidate)
-        if found is not None:
-            return _from_object(found, step, scale)
+    for step, found in json_objects(visible):
+        lowered = {key.lower(): value for key, value in found.items()}
+        if "rating" in lowered:
+            return _from_object(lowered, step, scale)
     rating, error = _first_integer(visible, scale)
     return Parsed(rating, None, "digit" if rating is not None else "", error)
+
+
+def json_objects(text: str) -> Iterator[tuple[Step, dict[str, Any]]]:
+    """The JSON objects that a reply may mean, likeliest first: all of it, its fenced blocks (last first), its {...}."""
+    for step, candidate in _json_candidates(text):
+        try:
+            found = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            yield step, found
 
 
 def _json_candidates(text: str) -> Iterator[tuple[Step, str]]:
@@ -85,17 +96,6 @@ def _json_candidates(text: str) -> Iterator[tuple[Step, str]]:
 def _fenced_blocks(text: str) -> list[str]:
     """What stands between pairs of fences, without the language name of the opening one."""
     return [re.sub(r"\A[A-Za-z]*\s", "", block) for block in text.split(FENCE)[1::2]]
-
-
-def _object_with_rating(candidate: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(candidate)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    lowered = {key.lower(): value for key, value in found.items()}
-    return lowered if "rating" in lowered else None
 
 
 def _from_object(found: dict[str, Any], step: Step, scale: Scale) -> Parsed:
