@@ -1,0 +1,40 @@
+"""Importing: a file becomes item records (no Django here), and `saving` stores what was read without an error."""
+
+from datasets_app.importing.images import BadImage, read_image, thumbnail
+from datasets_app.importing.items import read_columns, read_items
+from datasets_app.importing.limits import LIMITS, Limits
+from datasets_app.importing.mapping import FIELDS, guess_mapping, parse_mapping
+from datasets_app.importing.norms import NormReading, read_norms
+from datasets_app.importing.records import (
+    ImageRecord,
+    ItemRecord,
+    NormRecord,
+    Reading,
+    Refused,
+    Remark,
+    dataset_hash,
+    item_content,
+)
+
+__all__ = [
+    "FIELDS",
+    "LIMITS",
+    "BadImage",
+    "ImageRecord",
+    "ItemRecord",
+    "Limits",
+    "NormReading",
+    "NormRecord",
+    "Reading",
+    "Refused",
+    "Remark",
+    "dataset_hash",
+    "guess_mapping",
+    "item_content",
+    "parse_mapping",
+    "read_columns",
+    "read_image",
+    "read_items",
+    "read_norms",
+    "thumbnail",
+]

@@ -1,0 +1,88 @@
+"""Images from strangers, made safe: opened under limits, turned upright, drawn anew, addressed by their hash."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import warnings
+
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from datasets_app.importing.limits import LIMITS, MIB, Limits
+from datasets_app.importing.records import ImageRecord
+
+KNOWN_FORMATS = ("JPEG", "PNG", "WEBP", "GIF")
+LOSSLESS_SOURCES = frozenset({"PNG", "GIF"})
+JPEG_QUALITY = 90
+THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 320, 80
+BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, OverflowError, MemoryError)
+
+
+class BadImage(Exception):
+    """These bytes are no image that is taken; the message says why."""
+
+
+def read_image(data: bytes, limits: Limits = LIMITS) -> ImageRecord:
+    """Decode and encode again; BadImage where that cannot be done.
+
+    The first frame of a JPEG, PNG, WebP or GIF, upright by its EXIF orientation, at most `limits.image_side` pixels
+    long (2048; larger ones are scaled down). PNG and GIF sources, and anything with transparency, become PNG; the
+    rest JPEG of quality 90. Metadata, colour profiles and bytes behind the image are gone. The same bytes give the
+    same record, on the same version of Pillow.
+    """
+    if len(data) > limits.image_bytes:
+        raise BadImage(f"has {len(data) / MIB:.0f} MiB; at most {limits.image_bytes // MIB} MiB are taken")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        try:
+            return _read_again(data, limits)
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            raise BadImage("has too many pixels") from None
+        except BROKEN as error:
+            raise BadImage(f"is no readable {', '.join(KNOWN_FORMATS)}: {error or type(error).__name__}") from None
+
+
+def thumbnail(data: bytes) -> bytes:
+    """A JPEG of at most 320 pixels a side, of an image that `read_image` made; transparency becomes white."""
+    with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
+        image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
+        small = image.convert("RGBA" if image.has_transparency_data else "RGB")
+    if small.mode == "RGBA":
+        paper = Image.new("RGBA", small.size, "white")
+        small = Image.alpha_composite(paper, small).convert("RGB")
+    return _encoded(small, "JPEG", THUMBNAIL_QUALITY)
+
+
+def _read_again(data: bytes, limits: Limits) -> ImageRecord:
+    with Image.open(io.BytesIO(data), formats=KNOWN_FORMATS) as source:
+        _check_pixels(source, limits)
+        source.seek(0)
+        lossless = source.format in LOSSLESS_SOURCES or source.has_transparency_data
+        image = _in_plain_mode(ImageOps.exif_transpose(source), lossless)
+    image.thumbnail((limits.image_side, limits.image_side), Image.Resampling.LANCZOS)
+    form = "PNG" if lossless else "JPEG"
+    encoded = _encoded(image, form, JPEG_QUALITY)
+    return ImageRecord(hashlib.sha256(encoded).hexdigest(), encoded, form.lower(), image.width, image.height)
+
+
+def _check_pixels(source: Image.Image, limits: Limits) -> None:
+    """By the header alone, before anything is decoded."""
+    pixels = source.width * source.height
+    if pixels > limits.image_pixels or pixels * getattr(source, "n_frames", 1) > limits.image_pixels:
+        raise BadImage(f"is {source.width} x {source.height} pixels; at most {limits.image_pixels:,} in all are taken")
+
+
+def _in_plain_mode(image: Image.Image, lossless: bool) -> Image.Image:
+    """8-bit grey, colour, or colour with transparency."""
+    if image.mode.startswith("I"):
+        return image.convert("I").point(lambda value: value / 256).convert("L")  # 16-bit grey
+    if image.mode in {"L", "1"} and not image.has_transparency_data:
+        return image.convert("L")
+    return image.convert("RGBA" if lossless and image.has_transparency_data else "RGB")
+
+
+def _encoded(image: Image.Image, form: str, quality: int) -> bytes:
+    image.info = {}  # Pillow would write profiles, comments and text chunks back from here.
+    buffer = io.BytesIO()
+    image.save(buffer, form, **({"quality": quality, "optimize": True} if form == "JPEG" else {"optimize": True}))
+    return buffer.getvalue()

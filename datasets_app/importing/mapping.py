@@ -1,0 +1,181 @@
+"""Which column becomes which field of an item.
+
+A mapping is plain data, {field: expression}, as it is stored with the dataset. An expression is a column's name, names
+joined by "+" (their values are joined by ":", or make the list of choices), or a template with {column}, where
+{column|after:####} stands for the text after the last "####", stripped. A field mapped to "" is left out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from datasets_app.importing.records import Refused
+
+FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
+
+COMMON_NAMES: dict[str, tuple[str, ...]] = {
+    "key": ("key", "id", "item_id", "image_id", "question_id", "item_key", "uid"),
+    "input": ("input", "question", "text", "prompt", "problem"),
+    "image": ("image", "file", "filename", "file_name", "image_path", "path", "photograph"),
+    "target": ("target", "answer", "label", "ground_truth", "solution", "reference"),
+    "choices": ("choices", "options"),
+    "grading_scheme": ("grading_scheme", "rubric", "criteria"),
+    "category": ("category", "theme", "subject", "stratum", "topic"),
+}
+NORM_COLUMN = re.compile(r"(?:human[ _-]+)?(?P<dimension>.+?)[ _-]+(?P<statistic>mean|sd|n)\Z", re.IGNORECASE)
+PLACEHOLDER = re.compile(r"\{([^{}|]+)(?:\|([^{}]*))?\}")
+AFTER = "after:"
+
+Value = Callable[[Mapping[str, Any]], Any]
+
+
+class NoValue(Exception):
+    """An expression has no value for this row; the message says why."""
+
+
+def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
+    """A mapping from the names that such columns commonly have, whatever their case."""
+    plain_names = {re.sub(r"[ .-]+", "_", column.strip().lower()): column for column in reversed(columns)}
+    guess: dict[str, str] = {}
+    for field, names in COMMON_NAMES.items():
+        found = next((plain_names[name] for name in names if name in plain_names), None)
+        if found is not None:
+            guess[field] = found
+    dimensions = norm_dimensions(columns)
+    return guess | ({"dims": "+".join(dimensions)} if dimensions else {})
+
+
+def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
+    """`["key=id", "target={answer|after:####}"]` to a mapping; Refused, with the field's name, for anything else."""
+    mapping: dict[str, str] = {}
+    for pair in pairs:
+        field, equals, expression = pair.partition("=")
+        if not equals:
+            raise Refused(f"map {pair!r}: write field=column")
+        _check_field(field)
+        if field in mapping:
+            raise Refused(f"map {field}: given twice")
+        mapping[field] = expression
+    return mapping
+
+
+def _check_field(field: str) -> None:
+    if field not in FIELDS:
+        raise Refused(f"map {field}: unknown field; the fields are {', '.join(FIELDS)}")
+
+
+def norm_dimensions(columns: Sequence[str]) -> list[str]:
+    """Dimensions for which there is a column of means, in lower case: "Valence_mean", "human_valence_mean"."""
+    matches = (NORM_COLUMN.match(column.strip()) for column in columns)
+    means = (m["dimension"].strip().lower() for m in matches if m and m["statistic"].lower() == "mean")
+    return list(dict.fromkeys(means))
+
+
+def norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Column -> (dimension in lower case, "mean", "sd" or "n")."""
+    matches = {column: NORM_COLUMN.match(column.strip()) for column in columns}
+    return {
+        column: (match["dimension"].strip().lower(), match["statistic"].lower())
+        for column, match in matches.items()
+        if match
+    }
+
+
+class BoundMapping:
+    """A mapping checked against the columns of a table: `value(field, row)` gives what the expression says.
+
+    `metadata` are the columns kept there: those named, else all that no field uses. `dimensions` are those whose norms
+    stand in the same table. Refused for a field or a column that does not exist.
+    """
+
+    def __init__(self, mapping: Mapping[str, str], columns: Sequence[str]) -> None:
+        for field in mapping:
+            _check_field(field)
+        self.columns = columns
+        self.used: set[str] = set()
+        chosen = {field: expression for field, expression in mapping.items() if expression}
+        self.values = {
+            field: self._expression(field, chosen[field])
+            for field in FIELDS
+            if field in chosen and field not in ("metadata", "dims")
+        }
+        self.norms = self._norms(chosen.get("dims", ""))
+        self.metadata = self._metadata(mapping.get("metadata"))
+
+    def __contains__(self, field: str) -> bool:
+        return field in self.values
+
+    def value(self, field: str, row: Mapping[str, Any]) -> Any:
+        """None where the field is not mapped or its column is missing in this row."""
+        return self.values[field](row) if field in self.values else None
+
+    def _expression(self, field: str, text: str) -> Value:
+        if text in self.columns:
+            self.used.add(text)
+            return lambda row: row.get(text)
+        if "{" in text:
+            return self._template(field, text)
+        names = [self._column(field, name) for name in text.split("+")]
+        if field == "choices":
+            return lambda row: [row[name] for name in names if row.get(name) not in (None, "")]
+        return lambda row: ":".join(as_text(row.get(name)) for name in names)
+
+    def _template(self, field: str, text: str) -> Value:
+        names = {match[1]: self._column(field, match[1].strip()) for match in PLACEHOLDER.finditer(text)}
+        filters = {match[2] for match in PLACEHOLDER.finditer(text) if match[2] is not None}
+        wrong = sorted(name for name in filters if not name.startswith(AFTER) or name == AFTER)
+        if wrong or re.search(r"[{}]", PLACEHOLDER.sub("", text)):
+            raise Refused(f"map {field}: write {{column}} or {{column|after:TEXT}}, not {text!r}")
+
+        def filled(row: Mapping[str, Any]) -> str:
+            return PLACEHOLDER.sub(lambda match: _filtered(as_text(row.get(names[match[1]])), match, names), text)
+
+        return filled
+
+    def _column(self, field: str, name: str) -> str:
+        if name not in self.columns:
+            near = get_close_matches(name, self.columns, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.columns[:20])}"
+            raise Refused(f"map {field}: no column {name!r}; {hint}")
+        self.used.add(name)
+        return name
+
+    def _norms(self, dims: str) -> dict[str, tuple[str, str]]:
+        wanted = {name.strip().lower() for name in dims.split("+") if name.strip()}
+        known = norm_dimensions(self.columns)
+        unknown = sorted(wanted - set(known))
+        if unknown:
+            raise Refused(f"map dims: no column {unknown[0]}_mean; there are means for {', '.join(known) or 'nothing'}")
+        norms = {column: target for column, target in norm_columns(self.columns).items() if target[0] in wanted}
+        self.used |= set(norms)
+        return norms
+
+    def _metadata(self, named: str | None) -> list[str]:
+        if named is None:
+            return [column for column in self.columns if column not in self.used]
+        return [self._column("metadata", name) for name in named.split("+") if name]
+
+
+def _filtered(value: str, match: re.Match[str], names: Mapping[str, str]) -> str:
+    if match[2] is None:
+        return value
+    marker = match[2].removeprefix(AFTER)
+    _, found, rest = value.rpartition(marker)
+    if not found:
+        raise NoValue(f"{marker!r} does not occur in column {names[match[1]]}")
+    return rest.strip()
+
+
+def as_text(value: Any) -> str:
+    """A cell as text: nothing for null, JSON for lists and objects, and numbers as they are written."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bytes):
+        raise NoValue("holds bytes, not text")
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,27 @@
+"""A path or an open binary file, treated alike."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from datasets_app.importing.records import Refused
+
+Openable = Path | str | BinaryIO
+
+
+@contextmanager
+def opened(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
+    """The file, at its start, and its name; a file that was given stays open. Refused for an unreadable path."""
+    if not isinstance(source, Path | str):
+        source.seek(0)
+        yield source, Path(str(getattr(source, "name", "") or "upload")).name
+        return
+    path = Path(source)
+    if not path.is_file() or not os.access(path, os.R_OK):
+        raise Refused(f"{source}: no file that can be read")
+    with path.open("rb") as file:
+        yield file, path.name

@@ -1,0 +1,259 @@
+"""Files to rows: CSV, JSON lines, a JSON array, Parquet. Nothing here knows what a column means."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.parquet import parquet_rows
+from datasets_app.importing.records import Refused, Report, Row
+
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
+DELIMITERS = ",;\t|"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def file_sha256(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+    file.seek(0)
+    return digest
+
+
+def file_size(file: BinaryIO) -> int:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return size
+
+
+def kind_of(file: BinaryIO, name: str) -> str:
+    """ "zip", "parquet", "json", "jsonl" or "csv": by the first bytes where they tell, else by the name's ending."""
+    head = file.read(4096)
+    file.seek(0)
+    if not head:
+        raise Refused("the file is empty")
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    suffix = PurePosixPath(name.lower()).suffix
+    if suffix in {".csv", ".tsv"}:
+        return "csv"
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    return {b"{": "jsonl", b"[": "json"}.get(start, "jsonl" if suffix in {".jsonl", ".ndjson"} else "csv")
+
+
+def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    """The columns of a table and an iterator over its rows. `Refused` where it cannot be read, also while iterating."""
+    size = file_size(file)
+    if size > limits.table_bytes:
+        raise Refused(f"the table has {size / MIB:.0f} MiB; at most {limits.table_bytes // MIB} MiB are read")
+    kind = kind_of(file, name)
+    if kind == "zip":
+        raise Refused("this is an archive, not a table")
+    reader = {"csv": csv_rows, "jsonl": json_lines, "json": json_array, "parquet": parquet_rows}[kind]
+    columns, rows = reader(file, report, limits)
+    if len(columns) > limits.columns:
+        raise Refused(f"the table has {len(columns)} columns; at most {limits.columns} are read")
+    return columns, _bounded(rows, limits)
+
+
+def _bounded(rows: Iterator[Row], limits: Limits) -> Iterator[Row]:
+    for row in rows:
+        if row.number > limits.rows:
+            raise Refused(f"the table has more than {limits.rows:,} rows; split it into several datasets")
+        yield row
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def encoding_of(file: BinaryIO, report: Report) -> str:
+    """utf-8-sig or utf-16; else cp1252, with a warning, where the bytes are not UTF-8."""
+    head = file.read(4)
+    file.seek(0)
+    if head.startswith(UTF16_MARKS):
+        return "utf-16"
+    if _decodes(file, "utf-8-sig"):
+        return "utf-8-sig"
+    if not _decodes(file, "cp1252"):
+        raise Refused("the text is neither UTF-8 nor Windows-1252; save it as UTF-8")
+    report.warning(None, "file", "not UTF-8; read as Windows-1252, so look at accents and dashes")
+    return "cp1252"
+
+
+def _decodes(file: BinaryIO, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while block := file.read(MIB):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    finally:
+        file.seek(0)
+    return True
+
+
+def _text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
+    # newline="" splits lines at CR, LF and CR LF alike, and leaves line ends inside quotes as they are.
+    return io.TextIOWrapper(io.BufferedReader(_Unclosed(file), MIB), encoding=encoding, newline="")
+
+
+class _Unclosed(io.RawIOBase):
+    """Lends a file to a text wrapper, which would close it at its end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self.file.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def csv_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = encoding_of(file, report)
+    delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
+    file.seek(0)
+    csv.field_size_limit(limits.text_chars)  # Of the whole process; nothing else here reads CSV that people send.
+    reader = csv.reader(_text(file, encoding), delimiter=delimiter, strict=True)
+    columns = _header(_records(reader), report)
+    return [name for name in columns if name], _csv_body(reader, columns, report)
+
+
+def sniff_delimiter(sample: str) -> str:
+    """Whichever of `, ; tab |` cuts the header into most columns. The rows below must agree, or say so one by one."""
+
+    def columns_by(delimiter: str) -> int:
+        records = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+        try:
+            return len(next((record for record in records if record), []))
+        except csv.Error:
+            return 0
+
+    return max(DELIMITERS, key=columns_by)
+
+
+def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """(line where it starts, cells) of each record that is not blank."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, UnicodeError) as error:
+            raise Refused(f"line {line}: {error}; a quote may be missing or not doubled") from None
+        if any(cell.strip() for cell in cells):
+            yield line, cells
+
+
+def _header(records: Iterator[tuple[int, list[str]]], report: Report) -> list[str]:
+    """Names of the columns; "" for an unnamed one, which is left out."""
+    _, cells = next(records, (0, []))
+    if not cells:
+        raise Refused("the table has no header")
+    names = [cell.strip() for cell in cells]
+    for position, (cell, name) in enumerate(zip(cells, names, strict=True), 1):
+        if not name:
+            report.warning(None, "header", f"column {position} has no name and is left out")
+        elif name != cell:
+            report.warning(None, "header", f"column {cell!r} is read as {name!r}")
+    twice = sorted({name for name in names if name and names.count(name) > 1})
+    if twice:
+        raise Refused(f"the header names a column twice: {', '.join(twice)}")
+    return names
+
+
+def _csv_body(reader: Any, columns: list[str], report: Report) -> Iterator[Row]:
+    for number, (line, cells) in enumerate(_records(reader), 1):
+        row = Row(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+        if len(cells) != len(columns):
+            report.error(row, "row", f"has {len(cells)} cells where the header has {len(columns)}")
+            continue
+        yield row
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(text: str) -> Any:
+    """JSON without NaN and Infinity; ValueError for anything that is not JSON, however deep or long."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = encoding_of(file, report)
+    columns = _columns_of(islice(_json_objects(_text(file, encoding), Report(), limits), 200))
+    file.seek(0)
+    return columns, _json_objects(_text(file, encoding), report, limits)
+
+
+def _json_objects(lines: io.TextIOWrapper, report: Report, limits: Limits) -> Iterator[Row]:
+    number, line = 0, 0
+    while text := lines.readline(10 * limits.text_chars):
+        line += 1
+        if not text.endswith(("\n", "\r")) and len(text) >= 10 * limits.text_chars:
+            raise Refused(f"line {line} is longer than {10 * limits.text_chars:,} characters")
+        if not text.strip():
+            continue
+        number += 1
+        row = _object_row(number, line, text, report)
+        if row:
+            yield row
+
+
+def _object_row(number: int, line: int, text: str, report: Report) -> Row | None:
+    empty = Row(number, line, {})
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        report.error(empty, "row", f"is not JSON: {error}")
+        return None
+    if not isinstance(value, dict):
+        report.error(empty, "row", f"is not an object {{...}} but {type(value).__name__}")
+        return None
+    return Row(number, line, value)
+
+
+def json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    if file_size(file) > limits.json_array_bytes:
+        raise Refused(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
+    try:
+        values = parse_json(_text(file, encoding_of(file, report)).read())
+    except ValueError as error:
+        raise Refused(f"the file is not JSON: {error}") from None
+    if not isinstance(values, list):
+        raise Refused("the file holds no JSON array of objects")
+    rows = [Row(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            report.error(Row(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
+    return _columns_of(iter(rows)), iter(rows)
+
+
+def _columns_of(rows: Iterator[Row]) -> list[str]:
+    """Every name that occurs, in the order of its first occurrence."""
+    return list(dict.fromkeys(name for row in rows for name in row.values))

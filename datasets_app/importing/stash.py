@@ -1,0 +1,53 @@
+"""Images between reading and saving: each decoded once, its bytes in a temporary folder, named by hash."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path, PurePosixPath
+from tempfile import TemporaryDirectory
+
+from datasets_app.importing.archives import ImageFinder, NotFound
+from datasets_app.importing.images import BadImage, read_image
+from datasets_app.importing.limits import Limits
+from datasets_app.importing.records import StashedImage
+
+
+class Stash:
+    def __init__(self, finder: ImageFinder | None, limits: Limits) -> None:
+        self.finder = finder
+        self.limits = limits
+        self.folder = TemporaryDirectory(prefix="evalsite-import-")
+        self.by_name: dict[str, StashedImage | BadImage] = {}
+
+    def by_path(self, wanted: str) -> StashedImage:
+        """The image a row names. NotFound or BadImage say what is wrong with it."""
+        if self.finder is None:
+            raise NotFound(f"image {wanted!r} is named, but no images were given")
+        name = self.finder.find(wanted)
+        if name not in self.by_name:
+            self.by_name[name] = self._tried(self.finder.source.read(name), PurePosixPath(name).name)
+        return self._taken(name)
+
+    def by_content(self, data: bytes) -> StashedImage:
+        """An image whose bytes stand in the table itself."""
+        name = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if name not in self.by_name:
+            self.by_name[name] = self._tried(data, "")
+        return self._taken(name)
+
+    def _taken(self, name: str) -> StashedImage:
+        image = self.by_name[name]
+        if isinstance(image, BadImage):
+            raise BadImage(*image.args)
+        return image
+
+    def _tried(self, data: bytes, original_name: str) -> StashedImage | BadImage:
+        try:
+            image = read_image(data, self.limits)
+        except BadImage as error:
+            return error
+        path = Path(self.folder.name) / f"{image.sha256}.{image.format}"
+        path.write_bytes(image.data)
+        return StashedImage(
+            image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]
+        )
