@@ -1,0 +1,32 @@
+"""Small files as a person would upload them."""
+
+import io
+import zipfile
+
+from PIL import Image
+
+RED, BLUE = (200, 30, 30), (30, 30, 200)
+
+
+def upload(content: str | bytes, name: str = "items.csv") -> io.BytesIO:
+    file = io.BytesIO(content.encode() if isinstance(content, str) else content)
+    file.name = name
+    return file
+
+
+def picture(colour=RED, size=(40, 30), form="JPEG", **options) -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", size, colour).save(buffer, form, **options)
+    return buffer.getvalue()
+
+
+def archive(members: dict[str, bytes | str], name: str = "items.zip") -> io.BytesIO:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as packed:
+        for member, data in members.items():
+            packed.writestr(member, data)
+    return upload(buffer.getvalue(), name)
+
+
+def messages(remarks) -> list[str]:
+    return [str(remark) for remark in remarks]
