@@ -1,0 +1,216 @@
+"""What an export holds: five tables, their columns in order, and where each column comes from.
+
+The SQL here is fixed text; what a request or a command chooses travels as parameters only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    name: str
+    kind: Kind
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTable:
+    """`sections` selects the ids of what is walked one after the other (runs, say), with the parameter `experiment`;
+    `keys` the ids of one section's rows, with `section`; `rows` joins what the columns name, and is narrowed to the
+    rows of one `section` whose key is above `low` and at most `high`.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    sections: str
+    keys: str
+    rows: str
+    has_trials: bool = True
+
+
+def _columns(kind: Kind, source: str, names: str) -> tuple[Column, ...]:
+    """Columns of one kind that are called as in their table."""
+    return tuple(Column(name, kind, f"{source}.{name}") for name in names.split())
+
+
+USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"
+
+DESIGN_CELL = (
+    Column("experiment", "text", "e.slug"),
+    Column("condition_id", "text", "c.condition_id"),
+    Column("run_id", "integer", "r.id"),
+    Column("wave", "integer", "w.number"),
+    Column("wave_label", "text", "w.label"),
+    Column("model", "text", "m.name"),
+    Column("provider", "text", "n.provider"),
+    Column("prompt", "text", "p.name"),
+    Column("prompt_hash", "text", "p.content_hash"),
+    Column("sampler", "text", "s.name"),
+    Column("dataset", "text", "d.slug || '@' || d.version"),
+    Column("dataset_hash", "text", "d.content_hash"),
+    Column("item_key", "text", "i.key"),
+    Column("category", "text", "i.category"),
+    Column("dimension", "text", "dim.name"),
+    Column("sample_idx", "integer", "t.sample_idx"),
+    Column("epoch", "integer", "w.epoch_offset + t.sample_idx + 1"),
+)
+DESIGN_JOINS = """
+    JOIN runs_app_run r ON r.id = t.run_id
+    JOIN runs_app_experiment e ON e.id = r.experiment_id
+    JOIN datasets_app_dataset d ON d.id = e.dataset_id
+    JOIN runs_app_wave w ON w.id = r.wave_id
+    JOIN runs_app_condition c ON c.id = r.condition_id
+    JOIN runs_app_languagemodel m ON m.id = c.model_id
+    JOIN runs_app_endpoint n ON n.id = m.endpoint_id
+    JOIN runs_app_prompt p ON p.id = c.prompt_id
+    JOIN runs_app_sampler s ON s.id = c.sampler_id
+    JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
+"""
+RUNS = "SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s"
+
+TRIALS = ExportTable(
+    name="trials",
+    columns=(
+        *DESIGN_CELL,
+        *_columns("text", "t", "status"),
+        *_columns("integer", "t", "rating"),
+        *_columns("text", "t", "answer reasoning raw_response finish_reason"),
+        *_columns("flag", "t", "truncated"),
+        *_columns("text", "t", "response_id served_model served_provider"),
+        *_columns("integer", "t", USAGE),
+        *_columns("decimal", "t", "cost_usd"),
+        *_columns("flag", "t", "from_cache"),
+        *_columns("integer", "t", "latency_ms attempts"),
+        *_columns("text", "t", "error_class error"),
+        *_columns("time", "t", "claimed_at completed_at"),
+    ),
+    sections=RUNS,
+    keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
+    rows=f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s AND t.id > %(low)s AND t.id <= %(high)s",
+)
+
+ATTEMPTS = ExportTable(
+    name="attempts",
+    columns=(
+        *DESIGN_CELL,
+        Column("trial_id", "integer", "a.trial_id"),
+        *_columns("integer", "a", "call"),
+        *_columns("text", "a", "outcome error_class error"),
+        *_columns("integer", "a", "http_status"),
+        *_columns("text", "a", "raw_response finish_reason response_id served_model served_provider request_hash"),
+        *_columns("integer", "a", USAGE),
+        *_columns("decimal", "a", "cost_usd"),
+        *_columns("integer", "a", "latency_ms"),
+        *_columns("text", "a", "trace_id"),
+        *_columns("time", "a", "started_at finished_at"),
+    ),
+    sections=RUNS,
+    keys="SELECT a.id FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id WHERE a.run_id = %(section)s",
+    rows=f"""FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id {DESIGN_JOINS}
+        WHERE a.run_id = %(section)s AND a.id > %(low)s AND a.id <= %(high)s""",
+)
+
+GRADINGS = ExportTable(
+    name="gradings",
+    columns=(
+        *DESIGN_CELL,
+        Column("grade_condition_id", "text", "gc.grade_condition_id"),
+        Column("scorer", "text", "gc.scorer"),
+        # A scorer is neither a judge nor a person: it has no rubric, no reasoning, and costs nothing.
+        Column("grader", "text", "NULL::text"),
+        Column("rubric", "text", "NULL::text"),
+        Column("rubric_hash", "text", "NULL::text"),
+        *_columns("real", "g", "score"),
+        *_columns("text", "g", "score_raw"),
+        *_columns("flag", "g", "parse_ok"),
+        *_columns("text", "g", "parse_error"),
+        Column("grade_reasoning", "text", "NULL::text"),
+        Column("grade_cost_usd", "decimal", "0::numeric(14, 8)"),
+    ),
+    sections="SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s",
+    keys="""SELECT g.trial_id AS id FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
+        WHERE g.condition_id = %(section)s""",
+    rows=f"""FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+        JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}
+        WHERE g.condition_id = %(section)s AND g.trial_id > %(low)s AND g.trial_id <= %(high)s""",
+)
+
+NORMS = """(SELECT jsonb_object_agg(dimension, jsonb_build_object('mean', mean, 'sd', sd, 'n', n))
+    FROM datasets_app_norm WHERE item_id = i.id)"""
+
+ITEMS = ExportTable(
+    name="items",
+    columns=(
+        Column("experiment", "text", "e.slug"),
+        Column("dataset", "text", "d.slug || '@' || d.version"),
+        Column("dataset_hash", "text", "d.content_hash"),
+        Column("item_key", "text", "i.key"),
+        *_columns("integer", "i", "position"),
+        *_columns("text", "i", "category input"),
+        Column("image", "text", "i.image_id"),
+        *_columns("text", "i", "target"),
+        *_columns("json", "i", "choices"),
+        *_columns("text", "i", "grading_scheme"),
+        *_columns("json", "i", "metadata"),
+        Column("norms", "json", NORMS),
+        *_columns("flag", "i", "excluded"),
+        *_columns("text", "i", "note"),
+    ),
+    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
+    keys="""SELECT i.id FROM datasets_app_item i JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id
+        WHERE e.id = %(section)s""",
+    rows="""FROM datasets_app_item i JOIN datasets_app_dataset d ON d.id = i.dataset_id
+        JOIN runs_app_experiment e ON e.dataset_id = d.id
+        WHERE e.id = %(section)s AND i.id > %(low)s AND i.id <= %(high)s""",
+    has_trials=False,
+)
+
+_SUMS = ", ".join(f"sum(a.{name})::bigint AS {name}" for name in USAGE.split())
+LEDGER = ExportTable(
+    name="ledger",
+    columns=(
+        Column("experiment", "text", "l.experiment"),
+        *_columns("text", "l", "day model provider stage"),
+        *_columns("integer", "l", f"attempts answered {USAGE}"),
+        *_columns("decimal", "l", "cost_usd"),
+        *_columns("integer", "l", "unpriced"),
+    ),
+    sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
+    keys="SELECT id FROM runs_app_experiment WHERE id = %(section)s",
+    # A few rows a day: the bounds only say that its one page was asked for. An unknown cost is counted, not summed.
+    rows=f"""FROM (
+        SELECT e.slug AS experiment, to_char(a.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
+            n.provider, 'generation' AS stage, count(*) AS attempts,
+            count(*) FILTER (WHERE a.outcome = 'ok') AS answered,
+            count(*) FILTER (WHERE a.cost_usd IS NULL) AS unpriced, sum(a.cost_usd) AS cost_usd, {_SUMS}
+        FROM runs_app_attempt a
+        JOIN runs_app_run r ON r.id = a.run_id
+        JOIN runs_app_experiment e ON e.id = r.experiment_id
+        JOIN runs_app_condition c ON c.id = r.condition_id
+        JOIN runs_app_languagemodel m ON m.id = c.model_id
+        JOIN runs_app_endpoint n ON n.id = m.endpoint_id
+        WHERE e.id = %(section)s AND e.id > %(low)s AND e.id <= %(high)s
+        GROUP BY 1, 2, 3, 4 ORDER BY 2, 3) AS l WHERE true""",  # noqa: S608
+    has_trials=False,
+)
+
+TABLES: Mapping[str, ExportTable] = {table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER)}
+
+# Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows.
+FILTERS: Mapping[str, str] = {
+    "status": "t.status = %(status)s",
+    "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
+        WHERE fc.condition_id = %(condition)s)""",
+    "wave": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_wave fw ON fw.id = fr.wave_id
+        WHERE fw.label = %(wave)s)""",
+    "run": "t.run_id::text = %(run)s",
+    "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE name = %(dimension)s)",
+    "error_class": "t.error_class = %(error_class)s",
+}

@@ -1,0 +1,182 @@
+"""Exports in flat memory: pages by key, formatted by the database itself (COPY), handed on as bytes.
+
+CSV is for spreadsheets and is defused; JSON lines and Parquet are exact.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from django.db import connection
+
+from grading_app.export_tables import FILTERS, TABLES, Column, ExportTable
+from grading_app.paging import PAGE_ROWS, key_ranges
+from runs_app.models import Experiment
+
+# A spreadsheet runs a cell that starts with one of: tab, carriage return, + - = @. A plain number is harmless.
+FORMULA_STARTS = ", ".join(str(ord(character)) for character in "\t\r+-=@")
+PLAIN_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
+UTC_TEXT = 'YYYY-MM-DD"T"HH24:MI:SS.US'
+ROW_GROUP_ROWS = 50_000
+
+
+class ExportError(ValueError):
+    """The table, format or filter is not one that exists; the message names those that are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extract:
+    """Which rows of which experiment. `filters` maps names of FILTERS to the value that is wanted."""
+
+    experiment: Experiment
+    table: ExportTable
+    filters: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, experiment: Experiment, table: str, filters: Mapping[str, str] | None = None) -> Extract:
+        """Raises ExportError for a table or a filter that does not exist."""
+        chosen = TABLES.get(table)
+        if chosen is None:
+            raise ExportError(f"there is no table {table!r} to export; there are {', '.join(TABLES)}")
+        allowed = FILTERS if chosen.has_trials else {}
+        strangers = sorted(set(filters or {}) - set(allowed))
+        if strangers:
+            known = ", ".join(allowed) or "none"
+            raise ExportError(f"the table {table} has no filter {', '.join(strangers)}; it has {known}")
+        return cls(experiment, chosen, dict(filters or {}))
+
+    def pages(self, copy: str) -> Iterator[bytes]:
+        """What COPY says for each page. `copy` is a statement with `{rows}` where the page's FROM and WHERE go."""
+        statement = copy.format(rows=self.table.rows + self._narrowed)
+        keys = self.table.keys + self._narrowed
+        for section in self._sections():
+            for low, high in key_ranges(keys, {**self.filters, "section": section}, PAGE_ROWS):
+                yield _copied(statement, {**self.filters, "section": section, "low": low, "high": high})
+
+    @property
+    def _narrowed(self) -> str:
+        return "".join(f" AND {FILTERS[name]}" for name in self.filters)
+
+    def _sections(self) -> list[int]:
+        with connection.cursor() as cursor:
+            cursor.execute(f"{self.table.sections} ORDER BY id", {"experiment": self.experiment.pk})
+            return [section for (section,) in cursor.fetchall()]
+
+
+def _copied(statement: str, params: Mapping[str, Any]) -> bytes:
+    """One page, read to its end before it is handed on: a slow reader never holds a statement open."""
+    with connection.cursor() as cursor, cursor.copy(statement, params) as copy:
+        return b"".join(copy)
+
+
+def csv_chunks(extract: Extract) -> Iterator[bytes]:
+    """UTF-8 with a header line; a missing value is empty, an empty text is "". Cells that a spreadsheet would run as a
+    formula get an apostrophe in front."""
+    yield (",".join(column.name for column in extract.table.columns) + "\n").encode()
+    yield from extract.pages(_copy_csv(extract.table, _spreadsheet_cell))
+
+
+def jsonl_chunks(extract: Extract) -> Iterator[bytes]:
+    """One object a line, the keys in the order of the columns."""
+    cells = ", ".join(f"{_json_cell(column)} AS {column.name}" for column in extract.table.columns)
+    statement = f"COPY (SELECT row_to_json(line)::text FROM (SELECT {cells} {{rows}}) AS line) TO STDOUT"  # noqa: S608
+    for page in extract.pages(statement):
+        # JSON from the database holds no raw control character, so all that COPY's text format changed is this.
+        yield page.replace(b"\\\\", b"\\")
+
+
+def parquet_chunks(extract: Extract) -> Iterator[bytes]:
+    """Compressed with zstd, in row groups of about fifty thousand rows; times in UTC, money as exact decimals."""
+    from grading_app.parquet import ParquetStream
+
+    stream = ParquetStream(extract.table.columns, ROW_GROUP_ROWS)
+    for page in extract.pages(_copy_csv(extract.table, _exact_cell)):
+        yield from stream.add(page)
+    yield from stream.close()
+
+
+FORMATS: Mapping[str, Callable[[Extract], Iterator[bytes]]] = {
+    "csv": csv_chunks,
+    "jsonl": jsonl_chunks,
+    "parquet": parquet_chunks,
+}
+
+
+def export_chunks(
+    experiment: Experiment, table: str, file_format: str, filters: Mapping[str, str] | None = None
+) -> Iterator[bytes]:
+    """The file in pieces, none of them much larger than a page. ExportError, at once, for what does not exist."""
+    if file_format not in FORMATS:
+        raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
+    return FORMATS[file_format](Extract.of(experiment, table, filters))
+
+
+def write_export(chunks: Iterator[bytes], out: str) -> None:
+    """Write to a path, which appears only when it is complete, or to the standard output for "-"."""
+    with _sink(out) as file:
+        for chunk in chunks:
+            file.write(chunk)
+
+
+@contextmanager
+def _sink(out: str) -> Iterator[BinaryIO]:
+    if out == "-":
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    target = Path(out)
+    handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o666 & ~_umask())
+        Path(draft).replace(target)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """A temporary file is private; the finished one has the rights that any new file would have."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _copy_csv(table: ExportTable, cell: Callable[[Column], str]) -> str:
+    cells = ", ".join(cell(column) for column in table.columns)
+    return f"COPY (SELECT {cells} {{rows}}) TO STDOUT (FORMAT csv)"
+
+
+def _exact_cell(column: Column) -> str:
+    if column.kind == "time":
+        return f"to_char({column.sql} AT TIME ZONE 'UTC', '{UTC_TEXT}')"
+    return f"({column.sql})::text" if column.kind in ("flag", "json") else column.sql
+
+
+def _spreadsheet_cell(column: Column) -> str:
+    if column.kind == "time":
+        return f"to_char({column.sql} AT TIME ZONE 'UTC', '{UTC_TEXT}\"Z\"')"
+    cell = _exact_cell(column)
+    if column.kind not in ("text", "json"):
+        return cell
+    return (
+        f"CASE WHEN ascii({cell}) IN ({FORMULA_STARTS}) THEN "
+        f"CASE WHEN {cell} ~ '{PLAIN_NUMBER}' THEN {cell} ELSE '''' || {cell} END ELSE {cell} END"
+    )
+
+
+def _json_cell(column: Column) -> str:
+    return _spreadsheet_cell(column) if column.kind == "time" else column.sql
+
+
+__all__ = ["FORMATS", "TABLES", "ExportError", "Extract", "export_chunks", "write_export"]

@@ -1,0 +1,47 @@
+"""`manage.py export EXPERIMENT --table T --format F --out PATH`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from grading_app.exporting import FORMATS, TABLES, ExportError, export_chunks, write_export
+from runs_app.models import Experiment
+
+NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+class Command(BaseCommand):
+    help = "Write a table of an experiment to a file: any size, in flat memory."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment")
+        parser.add_argument("--table", default="trials", metavar="|".join(TABLES))
+        parser.add_argument("--format", default="csv", metavar="|".join(FORMATS))
+        parser.add_argument("--out", required=True, metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument(
+            "--filter",
+            nargs="*",
+            default=[],
+            metavar="NAME=VALUE",
+            help="only trials with this status, condition, wave, ...",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+        if experiment is None:
+            raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
+        try:
+            filters = dict(_pair(text) for text in options["filter"])
+            write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
+        except (ExportError, *NO_PLACE) as error:
+            raise CommandError(str(error), returncode=2) from error
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise ExportError(f"a filter is written NAME=VALUE, not {text!r}")
+    return name, value

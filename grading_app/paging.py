@@ -1,0 +1,25 @@
+"""Walking many rows by key: short statements one after another, so that no snapshot stays open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from django.db import connection
+
+PAGE_ROWS = 5_000
+
+
+def key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:
+    """Ranges (low, high), low excluded and high included, that hold `size` of the selected keys each, ascending.
+
+    `keys_sql` selects one column called `id` and comes from this project's code, never from a request. The keys are
+    read once, at the start: rows that are added later belong to no range, rows that vanish leave a range shorter.
+    """
+    statement = f"""SELECT id FROM (
+        SELECT id, row_number() OVER (ORDER BY id) AS place, count(*) OVER () AS total FROM ({keys_sql}) AS keys
+    ) AS numbered WHERE place %% %(size)s = 0 OR place = total ORDER BY id"""  # noqa: S608
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {**params, "size": size})
+        highs = [high for (high,) in cursor.fetchall()]
+    return zip([0, *highs[:-1]], highs, strict=True) if highs else iter(())

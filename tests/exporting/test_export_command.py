@@ -1,0 +1,65 @@
+"""The command leaves a whole file or none."""
+
+import csv
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from grading_app import exporting
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    made = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda *cell: "4")
+    return made
+
+
+def test_it_writes_the_table(experiment, tmp_path):
+    out = tmp_path / "trials.csv"
+    call_command("export", "pilot", "--table", "trials", "--format", "csv", "--out", str(out))
+    with out.open(newline="") as file:
+        assert [row["answer"] for row in csv.DictReader(file)] == ["4"] * 6
+    assert [path.name for path in tmp_path.iterdir()] == ["trials.csv"]
+
+
+def test_a_broken_export_leaves_the_old_file_and_no_half_one(experiment, tmp_path, monkeypatch):
+    out = tmp_path / "trials.csv"
+    out.write_text("old")
+
+    def broken(extract):
+        yield b"half"
+        raise ConnectionError("the database went away")
+
+    monkeypatch.setitem(exporting.FORMATS, "csv", broken)
+    with pytest.raises(ConnectionError):
+        call_command("export", "pilot", "--out", str(out))
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"trials.csv": "old"}
+
+
+def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
+    call_command("export", "pilot", "--table", "items", "--format", "jsonl", "--out", "-")
+    assert capfdbinary.readouterr().out.count(b"\n") == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["nobody", "--out", "-"], "no experiment 'nobody'"),
+        (["pilot", "--table", "answers", "--out", "-"], "trials, attempts, gradings, items, ledger"),
+        (["pilot", "--format", "xlsx", "--out", "-"], "csv, jsonl, parquet"),
+        (["pilot", "--out", "/nowhere/at/all.csv"], "/nowhere"),
+        (["pilot", "--out", "-", "--filter", "colour=red"], "no filter colour"),
+        (["pilot", "--out", "-", "--table", "items", "--filter", "status=done"], "it has none"),
+        (["pilot", "--out", "-", "--filter", "done"], "NAME=VALUE"),
+    ],
+)
+def test_bad_input_ends_with_two_and_says_what_exists(experiment, arguments, named):
+    with pytest.raises(CommandError) as refused:
+        call_command("export", *arguments)
+    assert refused.value.returncode == 2
+    assert named in str(refused.value)

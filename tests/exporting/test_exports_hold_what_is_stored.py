@@ -1,0 +1,191 @@
+"""CSV, JSON lines and Parquet say the same, row for row, as the database."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from grading_app.exporting import TABLES, export_chunks
+from runs_app.models import Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+TRIAL_COLUMNS = """experiment, condition_id, run_id, wave, wave_label, model, provider, prompt, prompt_hash, sampler,
+dataset, dataset_hash, item_key, category, dimension, sample_idx, epoch, status, rating, answer, reasoning,
+raw_response, finish_reason, truncated, response_id, served_model, served_provider, input_tokens, output_tokens,
+reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_usd, from_cache, latency_ms, attempts, error_class,
+error, claimed_at, completed_at""".replace("\n", " ").split(", ")
+GRADING_COLUMNS = [
+    *TRIAL_COLUMNS[:17],
+    "grade_condition_id",
+    "scorer",
+    "grader",
+    "rubric",
+    "rubric_hash",
+    "score",
+    "score_raw",
+    "parse_ok",
+    "parse_error",
+    "grade_reasoning",
+    "grade_cost_usd",
+]
+NASTY = [
+    'say "hi"',
+    "a,b",
+    "line\nfeed",
+    "carriage\r\nreturn",
+    "back\\slash \\n \\.",
+    "\\.",
+    "NULL",
+    "",
+    " ",
+    "模型 ✓ \u2028",
+    "\x01\x7f",
+]
+
+
+def exported(experiment, table, file_format, filters=None):
+    return b"".join(export_chunks(experiment, table, file_format, filters))
+
+
+def json_rows(experiment, table="trials", filters=None):
+    return [json.loads(line) for line in exported(experiment, table, "jsonl", filters).decode().split("\n") if line]
+
+
+def csv_rows(experiment, table="trials", filters=None):
+    return list(csv.DictReader(io.StringIO(exported(experiment, table, "csv", filters).decode(), newline="")))
+
+
+def parquet_rows(experiment, table="trials"):
+    return pa_parquet.read_table(io.BytesIO(exported(experiment, table, "parquet"))).to_pylist()
+
+
+@pytest.fixture
+def experiment():
+    made = factories.make_experiment(samples=len(NASTY), dataset=factories.make_dataset(items=2))
+    for wave in (0, 1):
+        (run,) = factories.make_runs(made, wave=wave)
+        factories.plan_trials(run, answer=lambda item, dimension, index: NASTY[index])
+    return made
+
+
+def test_trials_have_the_promised_columns_in_order(experiment):
+    assert list(csv_rows(experiment)[0]) == TRIAL_COLUMNS
+    assert list(json_rows(experiment)[0]) == TRIAL_COLUMNS
+    assert list(parquet_rows(experiment)[0]) == TRIAL_COLUMNS
+
+
+def test_gradings_repeat_the_design_cell_and_add_the_grade():
+    assert [column.name for column in TABLES["gradings"].columns] == GRADING_COLUMNS
+
+
+@pytest.mark.parametrize("rows_of", [json_rows, parquet_rows])
+def test_exact_formats_keep_every_character_of_an_answer(experiment, rows_of):
+    stored = [
+        (trial.run_id, trial.item.key, trial.sample_idx, trial.answer) for trial in Trial.objects.select_related("item")
+    ]
+    rows = [(row["run_id"], row["item_key"], row["sample_idx"], row["answer"]) for row in rows_of(experiment)]
+    assert sorted(rows) == sorted(stored)
+    assert {row[3] for row in rows} == set(NASTY)
+
+
+def test_csv_keeps_what_no_spreadsheet_would_run(experiment):
+    assert [row["answer"] for row in csv_rows(experiment)[: len(NASTY)]] == NASTY
+
+
+def test_a_row_says_which_cell_of_the_design_it_belongs_to(experiment):
+    row = json_rows(experiment)[-1]
+    (condition,) = experiment.conditions.all()
+    expected = {
+        "experiment": "pilot",
+        "condition_id": condition.condition_id,
+        "wave": 1,
+        "wave_label": "wave-1",
+        "model": "small",
+        "provider": "openai",
+        "prompt": "pilot-prompt",
+        "prompt_hash": condition.prompt.content_hash,
+        "sampler": "pilot-sampler",
+        "dataset": "questions@1",
+        "dataset_hash": experiment.dataset.content_hash,
+        "item_key": "item-1",
+        "category": "odd",
+        "dimension": None,
+        "sample_idx": len(NASTY) - 1,
+        "epoch": 2 * len(NASTY),
+    }
+    assert {name: row[name] for name in expected} == expected
+
+
+def test_types_survive_in_parquet(experiment):
+    row = parquet_rows(experiment)[0]
+    assert row["cost_usd"] == Decimal("0.00012")
+    assert row["claimed_at"] == datetime(2026, 3, 1, 12, tzinfo=UTC)
+    assert row["truncated"] is False
+    assert (row["rating"], row["dimension"], row["error"]) == (None, None, "")
+
+
+def test_unknown_values_are_empty_and_never_zero():
+    made = factories.make_experiment(dataset=factories.make_dataset(items=1))
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda *cell: {"cost_usd": None, "latency_ms": None})
+    assert (csv_rows(made)[0]["cost_usd"], json_rows(made)[0]["cost_usd"]) == ("", None)
+
+
+def test_pages_join_without_a_gap_or_an_overlap(experiment, monkeypatch):
+    whole = exported(experiment, "trials", "csv")
+    monkeypatch.setattr("grading_app.exporting.PAGE_ROWS", 3)
+    assert exported(experiment, "trials", "csv") == whole
+    assert len(whole.splitlines()) > 1
+
+
+def test_filters_narrow_the_rows(experiment):
+    Trial.objects.bulk_create(
+        [Trial(run=experiment.runs.first(), item=experiment.dataset.items.first(), sample_idx=99, **factories.failed())]
+    )
+    assert [row["sample_idx"] for row in json_rows(experiment, filters={"status": "failed"})] == [99]
+    assert len(json_rows(experiment, filters={"status": "done", "wave": "wave-1"})) == 2 * len(NASTY)
+    assert json_rows(experiment, filters={"condition": "another"}) == []
+
+
+def test_an_experiment_without_trials_gives_a_header_alone():
+    made = factories.make_experiment()
+    assert exported(made, "trials", "csv").decode() == ",".join(TRIAL_COLUMNS) + "\n"
+    assert exported(made, "trials", "jsonl") == b""
+    assert parquet_rows(made) == []
+
+
+def test_another_experiments_rows_stay_out(experiment):
+    other = factories.make_experiment("other")
+    (run,) = factories.make_runs(other)
+    factories.plan_trials(run, answer=lambda *cell: "secret")
+    assert {row["experiment"] for row in json_rows(experiment)} == {"pilot"}
+    assert {row["experiment"] for row in json_rows(other)} == {"other"}
+
+
+def test_items_carry_their_norms_and_choices():
+    dataset = factories.make_dataset(
+        items=[{"key": "a", "input": "Which?", "choices": ["x", "y"], "metadata": {"k": 1}, "norms": {"valence": 3.25}}]
+    )
+    (row,) = json_rows(factories.make_experiment(dataset=dataset), "items")
+    assert row["norms"] == {"valence": {"mean": 3.25, "sd": 1.0, "n": 100}}
+    assert (row["choices"], row["metadata"], row["item_key"]) == (["x", "y"], {"k": 1}, "a")
+
+
+def test_attempts_and_the_ledger_add_up(experiment):
+    trials = list(Trial.objects.all())
+    for trial in trials:
+        factories.make_attempt(trial)
+    factories.make_attempt(trials[0], outcome="transient", cost_usd=None, input_tokens=None, output_tokens=None)
+    attempts = json_rows(experiment, "attempts")
+    (ledger,) = json_rows(experiment, "ledger")
+    assert len(attempts) == len(trials) + 1
+    assert (ledger["attempts"], ledger["answered"], ledger["unpriced"]) == (len(trials) + 1, len(trials), 1)
+    assert Decimal(str(ledger["cost_usd"])) == sum(Decimal(str(row["cost_usd"] or 0)) for row in attempts)
+    assert ledger["input_tokens"] == sum(row["input_tokens"] or 0 for row in attempts)
+    assert (ledger["day"], ledger["model"], ledger["stage"]) == ("2026-03-01", "small", "generation")
