@@ -36,10 +36,16 @@ def database() -> AbstractContextManager[None]:
         return nullcontext()
     from evalsite.lib.postgres import Embedded
 
-    # By default SIGTERM skips every `finally`, and the server would outlive its last user.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    leave_on_signals()
     data_dir = Path(os.environ.get("EVALSITE_DATA_DIR") or Path(__file__).resolve().parent / "var")
     return Embedded(data_dir / "postgres").held()
+
+
+def leave_on_signals() -> None:
+    """Unwind when terminated: by default that skips every `finally`, and the server would outlive its last user."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, ignores SIGHUP on purpose
+            signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 
 def main() -> None:

@@ -114,6 +114,8 @@ class Embedded:
         try:
             fcntl.flock(gate, fcntl.LOCK_EX)
             yield
+        except OSError as error:
+            raise PostgresError(f"The embedded PostgreSQL in {self.data_dir} failed: {error}") from error
         finally:
             os.close(gate)
 
@@ -199,7 +201,7 @@ class Embedded:
 
     def _create(self) -> None:
         """Make the cluster and its database beside their place and rename: a killed attempt leaves only rubbish."""
-        for rubbish in self.data_dir.glob("data.new-*"):
+        for rubbish in self.data_dir.glob("*.new-*"):
             shutil.rmtree(rubbish, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
         self._hand_over(fresh)

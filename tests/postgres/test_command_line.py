@@ -1,6 +1,7 @@
 """`manage.py` holds the embedded server while a command runs."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,14 +42,15 @@ def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: 
 
 
 @pytest.mark.processes
-def test_a_terminated_command_leaves_nothing(place: Path, embedded: Embedded) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embedded, number: signal.Signals) -> None:
     command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
     assert command.stdout
     assert command.stdout.readline() == "on\n"
     assert query(embedded, "SELECT 1") == 1
-    command.terminate()
+    command.send_signal(number)
     command.communicate(timeout=20)
-    assert command.returncode == 143
+    assert abs(command.returncode) % 128 == number
     assert leaves_nothing(embedded)
 
 
