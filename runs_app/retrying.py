@@ -1,0 +1,27 @@
+"""How long to wait before a call is tried again."""
+
+from __future__ import annotations
+
+import math
+
+LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask for a day; asking again each quarter of an hour costs nothing.
+
+
+def backoff_s(
+    attempt: int,
+    retry_after: float | None = None,
+    base: float = 1.0,
+    cap: float = 60.0,
+    jitter_unit: float = 0.5,
+) -> float:
+    """Seconds to wait after the attempt of that number (from 1).
+
+    Doubles from `base` up to `cap`; `jitter_unit`, drawn from 0 to 1 by the caller, takes up to half of it off, so
+    that calls that failed together are not tried again together. A Retry-After, in seconds, is the least to wait, up
+    to a quarter of an hour, with up to a tenth more by the same draw.
+    """
+    doubled = min(cap, base * 2.0 ** min(max(attempt, 1) - 1, 60))
+    wait = doubled * (1 - jitter_unit / 2)
+    if retry_after is None or math.isnan(retry_after):
+        return wait
+    return max(wait, min(retry_after, LONGEST_RETRY_AFTER_S) * (1 + jitter_unit / 10))

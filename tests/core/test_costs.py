@@ -1,0 +1,123 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.costs import (
+    Expectation,
+    ObservedTokens,
+    Prices,
+    Usage,
+    ceiling_per_call,
+    cost_of,
+    expected_per_call,
+    image_tokens,
+    input_tokens_estimate,
+    tokens_estimate,
+)
+
+PRICES = Prices(Decimal("3"), Decimal("15"), Decimal("0.30"), Decimal("3.75"), source="price list")
+BARE = Prices(Decimal("3"), Decimal("15"))
+FREE = Prices(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
+UNKNOWN = [Prices(None, None), Prices(Decimal(3), None), Prices(None, Decimal(0))]
+counts = st.integers(0, 10**7)
+money = st.decimals(0, 1000, places=6)
+
+
+def test_a_cost_is_exact():
+    assert cost_of(Usage(1000, 500), PRICES) == Decimal("0.0105")
+    assert cost_of(Usage(1, 0), Prices(Decimal("0.0375"), Decimal(0))) == Decimal("3.75E-8")
+
+
+def test_cached_tokens_have_their_own_prices():
+    usage = Usage(input_tokens=1000, output_tokens=0, cache_read_tokens=600, cache_write_tokens=300)
+    assert cost_of(usage, PRICES) == (100 * Decimal(3) + 600 * Decimal("0.3") + 300 * Decimal("3.75")) / 1_000_000
+
+
+def test_reasoning_is_part_of_the_output_and_charged_once():
+    assert cost_of(Usage(0, 500, reasoning_tokens=400), PRICES) == cost_of(Usage(0, 500), PRICES)
+
+
+def test_a_cache_read_without_a_price_is_charged_as_input():
+    assert cost_of(Usage(1000, 0, cache_read_tokens=900), BARE) == cost_of(Usage(1000, 0), BARE)
+
+
+def test_a_cache_write_without_a_price_has_an_unknown_cost():
+    assert cost_of(Usage(1000, 0, cache_write_tokens=1), BARE) is None
+
+
+@pytest.mark.parametrize("prices", UNKNOWN)
+def test_an_unknown_price_is_never_zero(prices):
+    assert not prices.known
+    assert not prices.free
+    assert cost_of(Usage(), prices) is None
+    assert ceiling_per_call(prices, 10, 10) is None
+    assert expected_per_call(prices, Decimal(1), ObservedTokens(1, 1, 1)) is None
+
+
+def test_free_is_a_price_of_zero():
+    assert FREE.known
+    assert FREE.free
+    assert cost_of(Usage(10, 10, cache_write_tokens=5), FREE) == 0
+    assert ceiling_per_call(FREE, 10, None) == 0
+    assert not PRICES.free
+    assert not Prices(Decimal(0), Decimal(0), cache_write=Decimal(1)).free
+
+
+@given(st.builds(Prices, money, money, money, money), counts, counts, st.data())
+def test_no_call_costs_more_than_its_ceiling(prices, most_input, most_output, data):
+    used = data.draw(st.integers(0, most_input))
+    read = data.draw(st.integers(0, used))
+    write = data.draw(st.integers(0, used - read))
+    prices = Prices(prices.input, prices.output, min(prices.cache_read, prices.input), prices.cache_write)
+    usage = Usage(used, data.draw(st.integers(0, most_output)), 0, read, write)
+    cost = cost_of(usage, prices)
+    assert 0 <= cost <= ceiling_per_call(prices, most_input, most_output)
+
+
+def test_without_a_limit_on_output_there_is_no_ceiling():
+    assert ceiling_per_call(PRICES, 100, None) is None
+    assert ceiling_per_call(PRICES, 1000, 100) == (1000 * Decimal("3.75") + 100 * Decimal(15)) / 1_000_000
+
+
+def test_an_expectation_rests_on_the_nearest_observations():
+    own, group, pooled = (ObservedTokens(1000, mean, 8) for mean in (10.5, 20, 30))
+    ceiling = Decimal("0.01")
+    assert expected_per_call(BARE, ceiling, own, group, pooled) == Expectation(Decimal("0.0031575"), "own", 8)
+    assert expected_per_call(BARE, ceiling, None, group, pooled).basis == "group"
+    assert expected_per_call(BARE, ceiling, ObservedTokens(0, 0, 0), None, pooled).basis == "pooled"
+    assert expected_per_call(BARE, ceiling) == Expectation(ceiling, "ceiling", 0)
+    assert expected_per_call(BARE, None) is None
+
+
+@pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("模型", 2), ("🙂", 2)])
+def test_tokens_are_estimated_from_above(text, tokens):
+    assert tokens_estimate(text) == tokens
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "tokens"),
+    [
+        (1024, 1024, 765),
+        (2048, 4096, 1105),
+        (512, 512, 255),
+        (1, 1, 255),
+        (500, 400, 255),
+        (768, 768, 765),
+        (513, 1, 425),
+    ],
+)
+def test_images_are_charged_by_tiles(width, height, tokens):
+    # The first two are the examples of the provider's own documentation.
+    assert image_tokens(width, height) == tokens
+
+
+def test_an_image_has_a_size():
+    with pytest.raises(ValueError, match="0 x 5"):
+        image_tokens(0, 5)
+
+
+def test_a_request_is_its_turns_and_images():
+    assert input_tokens_estimate(["abc", "abcd"], [(512, 512)]) == (1 + 4) + (2 + 4) + 255
+    assert input_tokens_estimate([]) == 0

@@ -1,0 +1,63 @@
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.retrying import LONGEST_RETRY_AFTER_S, backoff_s
+from runs_app.stopping import should_stop_itself
+
+units = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failures", "stops"),
+    [(19, 19, False), (20, 1, False), (20, 2, True), (40, 2, False), (41, 2, False), (100, 5, False), (100, 6, True)],
+)
+def test_a_run_stops_when_failures_pass_five_percent_after_twenty_attempts(attempts, failures, stops):
+    assert (should_stop_itself(attempts, failures) is not None) == stops
+
+
+def test_the_limits_can_be_set():
+    assert should_stop_itself(5, 3, threshold=Decimal("0.5"), minimum=5)
+    assert should_stop_itself(5, 3, threshold=0.6, minimum=5) is None
+    assert should_stop_itself(1000, 1000, threshold=1) is None
+    assert should_stop_itself(100, 29, threshold=0.29) is None  # In floats, .29 * 100 is less than 29.
+
+
+def test_the_reason_gives_the_numbers():
+    assert should_stop_itself(1200, 90) == "90 of 1,200 attempts failed for good (7.5%, and 5.0% is the limit)."
+
+
+@given(st.integers(0, 500), st.data())
+def test_fewer_failures_never_stop_what_more_would_not(attempts, data):
+    failures = data.draw(st.integers(0, attempts))
+    if should_stop_itself(attempts, failures):
+        assert should_stop_itself(attempts, attempts)
+        assert attempts >= 20
+
+
+def test_waits_double_up_to_the_cap():
+    assert [backoff_s(attempt, jitter_unit=0) for attempt in range(1, 9)] == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert backoff_s(3, base=0.5, cap=1.5, jitter_unit=0) == 1.5
+
+
+@given(st.integers(0, 10_000), units)
+def test_jitter_takes_off_at_most_half(attempt, unit):
+    full = backoff_s(attempt, jitter_unit=0)
+    assert full / 2 <= backoff_s(attempt, jitter_unit=unit) <= full <= 60
+
+
+@given(st.integers(1, 20), st.floats(0, 900), units)
+def test_retry_after_is_the_least_to_wait(attempt, retry_after, unit):
+    assert backoff_s(attempt, retry_after, jitter_unit=unit) >= retry_after
+
+
+@pytest.mark.parametrize("retry_after", [-5.0, float("nan"), 0.0])
+def test_a_retry_after_without_sense_changes_nothing(retry_after):
+    assert backoff_s(2, retry_after) == backoff_s(2)
+
+
+@pytest.mark.parametrize("retry_after", [1e9, float("inf")])
+def test_an_endless_retry_after_is_bounded(retry_after):
+    assert backoff_s(1, retry_after, jitter_unit=1) == pytest.approx(LONGEST_RETRY_AFTER_S * 1.1)
