@@ -21,7 +21,7 @@ from datasets_app.importing.images import BadImage
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.mapping import BoundMapping, NoValue, as_text, guess_mapping
 from datasets_app.importing.norms import row_norms
-from datasets_app.importing.opening import Openable, opened
+from datasets_app.importing.opening import Openable, name_of, opened
 from datasets_app.importing.records import ItemRecord, Reading, Refused, Report, Row, StashedImage
 from datasets_app.importing.sources import TABLE_SUFFIXES, file_sha256, file_size, kind_of, read_rows
 from datasets_app.importing.stash import Stash
@@ -43,10 +43,10 @@ def read_items(
     that is `ok` may be saved.
     """
     report = Report(limits.remarks)
-    reading = Reading([], [], dict(mapping or {}), "", "", report)
+    reading = Reading([], [], dict(mapping or {}), name_of(source), "", report)
     with ExitStack() as stack:
         try:
-            file, reading.source_name = stack.enter_context(opened(source))
+            file, _ = stack.enter_context(opened(source))
             _read_file(reading, file, _given_images(images, stack, limits), limits)
         except Refused as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))

@@ -18,10 +18,16 @@ def opened(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
     """The file, at its start, and its name; a file that was given stays open. Refused for an unreadable path."""
     if not isinstance(source, Path | str):
         source.seek(0)
-        yield source, Path(str(getattr(source, "name", "") or "upload")).name
+        yield source, name_of(source)
         return
     path = Path(source)
     if not path.is_file() or not os.access(path, os.R_OK):
         raise Refused(f"{source}: no file that can be read")
     with path.open("rb") as file:
         yield file, path.name
+
+
+def name_of(source: Openable) -> str:
+    """The file's own name, without folders."""
+    path = source if isinstance(source, Path | str) else str(getattr(source, "name", "") or "upload")
+    return Path(path).name

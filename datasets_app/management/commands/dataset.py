@@ -1,0 +1,298 @@
+"""`manage.py dataset VERB ...`: curation from the command line, as in the admin."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db.models import Count
+
+from datasets_app import curating
+from datasets_app.drafts import CurationError
+from datasets_app.importing import NormReading, Reading, Refused, parse_mapping, read_items, read_norms
+from datasets_app.importing.records import Report
+from datasets_app.importing.saving import create_dataset, save_items, save_norms
+from datasets_app.models import Dataset, TransitionError
+from datasets_app.sampling import STRATEGIES
+
+BAD_INPUT, UNCONFIRMED = 2, 3
+ABOUT = ("title", "description", "source", "licence")
+
+
+class Command(BaseCommand):
+    help = "Import, look at, sample, mend, approve, archive, duplicate and delete datasets."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+        for add in (_add_reading_verbs, _add_item_verbs, _add_state_verbs):
+            add(verbs)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        act: Callable[..., None] = getattr(self, f"do_{options['verb']}")
+        try:
+            act(**options)
+        except (CurationError, TransitionError, Refused) as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from None
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    def do_import(self, file: Path, name: str, **options: Any) -> None:
+        reading = read_items(file, mapping=parse_mapping(options["map"]), images=options["images"])
+        self._print_remarks(reading.report, reading.source_name)
+        norms = self._norms_for(reading, options["norms"])
+        if options["dry_run"]:
+            self._say(f"{len(reading.items)} items could be imported; nothing was saved")
+            return
+        about = {field: options[field] for field in ABOUT}
+        dataset = create_dataset(reading, slug=name, by=author(), norms=norms.norms, **about)
+        self._describe(dataset)
+        self._say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+
+    def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
+        found = _dataset(dataset)
+        reading = read_norms(file, dict(found.items.values_list("key", "category")), parse_mapping(options["map"]))
+        self._print_remarks(reading.report, file.name)
+        self._say(f"{found}: {save_norms(found, reading.norms, by=author())} norms")
+
+    def _norms_for(self, reading: Reading, file: Path | None) -> NormReading:
+        if file is None:
+            return NormReading()
+        norms = read_norms(file, {item.key: item.category for item in reading.items})
+        self._print_remarks(norms.report, file.name)
+        return norms
+
+    def _print_remarks(self, report: Report, name: str) -> None:
+        """Warnings, then errors; where there are errors, nothing is saved and the command ends with 2."""
+        for remark in report.warnings:
+            self.stderr.write(f"warning: {remark}", self.style.WARNING)
+        if not report.error_total:
+            return
+        for remark in report.errors:
+            self.stderr.write(f"error: {remark}", self.style.ERROR)
+        errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
+        more = report.error_total - len(report.errors)
+        shown = f"; {more} more are not shown" if more else ""
+        raise CommandError(f"{name}: {errors}{shown}; nothing was saved", returncode=BAD_INPUT)
+
+    # --- looking -----------------------------------------------------------------------------------------------------
+
+    def do_list(self, status: str | None, **options: Any) -> None:
+        datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
+        if options["json"]:
+            self._say(json.dumps([_facts(dataset) for dataset in datasets], indent=2, ensure_ascii=False))
+            return
+        for dataset in datasets:
+            counts = f"{dataset.active_count}/{dataset.item_count}"
+            self._say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
+
+    def do_show(self, dataset: str, **options: Any) -> None:
+        found = _dataset(dataset)
+        if options["json"]:
+            self._say(json.dumps(_facts(found), indent=2, ensure_ascii=False))
+        else:
+            self._describe(found)
+            self._show_history(found)
+        if options["items"]:
+            for item in found.items.all():
+                self._say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
+
+    def _describe(self, dataset: Dataset) -> None:
+        excluded = dataset.item_count - dataset.active_count
+        self._say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
+        for category, count in _categories(dataset).items():
+            self._say(f"  {category or '(no category)'}: {count}")
+        if dataset.content_hash:
+            holds = "holds" if curating.stored_hash(dataset) == dataset.content_hash else "DOES NOT HOLD"
+            self._say(f"  content hash {dataset.content_hash} {holds}")
+
+    def _show_history(self, dataset: Dataset) -> None:
+        for change in dataset.history:
+            reason = f": {change.reason}" if change.reason else ""
+            self._say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+
+    # --- drawing and mending -----------------------------------------------------------------------------------------
+
+    def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
+        parent = _dataset(dataset)
+        self._describe(curating.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=author()))
+
+    def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
+        draft = _dataset(dataset)
+        if options["file"]:
+            reading = read_items(options["file"], mapping=parse_mapping(options["map"]), images=options["images"])
+            self._print_remarks(reading.report, reading.source_name)
+            save_items(draft, reading, by=author())
+        else:
+            source = _dataset(options["from"]) if options["from"] else draft.parent
+            if source is None:
+                raise CurationError(f"from: say which dataset the items are in; {draft} was not drawn from one")
+            curating.add_items(draft, keys, source=source, by=author(), reason=reason)
+        self._describe(draft)
+
+    def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
+        draft = _dataset(dataset)
+        curating.remove_items(draft, keys, by=author(), reason=reason)
+        self._describe(draft)
+
+    def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
+        draft = _dataset(dataset)
+        curating.exclude_items(draft, keys, by=author(), reason=note)
+        self._describe(draft)
+
+    def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
+        draft = _dataset(dataset)
+        curating.include_items(draft, keys, by=author(), reason=note)
+        self._describe(draft)
+
+    def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
+        new = curating.replace_item(_dataset(dataset), key, by=author(), seed=seed, reason=reason)
+        self._say(f"{dataset}: {key} is replaced by {new}")
+
+    def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
+        draft = _dataset(dataset)
+        curating.reshuffle_items(draft, by=author(), seed=seed, reason=reason)
+        self._describe(draft)
+
+    # --- states ------------------------------------------------------------------------------------------------------
+
+    def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
+        found = _dataset(dataset, exact=True)
+        curating.approve(found, by=author(), reason=reason)
+        self._describe(found)
+
+    def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
+        found = _dataset(dataset, exact=True)
+        curating.archive(found, by=author(), reason=reason)
+        self._say(f"{found} is archived")
+
+    def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
+        self._describe(curating.duplicate(_dataset(dataset), by=author(), slug=name, reason=reason))
+
+    def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
+        found = _dataset(dataset, exact=True)
+        self._confirm(f"Delete {found} with its {found.item_count} items?", yes)
+        curating.delete_draft(found, by=author(), reason=reason)
+        self._say(f"{dataset} is deleted")
+
+    def _confirm(self, question: str, yes: bool) -> None:
+        if yes:
+            return
+        if sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}:
+            return
+        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
+
+    def _say(self, text: str) -> None:
+        self.stdout.write(text)
+
+
+def author() -> str:
+    """Who the history names: the person of this shell, who is nobody the site knows."""
+    try:
+        return f"command line ({getpass.getuser()})"
+    except (KeyError, OSError):
+        return "command line"
+
+
+def _dataset(reference: str, *, exact: bool = False) -> Dataset:
+    """The dataset of this name; `exact` asks for the version too, where the newest might not be the one meant."""
+    if exact and "@" not in reference:
+        raise CommandError(f"which version of {reference!r}? Write {reference}@1", returncode=BAD_INPUT)
+    found: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
+    if found is None:
+        raise CommandError(f"there is no dataset {reference!r}; `dataset list` names them", returncode=BAD_INPUT)
+    return found
+
+
+def _categories(dataset: Dataset) -> dict[str, int]:
+    counts = dataset.items.active().order_by("category").values_list("category").annotate(Count("pk"))
+    return dict(counts)
+
+
+def _facts(dataset: Dataset) -> dict[str, Any]:
+    return {
+        "dataset": str(dataset),
+        "status": dataset.status,
+        "title": dataset.title,
+        "items": dataset.item_count,
+        "active": dataset.active_count,
+        "categories": _categories(dataset),
+        "content_hash": dataset.content_hash,
+        "source": dataset.source,
+        "licence": dataset.licence,
+        "source_name": dataset.source_name,
+        "source_sha256": dataset.source_sha256,
+        "mapping": dataset.mapping,
+        "recipe": dataset.recipe,
+        "parent": str(dataset.parent) if dataset.parent else None,
+        "created_at": dataset.created_at.isoformat(),
+        "approved_at": dataset.approved_at.isoformat() if dataset.approved_at else None,
+    }
+
+
+def _add_reading_verbs(verbs: Any) -> None:
+    parser = verbs.add_parser("import", help="a file to a new dataset, or to the next version of one")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--name", required=True, metavar="SLUG")
+    _add_source_options(parser)
+    parser.add_argument("--norms", type=Path, metavar="FILE")
+    parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
+    for field in ABOUT:
+        parser.add_argument(f"--{field}", default="", metavar="TEXT")
+    parser = _verb(verbs, "norms", "human norms from a file to a draft")
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--map", nargs="+", default=[], metavar="FIELD=COLUMN")
+    parser = verbs.add_parser("list", help="all datasets")
+    parser.add_argument("--status", choices=Dataset.Status.values)
+    parser.add_argument("--json", action="store_true")
+    parser = _verb(verbs, "show", "one dataset, its hash and its history")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--items", action="store_true")
+
+
+def _add_item_verbs(verbs: Any) -> None:
+    parser = _verb(verbs, "generate", "sample a new draft from a dataset")
+    parser.add_argument("--name", required=True, metavar="SLUG")
+    parser.add_argument("--strategy", choices=STRATEGIES, default="stratified")
+    parser.add_argument("--n", type=int)
+    parser.add_argument("--seed", type=int, default=42)
+    parser = _verb(verbs, "add", "items of another dataset, or of a file, to a draft", reason=True)
+    parser.add_argument("keys", nargs="*", metavar="KEY")
+    parser.add_argument("--from", metavar="SLUG@V", help="default: the dataset it was drawn from")
+    parser.add_argument("--file", type=Path)
+    _add_source_options(parser)
+    _verb(verbs, "remove", "items from a draft", reason=True).add_argument("keys", nargs="+", metavar="KEY")
+    for verb, needed in (("exclude", True), ("include", False)):
+        parser = _verb(verbs, verb, f"{verb} items of a draft")
+        parser.add_argument("keys", nargs="+", metavar="KEY")
+        parser.add_argument("--note", required=needed, default="", metavar="TEXT")
+    parser = _verb(verbs, "replace", "one item of a sampled draft by another of its category", reason=True)
+    parser.add_argument("key", metavar="KEY")
+    parser.add_argument("--seed", type=int, default=42)
+    _verb(verbs, "reshuffle", "draw a sampled draft anew", reason=True).add_argument("--seed", type=int, required=True)
+
+
+def _add_state_verbs(verbs: Any) -> None:
+    for verb, what in (("approve", "freeze a draft for ever"), ("archive", "take an approved dataset out of use")):
+        _verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
+    parser = _verb(verbs, "duplicate", "a new draft with the active items", reason=True)
+    parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")
+    _verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
+
+
+def _verb(verbs: Any, name: str, what: str, *, reason: bool = False) -> Any:
+    parser = verbs.add_parser(name, help=what)
+    parser.add_argument("dataset", metavar="SLUG@V")
+    if reason:
+        parser.add_argument("--reason", default="", metavar="TEXT")
+    return parser
+
+
+def _add_source_options(parser: Any) -> None:
+    parser.add_argument("--map", nargs="+", default=[], metavar="FIELD=COLUMN", help="which column is which field")
+    parser.add_argument("--images", type=Path, metavar="DIR_OR_ZIP")

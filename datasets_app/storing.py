@@ -1,0 +1,70 @@
+"""Images on disk: written once under the name of their hash, beside a thumbnail."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+
+from django.conf import settings
+
+from datasets_app.importing import thumbnail
+from datasets_app.importing.records import StashedImage
+from datasets_app.models import Asset
+
+
+def store_images(images: Iterable[StashedImage]) -> None:
+    """Write the files of new images and their rows. An image that is known already is left as it is.
+
+    Files come before rows, so no row ever names a file that is missing; a transaction that fails leaves files that
+    no row names, which the next import of the same image takes up again.
+    """
+    distinct = {image.sha256: image for image in images}
+    known = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
+    assets = [_asset(image) for sha256, image in distinct.items() if sha256 not in known]
+    for asset in assets:
+        _write_files(asset, distinct[asset.sha256].path.read_bytes())
+    Asset.objects.bulk_create(assets, ignore_conflicts=True, batch_size=1000)
+
+
+def asset_file(asset: Asset) -> Path:
+    """Where the image's file lies."""
+    return Path(settings.MEDIA_ROOT) / asset.path
+
+
+def thumbnail_file(asset: Asset) -> Path:
+    """Where its thumbnail lies."""
+    return Path(settings.MEDIA_ROOT) / asset.thumbnail_path
+
+
+def _asset(image: StashedImage) -> Asset:
+    return Asset(
+        sha256=image.sha256,
+        format=image.format,
+        width=image.width,
+        height=image.height,
+        size=image.size,
+        original_name=image.original_name,
+    )
+
+
+def _write_files(asset: Asset, data: bytes) -> None:
+    if not asset_file(asset).exists():
+        _write(asset_file(asset), data)
+    if not thumbnail_file(asset).exists():
+        _write(thumbnail_file(asset), thumbnail(data))
+
+
+def _write(path: Path, data: bytes) -> None:
+    """All of it or nothing, on disk before the database says that it is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with draft.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
