@@ -1,0 +1,201 @@
+"""Rules over stored answers: each `done` trial gets one grading under each scorer. Trials are read, never written.
+
+The work is walked by key in short statements, so it can stop anywhere and go on later, and two graders at once
+write each grading once. An answer that a scorer cannot read is a final result too: a row with its code.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django.db import connection
+
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.hashing import condition_id, slugify_name
+from grading_app.models import GradeCondition
+from grading_app.paging import PAGE_ROWS, key_ranges
+from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
+from runs_app.models import Experiment, Run, Wave
+
+RULES_VERSION = 1  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
+LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
+
+DONE = "FROM runs_app_trial t WHERE t.run_id = %(run)s AND t.status = 'done'"
+UNGRADED = """ AND NOT EXISTS
+    (SELECT FROM grading_app_grading g WHERE g.condition_id = %(condition)s AND g.trial_id = t.id)"""
+KEYS = f"SELECT t.id {DONE}"
+ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error {DONE}
+    AND t.id > %(low)s AND t.id <= %(high)s"""
+WRITE = """INSERT INTO grading_app_grading
+    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, created_at)
+    SELECT %(condition)s, trial_id, score, score_raw, parse_error = '', parse_error, now()
+    FROM unnest(%(trials)s::bigint[], %(scores)s::float8[], %(raws)s::text[], %(errors)s::text[])
+        AS read (trial_id, score, score_raw, parse_error)
+    ON CONFLICT (condition_id, trial_id) """
+KEEP = "DO NOTHING"
+REPLACE = """DO UPDATE SET score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
+    parse_error = EXCLUDED.parse_error, created_at = EXCLUDED.created_at"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A scorer with its parameters."""
+
+    scorer: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def grade_condition_id(self) -> str:
+        content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": RULES_VERSION}
+        return condition_id(slugify_name(self.scorer), content)
+
+    def score(self, answer: Answer, item: ScoredItem) -> Score:
+        return SCORERS[self.scorer].function(answer, item, self.parameters)
+
+
+@dataclass(slots=True)
+class RuleReport:
+    """What one rule did: trials graded now, graded before, and the codes of those graded now that it could not read."""
+
+    scorer: str
+    grade_condition_id: str
+    graded: int = 0
+    already: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
+        return f"{self.grade_condition_id}: {self.graded} graded, {self.already} already" + (
+            f"; no score from {self.unread.total()} ({codes})" if codes else ""
+        )
+
+
+GradeReport = list[RuleReport]
+
+
+def rules_of(experiment: Experiment) -> list[Rule]:
+    """The scorers that the design names; without any, the rating itself where the items are rated."""
+    if experiment.scorers:
+        return read_rules(experiment.scorers)
+    return [Rule("rating")] if experiment.dimensions.exists() else []
+
+
+def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
+    """Rules from names, or from mappings of `name` and parameters. ScorerError says what is wrong with which."""
+    rules = [_read_rule(one) for one in written]
+    problems = [problem for rule in rules for problem in parameter_problems(rule.scorer, rule.parameters)]
+    if problems:
+        raise ScorerError(" ".join(problems))
+    return rules
+
+
+def _read_rule(written: str | Mapping[str, Any]) -> Rule:
+    if isinstance(written, str):
+        return Rule(written)
+    parameters = {key: str(value) for key, value in written.items() if key != "name"}
+    return Rule(str(written.get("name", "")), parameters)
+
+
+def grade(
+    experiment: Experiment,
+    *,
+    scorers: Sequence[str | Mapping[str, Any]] | None = None,
+    wave: Wave | None = None,
+    force: bool = False,
+    by: Actor,
+) -> GradeReport:
+    """Grade what has no grade yet; with `force`, everything again, each new grade replacing the old one.
+
+    `scorers` instead of those of the design; `wave` instead of all. ScorerError for a scorer that does not exist.
+    """
+    rules = rules_of(experiment) if scorers is None else read_rules(scorers)
+    report = []
+    for rule in rules:
+        report.append(_Grading(experiment, rule, wave, force).run())
+        _remember(experiment, report[-1], by, force)
+    return report
+
+
+def _remember(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
+    if report.graded:
+        reason = "graded again, replacing what was there" if force else ""
+        record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
+
+
+@dataclass
+class _Grading:
+    """One rule over one experiment."""
+
+    experiment: Experiment
+    rule: Rule
+    wave: Wave | None
+    force: bool
+
+    def run(self) -> RuleReport:
+        report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
+        for run in self._runs():
+            done = _count(KEYS, {"run": run})
+            for page in self._pages(run):
+                self._grade_page(page, report)
+            report.already += done
+        report.already = max(0, report.already - report.graded)
+        return report
+
+    def _runs(self) -> list[int]:
+        runs = Run.objects.filter(experiment=self.experiment)
+        return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))
+
+    @cached_property
+    def _condition(self) -> int:
+        made, _ = GradeCondition.objects.get_or_create(
+            experiment=self.experiment,
+            grade_condition_id=self.rule.grade_condition_id,
+            defaults={"scorer": self.rule.scorer, "parameters": dict(self.rule.parameters)},
+        )
+        return made.pk
+
+    @cached_property
+    def _items(self) -> dict[int, ScoredItem]:
+        rows = self.experiment.dataset.items.values_list("pk", "target", "choices").iterator()
+        return {pk: ScoredItem(target, tuple(map(str, choices))) for pk, target, choices in rows}
+
+    def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
+        wanted = {"run": run, "condition": self._condition}
+        ungraded = "" if self.force else UNGRADED
+        for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
+            yield _rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
+
+    def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
+        scores = [
+            self.rule.score(Answer(answer, rating, parse_error or None), self._items[item])
+            for _, item, answer, rating, parse_error in page
+        ]
+        report.graded += self._write([trial for trial, *_ in page], scores)
+        report.unread.update(score.parse_error for score in scores if score.parse_error)
+
+    def _write(self, trials: list[int], scores: list[Score]) -> int:
+        columns: dict[str, Any] = {
+            "condition": self._condition,
+            "trials": trials,
+            "scores": [score.value for score in scores],
+            "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
+            "errors": [score.parse_error or "" for score in scores],
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
+            return int(cursor.rowcount)
+
+
+def _count(keys_sql: str, params: Mapping[str, Any]) -> int:
+    return int(_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
+
+
+def _rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

@@ -1,0 +1,58 @@
+"""`manage.py grade`: what it says, and how it refuses."""
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from grading_app.models import Grading
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    made = factories.make_experiment(scorers=["numeric"])
+    for wave in (0, 1):
+        (run,) = factories.make_runs(made, wave=wave)
+        factories.plan_trials(run, answer=lambda item, *cell: item.target if item.key != "item-1" else "none")
+    return made
+
+
+def test_it_says_how_many_were_graded_and_why_some_have_no_score(experiment, capsys):
+    call_command("grade", "pilot")
+    said = capsys.readouterr().out
+    assert "6 graded, 0 already; no score from 2 (2 no_number_found)" in said
+    call_command("grade", "pilot")
+    assert "0 graded, 6 already" in capsys.readouterr().out
+
+
+def test_it_grades_one_wave_by_label_or_number(experiment):
+    call_command("grade", "pilot", "--wave", "wave-1")
+    assert set(Grading.objects.values_list("trial__run__wave__number", flat=True)) == {1}
+    call_command("grade", "pilot", "--wave", "0")
+    assert Grading.objects.count() == 6
+
+
+def test_a_design_without_scorers_says_so(capsys):
+    factories.make_experiment("bare")
+    call_command("grade", "bare")
+    assert "--scorer" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["nobody"], "no experiment 'nobody'"),
+        (["pilot", "--scorer", "guess"], "exact_match"),
+        (["pilot", "--scorer", "regex"], "pattern"),
+        (["pilot", "--wave", "spring"], "wave-1"),
+        (["pilot", "--grader", "judge-a"], "judges are not in this version"),
+        (["pilot", "--rubric", "standard"], "judges are not in this version"),
+    ],
+)
+def test_bad_input_ends_with_two_and_writes_nothing(experiment, arguments, named):
+    with pytest.raises(CommandError) as refused:
+        call_command("grade", *arguments)
+    assert refused.value.returncode == 2
+    assert named in str(refused.value)
+    assert not Grading.objects.exists()

@@ -1,0 +1,146 @@
+"""Grades are added to stored answers, once for each rule, and the answers stay as they are."""
+
+import pytest
+
+from datasets_app.models import StatusChange
+from grading_app.grading import grade
+from grading_app.models import GradeCondition, Grading
+from grading_app.scoring import ScorerError
+from grading_app.tasks import grade_experiment
+from runs_app.models import Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def small_experiment(samples=2, **fields):
+    """Item k has the target 2k: the first repetition is right, the second says no number."""
+    made = factories.make_experiment(samples=samples, **fields)
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(
+        run, answer=lambda item, dimension, index: "no idea" if index == 1 else f"ANSWER: {item.target}"
+    )
+    return made
+
+
+def scores(experiment):
+    rows = Grading.objects.filter(condition__experiment=experiment).order_by("trial")
+    return list(rows.values_list("trial__sample_idx", "score", "score_raw", "parse_ok", "parse_error"))
+
+
+def test_every_answer_gets_a_grade_and_what_cannot_be_read_a_code():
+    experiment = small_experiment()
+    (report,) = grade(experiment, scorers=["numeric"], by="a test")
+    assert (report.graded, report.already, dict(report.unread)) == (6, 0, {"no_number_found": 3})
+    assert {row for row in scores(experiment) if row[0] == 1} == {(1, None, "", False, "no_number_found")}
+    assert {row[1:2] + row[3:] for row in scores(experiment) if row[0] == 0} == {(1.0, True, "")}
+
+
+def test_a_second_time_finds_nothing_to_do():
+    experiment = small_experiment()
+    grade(experiment, scorers=["numeric"], by="a test")
+    before = list(Grading.objects.values())
+    (report,) = grade(experiment, scorers=["numeric"], by="a test")
+    assert (report.graded, report.already, report.unread.total()) == (0, 6, 0)
+    assert list(Grading.objects.values()) == before
+
+
+def test_only_new_answers_are_graded():
+    experiment = small_experiment()
+    grade(experiment, scorers=["numeric"], by="a test")
+    Trial.objects.create(
+        run=experiment.runs.get(), item=experiment.dataset.items.first(), sample_idx=9, **factories.answered(answer="7")
+    )
+    (report,) = grade(experiment, scorers=["numeric"], by="a test")
+    assert (report.graded, report.already) == (1, 6)
+    assert scores(experiment)[-1] == (9, 0.0, "7", True, "")
+
+
+def test_trials_that_are_not_done_have_no_grade():
+    experiment = factories.make_experiment()
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run, answer=lambda item, *cell: factories.failed() if item.key == "item-0" else None)
+    (report,) = grade(experiment, scorers=["exact_match"], by="a test")
+    assert (report.graded, report.already) == (0, 0)
+
+
+def test_grading_writes_no_trial():
+    experiment = small_experiment()
+    before = list(Trial.objects.values())
+    grade(experiment, scorers=["numeric", "exact_match"], force=True, by="a test")
+    assert list(Trial.objects.values()) == before
+
+
+def test_another_scorer_or_parameter_is_another_condition():
+    experiment = small_experiment()
+    grade(experiment, scorers=["numeric", {"name": "numeric", "tolerance": 1}, "exact_match"], by="a test")
+    conditions = GradeCondition.objects.filter(experiment=experiment)
+    assert [(c.scorer, c.parameters) for c in conditions] == [
+        ("numeric", {}),
+        ("numeric", {"tolerance": "1"}),
+        ("exact_match", {}),
+    ]
+    assert len({c.grade_condition_id for c in conditions}) == 3
+    assert all(c.grade_condition_id.startswith(f"{c.scorer.replace('_', '_')}--") for c in conditions)
+    assert Grading.objects.count() == 18
+
+
+def test_force_replaces_grades_in_place(monkeypatch):
+    experiment = small_experiment()
+    grade(experiment, scorers=["numeric"], by="a test")
+    Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
+    (report,) = grade(experiment, scorers=["numeric"], force=True, by="a test")
+    assert (report.graded, report.already) == (6, 0)
+    assert {row[1] for row in scores(experiment)} == {1.0, None}
+    assert Grading.objects.count() == 6
+
+
+def test_a_wave_is_graded_alone():
+    experiment = small_experiment()
+    (second,) = factories.make_runs(experiment, wave=1)
+    factories.plan_trials(second, answer=lambda *cell: "4")
+    (report,) = grade(experiment, scorers=["numeric"], wave=second.wave, by="a test")
+    assert report.graded == 6
+    assert set(Grading.objects.values_list("trial__run", flat=True)) == {second.pk}
+
+
+def test_pages_leave_nothing_out(monkeypatch):
+    monkeypatch.setattr("grading_app.grading.PAGE_ROWS", 4)
+    experiment = small_experiment(samples=7)
+    (report,) = grade(experiment, scorers=["numeric"], by="a test")
+    assert report.graded == Grading.objects.count() == 21
+
+
+def test_rated_items_are_graded_by_their_rating_unless_the_design_says_otherwise():
+    experiment = factories.make_experiment(dimensions=[factories.make_dimension()])
+    (run,) = factories.make_runs(experiment)
+    unread = {"answer": "fine", "parse_error": "no_rating_found"}
+    factories.plan_trials(
+        run, answer=lambda item, *cell: unread if item.key == "item-0" else {"answer": "6", "rating": 6}
+    )
+    (report,) = grade(experiment, by="a test")
+    assert (report.scorer, report.graded, dict(report.unread)) == ("rating", 3, {"no_rating_found": 1})
+    assert sorted(score or 0 for _, score, *_ in scores(experiment)) == [0, 6.0, 6.0]
+
+
+def test_the_scorers_of_the_design_are_used_and_the_task_does_the_same():
+    experiment = small_experiment(scorers=["exact_match", {"name": "regex", "pattern": "([0-9]+)"}])
+    assert list(grade_experiment(experiment.pk).values()) == [6, 6]
+    assert list(grade_experiment(experiment.pk).values()) == [0, 0]
+    assert grade_experiment(0) == {}
+
+
+def test_an_unknown_scorer_is_refused_before_anything_is_written():
+    experiment = small_experiment()
+    with pytest.raises(ScorerError, match="exact_match"):
+        grade(experiment, scorers=["numeric", "guess"], by="a test")
+    assert not GradeCondition.objects.exists()
+
+
+def test_what_was_graded_by_whom_is_in_the_history():
+    experiment = small_experiment()
+    grade(experiment, scorers=["numeric"], by=experiment.owner)
+    grade(experiment, scorers=["numeric"], by=experiment.owner)
+    (change,) = StatusChange.objects.of(experiment).filter(what="gradings")
+    assert change.by == experiment.owner
+    assert "6 graded" in change.to_value
