@@ -8,6 +8,7 @@ KNOWN = frozenset(
         "EVALSITE_ALLOWED_HOSTS",
         "EVALSITE_DATA_DIR",
         "EVALSITE_DEBUG",
+        "EVALSITE_DRAINS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
@@ -37,3 +38,10 @@ def flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
 def words(name: str, default: str = "", environ: Mapping[str, str] = os.environ) -> list[str]:
     """A list written with commas."""
     return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]
+
+
+def whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[str, str] = os.environ) -> int:
+    value = environ.get(name, str(default)).strip()
+    if not value.isdecimal() or int(value) < least:
+        raise SettingError(f"{name} must be a whole number of at least {least}, not {value!r}")
+    return int(value)

@@ -1,0 +1,187 @@
+"""Admission is the claim: one short transaction decides how many trials may start, and takes them.
+
+Concurrency, pause and budget hold over all workers and machines because they are counted here, under the row locks of
+the endpoint, the experiment and the run. Rate limits find their place in `_free_slots`.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection, transaction
+
+from runs_app.allotting import Demand, allot
+from runs_app.models import Run
+from runs_app.settling import Deltas, Place
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A trial that this worker holds until its lease ends, by its token."""
+
+    trial_id: int
+    place: Place
+    token: uuid.UUID
+    item_id: int
+    dimension_id: int | None
+    sample_idx: int
+    attempts: int
+    yields: int
+    reserved_usd: Decimal
+
+
+ENDPOINTS_WITH_WORK = """
+SELECT m.endpoint_id, sum(r.n_pending)
+FROM runs_app_run r
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.status = 'running' AND r.n_pending > 0
+GROUP BY m.endpoint_id ORDER BY random()
+"""
+
+FREE_SLOTS = """
+SELECT CASE WHEN is_active AND coalesce(paused_until <= clock_timestamp(), true)
+    THEN max_concurrency - in_flight ELSE 0 END
+FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
+"""
+
+LOCK_EXPERIMENTS = """
+SELECT id, max_usd - spent_usd - reserved_usd, reserved_usd = 0 FROM runs_app_experiment
+WHERE id IN (
+    SELECT r.experiment_id FROM runs_app_run r
+    JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+    WHERE r.status = 'running' AND r.n_pending > 0 AND m.endpoint_id = %s)
+ORDER BY id FOR NO KEY UPDATE
+"""
+
+LOCK_RUNS = """
+SELECT r.id, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s
+FROM runs_app_run r
+JOIN runs_app_experiment e ON e.id = r.experiment_id
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.status = 'running' AND r.n_pending > 0 AND m.endpoint_id = %s AND r.experiment_id = ANY(%s)
+ORDER BY r.id FOR NO KEY UPDATE OF r
+"""
+
+# Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
+# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows.
+CLAIM = """
+WITH share AS (
+    SELECT * FROM json_to_recordset(%s) s(run_id bigint, n int, reserve numeric, lease float8)
+), picked AS MATERIALIZED (
+    SELECT t.id, share.reserve, share.lease FROM share CROSS JOIN LATERAL (
+        SELECT id FROM runs_app_trial
+        WHERE run_id = share.run_id AND status = 'pending' AND (not_before IS NULL OR not_before <= clock_timestamp())
+        ORDER BY attempts, sample_idx, item_id, dimension_id
+        LIMIT share.n FOR UPDATE SKIP LOCKED
+    ) t
+)
+UPDATE runs_app_trial t SET
+    status = 'running', attempts = t.attempts + 1, token = %s, worker_id = %s, reserved_usd = picked.reserve,
+    lease_until = clock_timestamp() + picked.lease * interval '1 second', not_before = NULL,
+    claimed_at = clock_timestamp()
+FROM picked WHERE t.id = picked.id
+RETURNING t.id, t.run_id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd
+"""
+
+
+def admit(worker_id: int, room: int) -> list[Claim]:
+    """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
+    claims: list[Claim] = []
+    for endpoint_id in _endpoints_with_work():
+        if len(claims) >= room:
+            break
+        claims += _admit_at(endpoint_id, worker_id, room - len(claims))
+    return claims
+
+
+def _endpoints_with_work() -> list[int]:
+    with connection.cursor() as cursor:
+        cursor.execute(ENDPOINTS_WITH_WORK)
+        return [row[0] for row in cursor.fetchall()]
+
+
+def _admit_at(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
+    with transaction.atomic():
+        slots = min(room, _free_slots(endpoint_id))
+        if slots <= 0:
+            return []
+        left, idle = _lock_experiments(endpoint_id)
+        demands = _lock_runs(endpoint_id, list(left))
+        shares = {run_id: n for run_id, n in allot(slots, demands, left).items() if n}
+        claims = _claim(endpoint_id, worker_id, demands, shares) if shares else []
+    short = [demand.run_id for demand in demands if _out_of_budget(demand, left, idle)]
+    if short and not claims:
+        _pause_for_budget(short)
+    return claims
+
+
+def _free_slots(endpoint_id: int) -> int:
+    """The endpoint's row lock is what all workers queue for: concurrency is counted over all of them."""
+    with connection.cursor() as cursor:
+        cursor.execute(FREE_SLOTS, [endpoint_id])
+        row = cursor.fetchone()
+    return row[0] if row else 0
+
+
+def _lock_experiments(endpoint_id: int) -> tuple[dict[int, Decimal | None], dict[int, bool]]:
+    """What each budget still admits, and whether nothing is reserved from it now."""
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK_EXPERIMENTS, [endpoint_id])
+        rows = cursor.fetchall()
+    return {key: left for key, left, _ in rows}, {key: idle for key, _, idle in rows}
+
+
+def _lock_runs(endpoint_id: int, experiments: list[int]) -> list[Demand]:
+    with connection.cursor() as cursor:
+        cursor.execute(LOCK_RUNS, [endpoint_id, experiments])
+        return [Demand(*row) for row in cursor.fetchall()]
+
+
+def _claim(endpoint_id: int, worker_id: int, demands: Sequence[Demand], shares: dict[int, int]) -> list[Claim]:
+    token = uuid.uuid4()
+    places = {demand.run_id: Place(demand.run_id, demand.experiment_id, endpoint_id) for demand in demands}
+    wanted = [
+        {"run_id": one.run_id, "n": shares[one.run_id], "reserve": str(one.reserve_usd), "lease": one.lease_s}
+        for one in demands
+        if one.run_id in shares
+    ]
+    with connection.cursor() as cursor:
+        cursor.execute(CLAIM, [json.dumps(wanted), token, worker_id])
+        claims = [_claim_from(row, places, token) for row in cursor.fetchall()]
+    deltas = Deltas()
+    for claim in claims:
+        delta = deltas.at(claim.place)
+        delta.move("pending", "running")
+        delta.reserved_usd += claim.reserved_usd
+    deltas.settle()
+    return claims
+
+
+def _claim_from(row: tuple[Any, ...], places: dict[int, Place], token: uuid.UUID) -> Claim:
+    trial_id, run_id, item_id, dimension_id, sample_idx, attempts, yields, reserved = row
+    return Claim(trial_id, places[run_id], token, item_id, dimension_id, sample_idx, attempts, yields, reserved)
+
+
+def _out_of_budget(demand: Demand, left: dict[int, Decimal | None], idle: dict[int, bool]) -> bool:
+    """Nothing is in flight whose reservation could come back, and what is left does not pay one trial."""
+    budget = left[demand.experiment_id]
+    return budget is not None and demand.wanted > 0 and idle[demand.experiment_id] and budget < demand.reserve_usd
+
+
+def _pause_for_budget(run_ids: list[int]) -> None:
+    for run in Run.objects.filter(pk__in=run_ids).select_related("experiment"):
+        needs = run.reserve_usd * run.n_pending
+        reason = (
+            f"The budget of ${run.experiment.max_usd} is reached: ${run.experiment.spent_usd:.4f} is spent, and"
+            f" {run.n_pending} trials left may need up to ${needs:.4f}."
+        )
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by="budget", reason=reason, stop_reason=reason
+        )

@@ -1,0 +1,52 @@
+"""How many trials of which run may start: the rule of admission, as pure arithmetic."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one run wants of its endpoint, and what holds it back. Money in US dollars, leases in seconds."""
+
+    run_id: int
+    experiment_id: int
+    pending: int
+    in_flight: int
+    max_concurrency: int
+    reserve_usd: Decimal = Decimal(0)
+    lease_s: float = 120.0
+
+    @property
+    def wanted(self) -> int:
+        return max(0, min(self.pending, self.max_concurrency - self.in_flight))
+
+
+def allot(slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None]) -> dict[int, int]:
+    """Trials that each run may start, by run id.
+
+    `slots` are free at the endpoint. `left_usd` is what each experiment's budget still admits (None: no budget).
+    Slots go round the runs one by one, those with the fewest in flight first, so that no run starves another; each is
+    paid from its experiment's budget before it is given.
+    """
+    left = dict(left_usd)
+    given = {demand.run_id: 0 for demand in demands}
+    by_run = {demand.run_id: demand for demand in demands}
+    waiting = [(demand.in_flight, demand.run_id) for demand in demands if demand.wanted > 0]
+    heapq.heapify(waiting)
+    while slots > 0 and waiting:
+        in_flight, run_id = heapq.heappop(waiting)
+        demand = by_run[run_id]
+        budget = left[demand.experiment_id]
+        if budget is not None:
+            if budget < demand.reserve_usd:
+                continue
+            left[demand.experiment_id] = budget - demand.reserve_usd
+        given[run_id] += 1
+        slots -= 1
+        if given[run_id] < demand.wanted:
+            heapq.heappush(waiting, (in_flight + 1, run_id))
+    return given

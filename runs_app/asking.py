@@ -1,0 +1,189 @@
+"""From a claimed trial to the request that is sent: what is asked comes from the condition's snapshot."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from datasets_app.models import Asset, Item
+from evalsite.lib.scales import Scale
+from runs_app import prompts
+from runs_app.calls import CallRequest
+from runs_app.costs import Prices
+from runs_app.models import Condition, Dimension, Experiment, LanguageModel, Run, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the call goes, and within which limits: may change without changing what is asked."""
+
+    provider: str
+    model: str
+    base_url: str | None
+    key_env: str | None
+    is_free: bool
+    prices: Prices
+    timeout_s: float
+    structured_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What a run asks of each item: the snapshot of its condition, and the wave's place among the epochs."""
+
+    run_id: int
+    target: Target
+    turns: list[prompts.Turn]
+    answer_format: prompts.AnswerFormat
+    parameters: dict[str, Any]
+    salted: bool
+    epoch_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one trial asks about: the item's variables and, for a rating, its scale."""
+
+    key: str
+    variables: dict[str, str]
+    dimension: str = ""
+    scale: Scale | None = None
+    image: str | None = None  # sha256
+    image_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request, ready to send, and its identity."""
+
+    request: CallRequest
+    request_hash: str
+
+
+def target_of(model: LanguageModel, timeout_s: float) -> Target:
+    endpoint = model.endpoint
+    return Target(
+        provider=endpoint.provider,
+        model=model.model,
+        base_url=endpoint.base_url or None,
+        key_env=endpoint.key_env or None,
+        is_free=endpoint.is_free,
+        prices=model.prices,
+        timeout_s=timeout_s,
+        structured_output=model.structured_output,
+    )
+
+
+def design_of(run: Run) -> Design:
+    """`run` comes with `with_design()`: nothing is fetched here."""
+    return _design(run.condition, run.experiment, run.pk, run.wave.epoch_offset)
+
+
+def _design(condition: Condition, experiment: Experiment, run_id: int, epoch_offset: int) -> Design:
+    content = condition.content
+    return Design(
+        run_id=run_id,
+        target=target_of(condition.model, experiment.request_timeout_s),
+        turns=content["prompt"]["messages"],
+        answer_format=content["prompt"]["answer_format"],
+        parameters=content["sampler"],
+        salted=experiment.cache_buster,
+        epoch_offset=epoch_offset,
+    )
+
+
+def scale_of(dimension: Dimension | None) -> Scale | None:
+    if dimension is None:
+        return None
+    return Scale(dimension.scale_min, dimension.scale_max, {int(at): label for at, label in dimension.labels.items()})
+
+
+def question_of(item: Item, dimension: Dimension | None) -> Question:
+    """`item` comes with its image."""
+    scale = scale_of(dimension)
+    variables = prompts.variables_for(
+        key=item.key,
+        input=item.input,
+        category=item.category,
+        choices=item.choices,
+        metadata=item.metadata,
+        dimension=dimension.name if dimension else "",
+        dimension_instructions=dimension.instructions if dimension else "",
+        scale=scale,
+    )
+    asset: Asset | None = item.image
+    return Question(
+        key=item.key,
+        variables=variables,
+        dimension=dimension.name if dimension else "",
+        scale=scale,
+        image=asset.sha256 if asset else None,
+        image_type=asset.content_type if asset else "",
+    )
+
+
+def messages_for(
+    design: Design, question: Question, sample_idx: int, image_address: str | None
+) -> list[prompts.Message]:
+    """The exact messages of one trial; `image_address` stands where the picture goes. PromptError as of `render`."""
+    salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
+    hint = prompts.format_hint(design.answer_format, question.scale)
+    return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
+
+
+def ask(design: Design, question: Question, sample_idx: int) -> Asked:
+    """PromptError where the prompt cannot be rendered for this item; OSError where its image's file is gone."""
+    parameters = parameters_for(design, sample_idx)
+    response_format = None
+    if design.target.structured_output:
+        response_format = prompts.response_format(design.answer_format, question.scale)
+    by_hash = messages_for(design, question, sample_idx, f"sha256:{question.image}" if question.image else None)
+    messages = by_hash
+    if question.image:
+        messages = messages_for(design, question, sample_idx, image_data_url(question.image, question.image_type))
+    target = design.target
+    request = CallRequest(
+        provider=target.provider,
+        model=target.model,
+        base_url=target.base_url,
+        key_env=target.key_env,
+        messages=messages,
+        parameters=parameters,
+        response_format=response_format,
+        timeout_s=target.timeout_s,
+        is_free=target.is_free,
+        prices=target.prices,
+    )
+    return Asked(request, prompts.request_hash(target.model, by_hash, parameters, response_format))
+
+
+def without_schema(asked: Asked) -> Asked:
+    """The same question without a schema, for a provider that has just refused one."""
+    request = replace(asked.request, response_format=None)
+    return replace(asked, request=request)
+
+
+def parameters_for(design: Design, sample_idx: int) -> dict[str, Any]:
+    """The sampler's settings. A seed moves on by one each epoch: the same seed would draw the same answer."""
+    parameters = dict(design.parameters)
+    if "seed" in parameters:
+        parameters["seed"] += design.epoch_offset + sample_idx
+    return parameters
+
+
+@lru_cache(maxsize=256)
+def image_data_url(sha256: str, content_type: str) -> str:
+    """An image as a data URL. 256 pictures of some 100 kB are 34 MB: the working set of a rating experiment."""
+    name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
+    data = (Path(settings.MEDIA_ROOT) / name).read_bytes()
+    return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def messages_of(trial: Trial, image_address: str | None) -> list[prompts.Message]:
+    """For a page: what this trial asks or asked. `trial` comes with its run's design, its item, image and dimension."""
+    return messages_for(design_of(trial.run), question_of(trial.item, trial.dimension), trial.sample_idx, image_address)

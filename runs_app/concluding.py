@@ -1,0 +1,98 @@
+"""What a call's outcome makes of its trial: done, failed, or tried again. Pure."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from evalsite.lib.scales import Scale
+from runs_app.calls import CallFailure, CallReply
+from runs_app.parsing import parse_rating, visible_text
+from runs_app.retrying import backoff_s
+
+# An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
+MAX_YIELDS = 200
+TRUNCATED = frozenset({"length", "max_tokens"})
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """`status` is what the trial becomes; `wait_s` is before a retry, `pause_s` is how long to leave the endpoint."""
+
+    status: str
+    trial: dict[str, Any]
+    unspent: bool = False
+    wait_s: float | None = None
+    pause_s: float | None = None
+
+
+def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
+    """An answer ends its trial, whatever it says: an unreadable rating is a result, not an error."""
+    answer = visible_text(reply.text)
+    columns = reply_columns(reply) | {
+        "raw_response": reply.text,
+        "answer": answer,
+        "reasoning": reply.reasoning,
+        "truncated": reply.finish_reason in TRUNCATED,
+        "refused": reply.refused,
+    }
+    if scale is not None:
+        parsed = parse_rating(reply.text, scale)
+        columns |= {"rating": parsed.rating, "rating_step": parsed.step, "parse_error": parsed.error or ""}
+        columns["reasoning"] = parsed.reasoning or reply.reasoning
+    return Conclusion("done", columns)
+
+
+def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
+    """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
+    columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
+    wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
+    if failure.kind == "endpoint" and yields < MAX_YIELDS:
+        pause = failure.retry_after_s if failure.retry_after_s is not None else min(wait, 5.0)
+        return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause)
+    if failure.kind == "permanent" or attempts >= max_attempts:
+        return Conclusion("failed", columns)
+    return Conclusion("pending", columns, wait_s=wait)
+
+
+def released() -> Conclusion:
+    """The worker stops: the trial goes back as it came."""
+    return Conclusion("pending", {"error_class": "", "error": ""}, unspent=True)
+
+
+def reply_columns(reply: CallReply) -> dict[str, Any]:
+    """What a trial and an attempt both keep of an answer."""
+    return {
+        "finish_reason": reply.finish_reason,
+        "response_id": reply.response_id,
+        "served_model": reply.served_model,
+        "served_provider": reply.served_provider,
+        "input_tokens": reply.input_tokens,
+        "output_tokens": reply.output_tokens,
+        "reasoning_tokens": reply.reasoning_tokens,
+        "cache_read_tokens": reply.cache_read_tokens,
+        "cache_write_tokens": reply.cache_write_tokens,
+        "cost_usd": reply.cost_usd,
+        "latency_ms": reply.latency_ms,
+    }
+
+
+def attempt_of_reply(reply: CallReply) -> dict[str, Any]:
+    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id}
+
+
+def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
+    """A provider that answered with an error did not bill; after a time-out or a cut, nobody here knows."""
+    unbilled = failure.http_status is not None or failure.error_class in NEVER_SENT
+    return {
+        "outcome": failure.kind,
+        "error_class": failure.error_class,
+        "error": failure.message,
+        "http_status": failure.http_status,
+        "latency_ms": failure.latency_ms,
+        "cost_usd": 0 if unbilled and failure.error_class != "malformed_reply" else None,
+    }
+
+
+NEVER_SENT = frozenset({"not_allowed", "missing_key", "unrenderable"})

@@ -1,0 +1,251 @@
+"""A drain: claim, call, record, until there is no work or its time is over.
+
+One event loop keeps the calls in flight. One thread holds the database connection and does all SQL in turns: a turn
+writes the answers that came in, then claims as many trials as there is room for. While a turn waits for its commit,
+answers gather; so the busier the drain, the larger its batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.db import OperationalError, close_old_connections, connection, connections
+
+from evalsite.lib.scales import Scale
+from runs_app import asking, concluding
+from runs_app.admitting import Claim, admit
+from runs_app.calls import CallFailure, CallReply, CallRequest
+from runs_app.prompts import PromptError
+from runs_app.questions import Questions
+from runs_app.recording import Result, record
+from runs_app.registering import Registration
+from runs_app.sweeping import renew, sweep
+
+logger = logging.getLogger("evalsite.drain")
+Answer = TypeVar("Answer")
+Caller = Callable[[CallRequest], Awaitable[CallReply]]
+
+GATHER_S = 0.02  # How long answers gather before a turn writes them.
+IDLE_S = 0.5  # How long a drain without work waits before it looks again.
+HEARTBEAT_S = 5.0
+SWEEP_S = 5.0
+OUTAGE_S = 1.0  # Between tries to reach a database that is away.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """`concurrency` calls in flight here at most. No claims after `seconds` (None: never ending).
+
+    `until_idle` ends when no run has work left. A stop waits `grace_s` for what is in flight, then gives it back.
+    """
+
+    concurrency: int = 256
+    seconds: float | None = None
+    until_idle: bool = False
+    grace_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claim and what it asks, or why it cannot be asked."""
+
+    claim: Claim
+    asked: asking.Asked | CallFailure
+    scale: Scale | None
+    max_attempts: int
+
+
+@dataclass(slots=True)
+class Drain:
+    """One worker's drain. `call` is the gateway's, or another that answers requests."""
+
+    call: Caller
+    registration: Registration
+    limits: Limits = field(default_factory=Limits)
+    recorded: int = 0
+    _flying: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
+    _results: list[Result] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _questions: Questions = field(default_factory=Questions)
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
+
+    def stop(self) -> None:
+        """Claim no more, and come to an end. Safe to call from a signal handler of the loop."""
+        self._stop.set()
+        self._news.set()
+
+    async def run(self) -> int:
+        """Drain. Returns how many results were written."""
+        deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
+        beat = asyncio.create_task(self._beat())
+        try:
+            while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
+                if not await self._turn():
+                    break
+            await self._land()
+        finally:
+            beat.cancel()
+            await self._sql(self.registration.leave)
+            await self._sql(connections.close_all)
+            self._thread.shutdown()
+        return self.recorded
+
+    async def _turn(self) -> bool:
+        """Write, claim, wait for news. False when there is nothing left to do."""
+        wrote, jobs = await self._sql(self._write_and_claim, self._taken(), self._room())
+        self.recorded += wrote
+        for job in jobs:
+            self._start(job)
+        if not self._flying and not self._results:
+            if self.limits.until_idle and not await self._sql(work_is_left):
+                return False
+            await self._wait(IDLE_S)
+        else:
+            await self._wait(IDLE_S)
+            await asyncio.sleep(GATHER_S)
+        return True
+
+    def _room(self) -> int:
+        return self.limits.concurrency - len(self._flying)
+
+    def _taken(self) -> list[Result]:
+        results, self._results = self._results, []
+        self._news.clear()
+        return results
+
+    async def _wait(self, seconds: float) -> None:
+        if self._stop.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
+        wrote = record(results, self.registration.worker_id)
+        claims = admit(self.registration.worker_id, room) if room > 0 else []
+        return wrote, [self._prepare(claim) for claim in self._questions.fetched(claims)]
+
+    def _prepare(self, claim: Claim) -> Job:
+        design, question, max_attempts = self._questions.of(claim)
+        try:
+            asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
+        except (PromptError, OSError) as error:
+            asked = CallFailure("unrenderable", str(error))
+        return Job(claim, asked, question.scale, max_attempts)
+
+    def _start(self, job: Job) -> None:
+        task = asyncio.get_running_loop().create_task(self._ask(job))
+        self._flying[task] = job.claim
+        task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[None]) -> None:
+        del self._flying[task]
+        self._news.set()
+
+    async def _ask(self, job: Job) -> None:
+        calls: list[dict[str, Any]] = []
+        try:
+            conclusion = await self._outcome(job, calls)
+        except asyncio.CancelledError:
+            calls.append({"outcome": "released", "call": len(calls)})
+            conclusion = concluding.released()
+        if isinstance(job.asked, asking.Asked):
+            for columns in (conclusion.trial, *calls):
+                columns["request_hash"] = job.asked.request_hash
+        self._results.append(
+            Result(
+                job.claim,
+                conclusion.status,
+                trial=conclusion.trial,
+                calls=calls,
+                unspent=conclusion.unspent,
+                wait_s=conclusion.wait_s,
+                pause_s=conclusion.pause_s,
+            )
+        )
+
+    async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> concluding.Conclusion:
+        try:
+            reply = await self._reply(job.asked, calls)
+        except CallFailure as failure:
+            calls.append(concluding.attempt_of_failure(failure) | {"call": len(calls)})
+            return concluding.failed(
+                failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
+            )
+        calls.append(concluding.attempt_of_reply(reply) | {"call": len(calls)})
+        return concluding.answered(reply, job.scale)
+
+    async def _reply(self, asked: asking.Asked | CallFailure, calls: list[dict[str, Any]]) -> CallReply:
+        if isinstance(asked, CallFailure):
+            raise asked
+        try:
+            return await self.call(asked.request)
+        except CallFailure as refusal:
+            if refusal.error_class != "response_format_unsupported":
+                raise
+            # The provider knows no schemas: asked again without one, as a second call that is on the record.
+            calls.append(concluding.attempt_of_failure(refusal) | {"call": 0})
+        return await self.call(asking.without_schema(asked).request)
+
+    async def _land(self) -> None:
+        """Write what still comes in. When told to stop, what takes longer than the grace is given back."""
+        ends: float | None = None
+        while self._flying or self._results:
+            if self._stop.is_set():
+                ends = ends or time.monotonic() + self.limits.grace_s
+                if time.monotonic() >= ends:
+                    for task in self._flying:
+                        task.cancel()
+            self.recorded += await self._sql(record, self._taken(), self.registration.worker_id)
+            if self._flying:
+                await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
+
+    async def _beat(self) -> None:
+        """Renew the leases of what is in flight, say that this worker lives, and sweep for those that do not."""
+        renewed = swept = time.monotonic()
+        while True:
+            held = list(self._flying.values())
+            now = time.monotonic()
+            if now - renewed >= self._questions.shortest_lease_s / 4:
+                renewed = now
+                await self._sql(renew, [claim.trial_id for claim in held], list({claim.token for claim in held}))
+            if now - swept >= SWEEP_S:
+                swept = now
+                await self._sql(sweep)
+            await self._sql(self.registration.beat, len(held), self.recorded)
+            await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
+
+    async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.
+
+        Every piece of work is one or more whole transactions, so trying one again writes nothing twice: what was
+        written before the connection broke is fenced by its token.
+        """
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
+            except OperationalError as error:
+                logger.warning("the database is away: %s", str(error).splitlines()[0] if str(error) else "no word")
+                await asyncio.sleep(OUTAGE_S)
+
+
+def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
+    close_old_connections()
+    return work(*arguments)
+
+
+def work_is_left() -> bool:
+    """Whether any run that is running has trials that are not ended; those of other workers count too."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM runs_app_run WHERE status = 'running' AND n_pending + n_running > 0)"
+        )
+        return bool(cursor.fetchone()[0])

@@ -1,0 +1,61 @@
+"""How a run ends by itself: when nothing is left to do, or when too much of it fails for good."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runs_app.models import Run
+from runs_app.stopping import should_stop_itself
+
+ENDING = """
+SELECT r.id, r.n_pending + r.n_running = 0, r.n_attempts, r.n_permanent, e.stop_failure_rate, e.stop_after_attempts
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+WHERE r.id = ANY(%s) AND (
+    (r.n_pending + r.n_running = 0 AND r.status IN ('running', 'paused', 'stopped'))
+    OR (r.status = 'running' AND r.n_permanent > 0 AND r.n_attempts >= e.stop_after_attempts))
+"""
+
+
+def finish_runs(run_ids: Collection[int]) -> None:
+    """Within the transaction that moved their trials, whose locks make the counters the truth."""
+    with connection.cursor() as cursor:
+        cursor.execute(ENDING, [sorted(run_ids)])
+        rows = cursor.fetchall()
+    finished = [row[0] for row in rows if row[1]]
+    if finished:
+        _finish(finished)
+    for run_id, ended, attempts, permanent, rate, minimum in rows:
+        if not ended and (reason := should_stop_itself(attempts, permanent, threshold=rate, minimum=minimum)):
+            Run.objects.filter(pk=run_id).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+            )
+
+
+def _finish(run_ids: list[int]) -> None:
+    from runs_app import tasks
+
+    Run.objects.filter(pk__in=run_ids).transition(
+        sources=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED],
+        target=Run.Status.DONE,
+        by="engine",
+        reason="Every trial has ended.",
+        finished_at=timezone.now(),
+        stop_reason="",
+    )
+    start_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
+    transaction.on_commit(lambda: tasks.runs_finished(run_ids))
+
+
+def start_queued(experiment_ids: Collection[int]) -> None:
+    """Where conditions run in sequence, the next one starts when none of its experiment is running."""
+    for experiment_id in experiment_ids:
+        runs = Run.objects.filter(experiment_id=experiment_id)
+        if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
+            continue
+        upcoming = runs.filter(status=Run.Status.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]
+        Run.objects.filter(pk__in=list(upcoming)).transition(
+            sources=[Run.Status.QUEUED], target=Run.Status.RUNNING, by="engine", reason="The run before it has ended."
+        )

@@ -1,0 +1,37 @@
+"""A worker in the foreground: any machine with the code and DATABASE_URL joins in."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+
+class Command(BaseCommand):
+    help = "Drain trials until stopped (Ctrl-C or SIGTERM: what is in flight is awaited or given back)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--concurrency", type=int, default=256, help="calls in flight here, at most (default 256)")
+        parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
+
+    def handle(self, *args: Any, concurrency: int, until_idle: bool, **options: Any) -> None:
+        from runs_app import gateway
+        from runs_app.draining import Drain, Limits
+        from runs_app.registering import Registration
+
+        gateway.warm_up()
+        registration = Registration()
+        limits = Limits(concurrency=concurrency, until_idle=until_idle)
+        recorded = asyncio.run(self._drain(Drain, gateway.call, registration, limits))
+        self.stdout.write(f"{recorded} results recorded")
+
+    async def _drain(self, drain_class: Any, call: Any, registration: Any, limits: Any) -> int:
+        drain = drain_class(call, registration, limits)
+        for signal_number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(signal_number, drain.stop)
+        self.stdout.write(f"draining as {registration.name}")
+        self.stdout.flush()
+        return int(await drain.run())

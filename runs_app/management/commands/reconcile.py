@@ -1,0 +1,20 @@
+"""Prove that counters and ledger equal the rows."""
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs_app.reconciling import differences
+
+
+class Command(BaseCommand):
+    help = "Compare every counter with its rows; exit 1 and the differences if any."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        found = differences()
+        for difference in found:
+            self.stdout.write(str(difference))
+        if found:
+            sys.exit(1)
+        self.stdout.write("counters and ledger equal the rows")

@@ -1,0 +1,14 @@
+"""Take back the claims of workers that went silent, now."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from runs_app.sweeping import sweep
+
+
+class Command(BaseCommand):
+    help = "Return every trial whose lease has ended to the queue."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        self.stdout.write(f"{sweep()} stale claims returned")

@@ -1,0 +1,62 @@
+"""What a drain remembers between claims: designs of runs for a moment, frozen items for as long as there is room."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from datasets_app.models import Item
+from runs_app.admitting import Claim
+from runs_app.asking import Design, Question, design_of, question_of
+from runs_app.models import Dimension, Run
+
+DESIGN_S = 5.0  # A time-out or a price that is edited while running takes hold within this.
+MOST_QUESTIONS = 20_000
+
+
+class Questions:
+    """Fetches in sets, never row by row. Used from the drain's database thread, read from its loop."""
+
+    def __init__(self) -> None:
+        self._designs: dict[int, tuple[float, Design, int]] = {}
+        self._dimensions: dict[int, Dimension] = {}
+        self.shortest_lease_s = 120.0
+        self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
+
+    def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """The same claims, with all that `of` needs at hand."""
+        if claims:
+            self._fetch_designs({claim.place.run_id for claim in claims})
+            self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
+        return claims
+
+    def of(self, claim: Claim) -> tuple[Design, Question, int]:
+        """The design, the question, and how many attempts the trial may have."""
+        _, design, max_attempts = self._designs[claim.place.run_id]
+        return design, self._questions[claim.item_id, claim.dimension_id], max_attempts
+
+    def _fetch_designs(self, run_ids: set[int]) -> None:
+        now = time.monotonic()
+        stale = [key for key in run_ids if key not in self._designs or now - self._designs[key][0] > DESIGN_S]
+        for run in Run.objects.with_design().filter(pk__in=stale):
+            experiment = run.experiment
+            self._designs[run.pk] = (now, design_of(run), experiment.max_attempts)
+            self.shortest_lease_s = min(self.shortest_lease_s, experiment.lease_s)
+
+    def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
+        missing = [pair for pair in wanted if pair not in self._questions]
+        if not missing:
+            return
+        unknown = {dimension for _, dimension in missing if dimension is not None} - self._dimensions.keys()
+        self._dimensions |= Dimension.objects.in_bulk(unknown)
+        items = Item.objects.select_related("image").in_bulk({item for item, _ in missing})
+        for item_id, dimension_id in missing:
+            dimension = self._dimensions[dimension_id] if dimension_id is not None else None
+            self._questions[item_id, dimension_id] = question_of(items[item_id], dimension)
+        self._forget_oldest(len(wanted))
+
+    def _forget_oldest(self, needed: int) -> None:
+        """Items are frozen, so what is remembered stays right; only room is limited."""
+        while len(self._questions) > MOST_QUESTIONS + needed:
+            self._questions.popitem(last=False)

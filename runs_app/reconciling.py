@@ -1,0 +1,86 @@
+"""Proof that the counters equal the rows: of runs, of experiments' money, and of endpoints' calls in flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+
+RUNS = """
+WITH units AS (
+    SELECT run_id, count(*) FILTER (WHERE status = 'pending') AS n_pending,
+        count(*) FILTER (WHERE status = 'running') AS n_running, count(*) FILTER (WHERE status = 'done') AS n_done,
+        count(*) FILTER (WHERE status = 'failed') AS n_failed,
+        count(*) FILTER (WHERE status = 'cancelled') AS n_cancelled
+    FROM runs_app_trial GROUP BY run_id
+), calls AS (
+    SELECT run_id, count(*) AS n_attempts, count(*) FILTER (WHERE outcome = 'permanent') AS n_permanent,
+        count(*) FILTER (WHERE cost_usd IS NULL) AS n_unpriced, coalesce(sum(cost_usd), 0) AS spent_usd,
+        coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens
+    FROM runs_app_attempt GROUP BY run_id
+)
+SELECT r.id, {columns} FROM runs_app_run r LEFT JOIN units ON units.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
+"""
+RUN_COLUMNS = (
+    "n_pending", "n_running", "n_done", "n_failed", "n_cancelled",
+    "n_attempts", "n_permanent", "n_unpriced", "spent_usd", "input_tokens", "output_tokens",
+)  # fmt: skip
+
+EXPERIMENTS = """
+SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
+        WHERE r.experiment_id = e.id), 0),
+    e.reserved_usd, coalesce((SELECT sum(t.reserved_usd) FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+        WHERE r.experiment_id = e.id AND t.status = 'running'), 0)
+FROM runs_app_experiment e
+"""
+
+ENDPOINTS = """
+SELECT p.id, p.in_flight, (SELECT count(*) FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
+    JOIN runs_app_languagemodel m ON m.id = c.model_id WHERE m.endpoint_id = p.id AND t.status = 'running')
+FROM runs_app_endpoint p
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A counter that does not say what the rows say."""
+
+    row: str
+    counter: str
+    counted: Any
+    in_rows: Any
+
+    def __str__(self) -> str:
+        return f"{self.row}: {self.counter} is {self.counted}, the rows say {self.in_rows}"
+
+
+def differences() -> list[Difference]:
+    """Every counter against its rows, in one snapshot, so that work in progress makes no difference."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return [
+            *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
+            *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
+            *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight",)),
+        ]
+
+
+def _runs_sql() -> str:
+    return RUNS.format(columns=", ".join(f"r.{name}, coalesce({_source(name)}.{name}, 0)" for name in RUN_COLUMNS))
+
+
+def _source(name: str) -> str:
+    return "units" if name in RUN_COLUMNS[:5] else "calls"
+
+
+def _compared(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
+    """Rows of (id, counted, in rows, counted, in rows, ...), a pair for each counter."""
+    cursor.execute(sql)
+    return [
+        Difference(f"{kind} {row[0]}", counter, counted, in_rows)
+        for row in cursor.fetchall()
+        for counter, counted, in_rows in zip(counters, row[1::2], row[2::2], strict=True)
+        if counted != in_rows
+    ]

@@ -1,0 +1,174 @@
+"""The counters of endpoints, experiments and runs: locked in one order, changed in one place.
+
+Every transaction that moves work units locks what it counts in the same order (endpoints, experiments, runs, then the
+units), each kind by ascending key. Two transactions in another order would deadlock within a second of load.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a work unit is counted."""
+
+    run_id: int
+    experiment_id: int
+    endpoint_id: int
+
+
+@dataclass(slots=True)
+class RunDelta:
+    """What one transaction changes of one run's counters."""
+
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    attempts: int = 0
+    permanent: int = 0
+    unpriced: int = 0
+    spent_usd: Decimal = ZERO
+    reserved_usd: Decimal = ZERO
+    input_tokens: int = 0
+    output_tokens: int = 0
+    errors: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def move(self, before: str, after: str) -> None:
+        setattr(self, before, getattr(self, before) - 1)
+        setattr(self, after, getattr(self, after) + 1)
+
+
+class Deltas:
+    """The changes of one transaction, gathered row by row and written once a counted row."""
+
+    def __init__(self) -> None:
+        self.by_place: dict[Place, RunDelta] = {}
+
+    def at(self, place: Place) -> RunDelta:
+        return self.by_place.setdefault(place, RunDelta())
+
+    def settle(self) -> None:
+        """Write them. The rows are locked already, in the one order."""
+        self._settle_endpoints()
+        self._settle_experiments()
+        self._settle_runs()
+        self._settle_ticks()
+
+    def _settle_endpoints(self) -> None:
+        in_flight: dict[int, int] = defaultdict(int)
+        for place, delta in self.by_place.items():
+            in_flight[place.endpoint_id] += delta.running
+        rows = [{"id": key, "n": n} for key, n in in_flight.items() if n]
+        _execute_rows(
+            "UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n"
+            " FROM json_to_recordset(%s) r(id bigint, n int) WHERE t.id = r.id",
+            rows,
+        )
+
+    def _settle_experiments(self) -> None:
+        spent: dict[int, Decimal] = defaultdict(Decimal)
+        reserved: dict[int, Decimal] = defaultdict(Decimal)
+        for place, delta in self.by_place.items():
+            spent[place.experiment_id] += delta.spent_usd
+            reserved[place.experiment_id] += delta.reserved_usd
+        rows = [
+            {"id": key, "s": str(spent[key]), "r": str(reserved[key])} for key in spent if spent[key] or reserved[key]
+        ]
+        _execute_rows(
+            "UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.s, reserved_usd = t.reserved_usd + r.r"
+            " FROM json_to_recordset(%s) r(id bigint, s numeric, r numeric) WHERE t.id = r.id",
+            rows,
+        )
+
+    def _settle_runs(self) -> None:
+        _execute_rows(
+            """
+            UPDATE runs_app_run t SET
+                n_pending = t.n_pending + r.pending, n_running = t.n_running + r.running, n_done = t.n_done + r.done,
+                n_failed = t.n_failed + r.failed, n_cancelled = t.n_cancelled + r.cancelled,
+                n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
+                n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
+                input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
+                errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
+                    SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
+                    FROM jsonb_each_text(r.errors)) END,
+                started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp())
+                    ELSE t.started_at END
+            FROM json_to_recordset(%s) r(id bigint, pending int, running int, done int, failed int, cancelled int,
+                attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint,
+                output_tokens bigint, errors jsonb)
+            WHERE t.id = r.id
+            """,
+            [_run_row(place.run_id, delta) for place, delta in self.by_place.items()],
+        )
+
+    def _settle_ticks(self) -> None:
+        rows = [
+            {"id": place.run_id, "done": delta.done, "failed": delta.failed, "attempts": delta.attempts}
+            for place, delta in self.by_place.items()
+            if delta.attempts or delta.done > 0
+        ]
+        _execute_rows(
+            """
+            INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
+            SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0),
+                attempts
+            FROM json_to_recordset(%s) r(id bigint, done int, failed int, attempts int)
+            ON CONFLICT (run_id, at) DO UPDATE SET done = t.done + excluded.done,
+                failed = t.failed + excluded.failed, attempts = t.attempts + excluded.attempts
+            """,
+            rows,
+        )
+
+
+def lock(places: Collection[Place]) -> dict[int, str]:
+    """Lock what these places are counted in, in the one order. Returns each run's status, by run id."""
+    with connection.cursor() as cursor:
+        _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})
+        _lock(cursor, "runs_app_experiment", {place.experiment_id for place in places})
+        return dict(_lock(cursor, "runs_app_run", {place.run_id for place in places}, "id, status"))
+
+
+def _lock(cursor: Any, table: str, keys: Iterable[int], columns: str = "id") -> list[tuple[Any, ...]]:
+    cursor.execute(
+        f"SELECT {columns} FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",  # noqa: S608 - our own names
+        [sorted(keys)],
+    )
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def _run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
+    return {
+        "id": run_id,
+        "pending": delta.pending,
+        "running": delta.running,
+        "done": delta.done,
+        "failed": delta.failed,
+        "cancelled": delta.cancelled,
+        "attempts": delta.attempts,
+        "permanent": delta.permanent,
+        "unpriced": delta.unpriced,
+        "spent_usd": str(delta.spent_usd),
+        "input_tokens": delta.input_tokens,
+        "output_tokens": delta.output_tokens,
+        "errors": delta.errors,
+    }
+
+
+def _execute_rows(sql: str, rows: list[dict[str, Any]]) -> None:
+    if rows:
+        with connection.cursor() as cursor:
+            cursor.execute(sql, [json.dumps(rows)])

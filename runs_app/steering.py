@@ -1,0 +1,177 @@
+"""Launch, pause, resume, cancel, retry: what people do to runs. All workers mind it at their next claim."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from datasets_app.models.history import Actor, record_changes
+from runs_app import tasks
+from runs_app.finishing import start_queued
+from runs_app.manifests import write_manifest
+from runs_app.models import Experiment, Run, Trial
+from runs_app.models.runs import RunQuerySet
+from runs_app.planning import PlanReport, plan
+from runs_app.settling import Deltas, Place, lock
+
+
+class LaunchError(Exception):
+    """Why nothing was launched."""
+
+
+def launch(experiment: Experiment, *, by: Actor, wave: str = "") -> PlanReport:
+    """Plan what is missing, write the manifest, and start. PlanError or LaunchError when that cannot be."""
+    with transaction.atomic():
+        if experiment.status == Experiment.Status.ARCHIVED:
+            raise LaunchError(f"{experiment} is archived")
+        report = plan(experiment, wave_label=wave, by=by)
+        write_manifest(experiment, by=by)
+        Experiment.objects.filter(pk=experiment.pk).transition(
+            sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason="launched"
+        )
+        runs = Run.objects.filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
+        _start(runs, experiment, by=by, reason="launched")
+    experiment.refresh_from_db()
+    tasks.wake()
+    return report
+
+
+def _start(runs: RunQuerySet, experiment: Experiment, *, by: Actor, reason: str) -> None:
+    target = Run.Status.QUEUED if experiment.sequential else Run.Status.RUNNING
+    runs.transition(
+        sources=[Run.Status.PLANNED, Run.Status.DONE], target=target, by=by, reason=reason, finished_at=None
+    )
+    if experiment.sequential:
+        start_queued([experiment.pk])
+
+
+def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
+    """No more claims; what is in flight is answered and recorded."""
+    return _transition(
+        runs,
+        sources=[Run.Status.RUNNING, Run.Status.QUEUED],
+        target=Run.Status.PAUSED,
+        by=by,
+        reason=reason,
+        stop_reason=reason,
+    )
+
+
+def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
+    moved = _transition(
+        runs,
+        sources=[Run.Status.PAUSED, Run.Status.STOPPED],
+        target=Run.Status.RUNNING,
+        by=by,
+        reason=reason,
+        stop_reason="",
+    )
+    tasks.wake()
+    return moved
+
+
+def _transition(runs: RunQuerySet, **how: Any) -> list[int]:
+    """As the set's own, with the locks taken in the one order: a run that ends may start another of its experiment."""
+    with transaction.atomic():
+        lock(set(_places(runs)))
+        return runs.transition(**how)
+
+
+CANCEL_PENDING = """
+UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL, completed_at = clock_timestamp()
+WHERE run_id = %s AND status = 'pending'
+"""
+
+
+def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
+    """What is pending never starts; what is in flight is paid for, so it is still recorded."""
+    live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
+    moved = []
+    for place in _places(runs):
+        with transaction.atomic():
+            lock({place})
+            run = Run.objects.filter(pk=place.run_id)
+            if run.transition(
+                sources=live,
+                target=Run.Status.CANCELLED,
+                by=by,
+                reason=reason,
+                stop_reason=reason,
+                finished_at=timezone.now(),
+            ):
+                _move_trials(place, CANCEL_PENDING, [place.run_id], before="pending", after="cancelled")
+                start_queued([place.experiment_id])
+                moved.append(place.run_id)
+    return moved
+
+
+RETRY = """
+UPDATE runs_app_trial SET status = 'pending', attempts = 0, yields = 0, not_before = NULL, completed_at = NULL
+WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %s)
+"""
+
+
+def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
+    """Give failed trials, of one error class or all, a new set of attempts; returns how many. Their rows stay."""
+    total = 0
+    for place in _places(runs):
+        with transaction.atomic():
+            lock({place})
+            n = _move_trials(place, RETRY, [place.run_id, error_class, error_class], before="failed", after="pending")
+            if n:
+                _start_again(place, by=by, reason=reason or f"retry of {n} failed ({error_class or 'all classes'})")
+            total += n
+    tasks.wake()
+    return total
+
+
+def _start_again(place: Place, *, by: Actor, reason: str) -> None:
+    Run.objects.filter(pk=place.run_id).transition(
+        sources=[Run.Status.DONE, Run.Status.STOPPED],
+        target=Run.Status.RUNNING,
+        by=by,
+        reason=reason,
+        finished_at=None,
+        stop_reason="",
+    )
+
+
+def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
+    """How many calls of this run may be in flight, from the next claim on."""
+    if n < 1:
+        raise ValueError("a run needs at least one call in flight")
+    with transaction.atomic():
+        row = Run.objects.select_for_update().get(pk=run.pk)
+        record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", what="max_concurrency")
+        Run.objects.filter(pk=run.pk).update(max_concurrency=n)
+    run.max_concurrency = n
+
+
+def _places(runs: RunQuerySet) -> list[Place]:
+    rows = runs.order_by("pk").values_list("pk", "experiment_id", "condition__model__endpoint_id")
+    return [Place(*row) for row in rows]
+
+
+def _move_trials(place: Place, sql: str, arguments: list[Any], *, before: str, after: str) -> int:
+    """Move trials that are not in flight, and their counters. The run is locked."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, arguments)
+        n = int(cursor.rowcount)
+    deltas = Deltas()
+    delta = deltas.at(place)
+    setattr(delta, before, -n)
+    setattr(delta, after, n)
+    deltas.settle()
+    return n
+
+
+def progress_of(runs: RunQuerySet) -> dict[str, int]:
+    """Trials by status, from the counters: constant in the number of trials."""
+    total: dict[str, int] = defaultdict(int)
+    for row in runs.values("n_pending", "n_running", "n_done", "n_failed", "n_cancelled"):
+        for name, n in row.items():
+            total[name.removeprefix("n_")] += n
+    return {status: total[status] for status in Trial.Status.values}

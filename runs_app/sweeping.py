@@ -1,0 +1,103 @@
+"""Claims of workers that went silent return when their lease ends."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from runs_app.finishing import finish_runs
+from runs_app.models import Attempt, Trial
+from runs_app.recording import TEXT_DEFAULTS, count_attempt, insert_attempts
+from runs_app.settling import Deltas, Place, lock
+
+LOST = "worker_lost"
+
+EXPIRED = """
+SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
+FROM runs_app_trial t
+JOIN runs_app_run r ON r.id = t.run_id
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE t.status = 'running' AND t.lease_until < clock_timestamp()
+"""
+
+TAKE_BACK = """
+WITH stale AS (
+    SELECT t.id, t.token, t.worker_id, t.reserved_usd, extract(epoch FROM clock_timestamp() - t.claimed_at) AS held_s,
+        CASE WHEN r.status = 'cancelled' THEN 'cancelled'
+             WHEN t.attempts >= e.max_attempts THEN 'failed' ELSE 'pending' END AS becomes
+    FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id
+    JOIN runs_app_experiment e ON e.id = r.experiment_id
+    WHERE t.status = 'running' AND t.lease_until < clock_timestamp() AND t.run_id = %s
+    ORDER BY t.id LIMIT 1000 FOR UPDATE OF t
+)
+UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
+    error_class = %s, error = 'Its worker went silent.',
+    completed_at = CASE WHEN stale.becomes = 'failed' THEN clock_timestamp() END
+FROM stale WHERE t.id = stale.id
+RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
+"""
+
+
+def sweep() -> int:
+    """Take back every claim whose lease has ended. Returns how many. The database's clock decides, never a worker's."""
+    with connection.cursor() as cursor:
+        cursor.execute(EXPIRED)
+        places = [Place(*row) for row in cursor.fetchall()]
+    return sum(_sweep_run(place) for place in places)
+
+
+def _sweep_run(place: Place) -> int:
+    with transaction.atomic():
+        lock({place})
+        with connection.cursor() as cursor:
+            cursor.execute(TAKE_BACK, [place.run_id, LOST])
+            taken = cursor.fetchall()
+        if not taken:
+            return 0
+        deltas = Deltas()
+        delta = deltas.at(place)
+        attempts = [_lost_attempt(place, *row[:3]) for row in taken]
+        for *_, reserved, becomes in taken:
+            delta.move("running", becomes)
+            delta.reserved_usd -= reserved
+        insert_attempts(attempts)
+        for row in attempts:
+            count_attempt(row, delta)
+        deltas.settle()
+        finish_runs({place.run_id})
+    return len(taken)
+
+
+def _lost_attempt(place: Place, trial_id: int, token: UUID, worker_id: int | None) -> dict[str, Any]:
+    """The call may have been made and paid: it is a row, whose cost is unknown."""
+    return {
+        **TEXT_DEFAULTS,
+        "trial": trial_id,
+        "run": place.run_id,
+        "token": str(token),
+        "worker": worker_id,
+        "call": 0,
+        "outcome": Attempt.Outcome.LOST,
+        "error_class": LOST,
+        "error": "Its worker went silent.",
+    }
+
+
+RENEW = f"""
+UPDATE runs_app_trial t SET lease_until = clock_timestamp() + e.lease_s * interval '1 second'
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+WHERE r.id = t.run_id AND t.id = ANY(%s) AND t.token = ANY(%s) AND t.status = '{Trial.Status.RUNNING}'
+"""  # noqa: S608 - a constant
+
+
+def renew(trial_ids: list[int], tokens: list[UUID]) -> int:
+    """Extend the leases of claims still held. Returns how many there were."""
+    if not trial_ids:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW, [trial_ids, tokens])
+        return int(cursor.rowcount)

@@ -1,0 +1,126 @@
+"""What django-q2 runs. The work table is the queue: a task here only wakes a drain, and a lost one loses nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+DRAIN = "runs_app.tasks.drain"
+GRADE = "grading_app.tasks.grade_experiment"  # By name: grading stands above runs, and is never imported here.
+
+
+def wake() -> None:
+    """Ask for as many drains as a cluster runs; those that find none needed end at once."""
+    from django_q.tasks import async_task
+
+    def enqueue() -> None:
+        for _ in range(settings.DRAINS):
+            async_task(DRAIN)
+
+    transaction.on_commit(enqueue)
+
+
+def drain() -> int:
+    """One drain for a bounded time, which asks for the next while there is work. Returns the results written."""
+    from runs_app.draining import work_is_left
+
+    with drain_slot() as free:
+        recorded = _drain_once() if free and work_is_left() else 0
+    if free and work_is_left():
+        from django_q.tasks import async_task
+
+        async_task(DRAIN)
+    return recorded
+
+
+def _drain_once() -> int:
+    from runs_app import gateway
+    from runs_app.draining import Drain, Limits
+    from runs_app.registering import Registration
+
+    gateway.warm_up()
+    limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
+
+    async def run() -> int:
+        return await Drain(gateway.call, registration, limits).run()
+
+    registration = Registration()
+    return asyncio.run(run())
+
+
+@contextmanager
+def drain_slot() -> Iterator[bool]:
+    """Whether one of this host's places for a drain was free; held meanwhile, freed by the server at a crash."""
+    host = zlib.crc32(socket.gethostname().encode()) & 0x7FFFFFFF
+    with connection.cursor() as cursor:
+        for slot in range(settings.DRAINS):
+            cursor.execute("SELECT pg_try_advisory_lock(%s, %s)", [host, slot])
+            if cursor.fetchone()[0]:
+                break
+        else:
+            yield False
+            return
+    try:
+        yield True
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [host, slot])
+
+
+def tend() -> int:
+    """Every half minute: take back claims of silent workers, and restore drains that should be there."""
+    from runs_app.draining import work_is_left
+    from runs_app.sweeping import sweep
+
+    swept = sweep()
+    if work_is_left():
+        wake()
+    return swept
+
+
+def runs_finished(run_ids: Sequence[int]) -> None:
+    """A run has ended: its stored answers can be graded by rules, which costs nothing."""
+    from django_q.tasks import async_task
+
+    from runs_app.models import Experiment
+
+    for pk in Experiment.objects.filter(runs__in=run_ids).values_list("pk", flat=True).distinct():
+        async_task(GRADE, pk)
+
+
+def check_model(pk: int) -> str:
+    """One tiny call, in a worker, so that the web server never loads the model library."""
+    from runs_app import gateway
+    from runs_app.asking import target_of
+    from runs_app.calls import CallFailure, CallRequest
+    from runs_app.models import LanguageModel
+
+    model = LanguageModel.objects.select_related("endpoint").get(pk=pk)
+    target = target_of(model, timeout_s=30)
+    request = CallRequest(
+        provider=target.provider,
+        model=target.model,
+        base_url=target.base_url,
+        key_env=target.key_env,
+        messages=[{"role": "user", "content": "Answer with the word ready."}],
+        parameters={"max_tokens": 16},
+        response_format=None,
+        timeout_s=target.timeout_s,
+        is_free=target.is_free,
+        prices=target.prices,
+    )
+    try:
+        reply = asyncio.run(gateway.call(request))
+        status, detail = "ok", f"Answered in {reply.latency_ms} ms as {reply.served_model or 'an unnamed model'}."
+    except CallFailure as failure:
+        passing = failure.kind != "permanent"
+        status, detail = ("unverified" if passing else "dead"), f"{failure.error_class}: {failure.message}"
+    LanguageModel.objects.filter(pk=pk).update(check_status=status, check_detail=detail, checked_at=timezone.now())
+    return status

@@ -1,0 +1,163 @@
+"""Claim, call, record: every trial is answered once, and the counters say what the rows say."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from runs_app.calls import CallFailure
+from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.reconciling import differences
+from tests import factories
+from tests.engine.conftest import answering, drain, reply
+
+
+def test_every_trial_is_answered_once_and_its_call_is_a_row(run):
+    assert drain(answering("four", cost_usd=Decimal("0.00002"))) == 6
+
+    assert set(run.trials.values_list("status", "answer", "attempts")) == {("done", "four", 1)}
+    assert Attempt.objects.filter(run=run, outcome="ok").count() == 6
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_pending, run.n_running) == ("done", 6, 0, 0)
+    assert run.spent_usd == Decimal("0.00012")
+    assert differences() == []
+
+
+def test_trials_are_asked_fresh_first_then_by_repetition_then_by_item(run):
+    asked = []
+
+    async def call(request):
+        asked.append(request.messages[-1]["content"])
+        return reply()
+
+    drain(call, concurrency=1)
+    items = list(run.experiment.dataset.items.order_by("pk").values_list("input", flat=True))
+    assert asked == items * 2
+
+
+def test_concurrency_never_passes_the_limit_of_the_endpoint(run):
+    Endpoint.objects.update(max_concurrency=2)
+    now = peak = 0
+
+    async def call(request):
+        nonlocal now, peak
+        now += 1
+        peak = max(peak, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return reply()
+
+    drain(call)
+    assert peak == 2
+    assert Endpoint.objects.get().in_flight == 0
+
+
+def test_concurrency_never_passes_the_limit_of_the_run(run):
+    Run.objects.update(max_concurrency=1)
+    now = peak = 0
+
+    async def call(request):
+        nonlocal now, peak
+        now += 1
+        peak = max(peak, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+        return reply()
+
+    drain(call)
+    assert peak == 1
+
+
+def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, monkeypatch):
+    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+
+    async def call(request):
+        raise CallFailure("server_error", "the provider is unwell", http_status=500)
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts", "error_class")) == {("failed", 3, "server_error")}
+    assert Attempt.objects.filter(outcome="transient").count() == 18
+    run.refresh_from_db()
+    assert run.errors == {"server_error": 18}
+    assert differences() == []
+
+
+def test_a_permanent_error_is_never_tried_again(run):
+    async def call(request):
+        raise CallFailure("content_refused", "against the rules", http_status=400)
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts")) == {("failed", 1)}
+    assert differences() == []
+
+
+def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(run):
+    calls = 0
+
+    async def call(request):
+        nonlocal calls
+        calls += 1
+        if calls <= 3:
+            raise CallFailure("rate_limited", "slow down", http_status=429, retry_after_s=0.05)
+        return reply()
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
+    assert Attempt.objects.filter(outcome="endpoint").count() == 3
+    assert Endpoint.objects.get().pause_reason == "slow down"
+
+
+def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call(transactional_db):
+    prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
+    experiment = factories.make_experiment("rating", prompts=[prompt], dimensions=[factories.make_dimension()])
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+
+    async def call(request):
+        if request.response_format:
+            raise CallFailure("response_format_unsupported", "no schemas here", http_status=400)
+        return reply('{"rating": 6}')
+
+    drain(call)
+    assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}
+    assert set(Attempt.objects.values_list("call", "outcome")) == {(0, "permanent"), (1, "ok")}
+    assert differences() == []
+
+
+def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional_db):
+    experiment = factories.make_experiment("bad", dataset=factories.make_dataset("many", 60))
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+
+    async def call(request):
+        raise CallFailure("unauthorized", "no such key", http_status=401)
+
+    drain(call, concurrency=10)
+    run.refresh_from_db()
+    assert run.status == "stopped"
+    assert "20" in run.stop_reason
+    assert run.n_pending > 0
+    assert run.history.first().to_value == "stopped"
+
+
+def test_an_answer_with_nul_and_half_a_character_is_kept_readable(run):
+    drain(answering("a\x00b \ud83d c \\u0000"))
+    assert set(run.trials.values_list("raw_response", flat=True)) == {"a\ufffdb ? c \\u0000"}
+
+
+def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_says_which_variable(transactional_db):
+    prompt = factories.make_prompt("broken", user="{{meta.missing}} {{input}}")
+    experiment = factories.make_experiment("unrenderable", prompts=[prompt])
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    drain(answering())
+    assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
+    assert "meta.missing" in run.trials.first().error
+
+
+def test_done_trials_cannot_be_changed_even_by_sql(run):
+    from django.db import IntegrityError
+
+    drain(answering())
+    with pytest.raises(IntegrityError, match="never changes"):
+        Trial.objects.update(answer="something else")

@@ -1,0 +1,115 @@
+"""Launch, pause, resume, cancel, retry: over all workers, with an author and a reason."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from runs_app import steering
+from runs_app.admitting import admit
+from runs_app.calls import CallFailure
+from runs_app.models import Experiment, Run
+from runs_app.reconciling import differences
+from runs_app.registering import Registration
+from tests import factories
+from tests.engine.conftest import answering, drain, reply
+
+
+def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
+    experiment = factories.make_experiment("fresh", samples=2, max_usd=None)
+    report = steering.launch(experiment, by="test")
+    assert report.trials_added == 6
+    assert experiment.status == "active"
+    manifest = experiment.manifests.get().content
+    assert manifest["dataset"]["hash"] == experiment.dataset.content_hash
+    assert [one["id"] for one in manifest["conditions"]] == [experiment.conditions.get().condition_id]
+    assert drain(answering()) == 6
+
+
+def test_launching_again_adds_only_what_is_missing(transactional_db):
+    experiment = factories.make_experiment("grows", samples=1, max_usd=None)
+    steering.launch(experiment, by="test")
+    drain(answering())
+    Experiment.objects.update(samples=3)
+    experiment.refresh_from_db()
+    assert steering.launch(experiment, by="test").trials_added == 6
+    assert drain(answering()) == 6
+    assert Run.objects.get().n_done == 9
+    assert differences() == []
+
+
+def test_a_paused_run_is_not_claimed_and_a_resumed_one_is(run):
+    steering.pause(Run.objects.all(), by="an operator", reason="the provider is down")
+    assert admit(Registration().worker_id, 10) == []
+    change = run.history.first()
+    assert (change.actor, change.to_value, change.reason) == ("an operator", "paused", "the provider is down")
+    steering.resume(Run.objects.all(), by="an operator")
+    assert drain(answering()) == 6
+
+
+def test_cancelling_ends_what_is_pending_and_still_records_what_is_in_flight(run):
+    async def call(request):
+        await asyncio.to_thread(_cancel_once)
+        return reply()
+
+    drain(call, concurrency=2)
+    run.refresh_from_db()
+    assert run.status == "cancelled"
+    assert run.n_done == 2
+    assert run.n_cancelled == 4
+    assert differences() == []
+
+
+def _cancel_once():
+    from django.db import connection
+
+    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    connection.close()
+
+
+def test_failed_trials_of_one_class_are_tried_again(run):
+    async def refuse(request):
+        kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
+        raise CallFailure(kind, "no", http_status=400)
+
+    drain(refuse)
+    assert steering.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
+    drain(answering())
+    assert Run.objects.get().n_done == 4
+    assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"content_refused"}
+    assert differences() == []
+
+
+def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
+    steering.launch(experiment, by="test")
+    assert sorted(Run.objects.values_list("status", flat=True)) == ["queued", "running"]
+    asked = []
+
+    async def call(request):
+        asked.append(request.model)
+        return reply()
+
+    drain(call)
+    assert len(set(asked[:3])) == 1
+    assert len(set(asked[3:])) == 1
+    assert set(Run.objects.values_list("status", flat=True)) == {"done"}
+
+
+def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
+    Run.objects.update(reserve_usd=Decimal("0.10"))
+    Experiment.objects.update(max_usd=Decimal("0.35"))
+    drain(answering(cost_usd=Decimal("0.10")))
+    experiment = Experiment.objects.get()
+    assert experiment.spent_usd == Decimal("0.30")
+    assert experiment.reserved_usd == 0
+    run.refresh_from_db()
+    assert run.status == "paused"
+    assert "3 trials left" in run.stop_reason
+    assert differences() == []
+
+
+def test_concurrency_below_one_is_refused(run):
+    with pytest.raises(ValueError, match="at least one"):
+        steering.set_concurrency(run, 0, by="test")
