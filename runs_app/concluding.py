@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
@@ -13,6 +14,7 @@ from runs_app.retrying import backoff_s
 
 # An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
 MAX_YIELDS = 200
+SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
 TRUNCATED = frozenset({"length", "max_tokens"})
 
 
@@ -73,7 +75,7 @@ def reply_columns(reply: CallReply) -> dict[str, Any]:
         "reasoning_tokens": reply.reasoning_tokens,
         "cache_read_tokens": reply.cache_read_tokens,
         "cache_write_tokens": reply.cache_write_tokens,
-        "cost_usd": reply.cost_usd,
+        "cost_usd": None if reply.cost_usd is None else reply.cost_usd.quantize(SMALLEST_USD),
         "latency_ms": reply.latency_ms,
     }
 

@@ -6,6 +6,8 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from django.contrib.auth.models import User
+
 from datasets_app.models.history import Actor
 from runs_app.models import Condition, Experiment, Manifest
 
@@ -13,7 +15,7 @@ PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydanti
 
 
 def write_manifest(experiment: Experiment, *, by: Actor) -> Manifest:
-    user = None if isinstance(by, str) or by is None or not by.pk else by
+    user = by if isinstance(by, User) else None
     return Manifest.objects.create(experiment=experiment, content=manifest_of(experiment), created_by=user)
 
 

@@ -6,11 +6,11 @@ from collections.abc import Collection
 from typing import Any, Self
 
 from django.conf import settings
-from django.contrib.auth.models import AbstractBaseUser, AnonymousUser
+from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.contenttypes.models import ContentType
 from django.db import models, transaction
 
-Actor = AbstractBaseUser | AnonymousUser | str | None
+Actor = User | AnonymousUser | str | None
 """Who acts: a signed-in user, or a name such as "worker host:123" or "command line"."""
 
 
@@ -50,7 +50,7 @@ def record_changes(
     rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
 ) -> None:
     """Write one StatusChange for each (row, from, to)."""
-    user = by if isinstance(by, AbstractBaseUser) and by.pk else None
+    user = by if isinstance(by, User) else None
     actor = by if isinstance(by, str) else (user.get_username() if user else "unknown")
     StatusChange.objects.bulk_create(
         StatusChange(
