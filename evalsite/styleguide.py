@@ -112,5 +112,5 @@ def context(request: HttpRequest) -> dict[str, Any]:
         "spent": Decimal("3.412"),
         "reserved": Decimal("0.25"),
         "limit": Decimal(5),
-        "question": "How pleasant or unpleasant does this image make you feel?\nAnswer with a whole number from 1 to 7.",
+        "question": "How pleasant or unpleasant does this image make you feel?\nAnswer with a number from 1 to 7.",
     }

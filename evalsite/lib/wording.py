@@ -13,7 +13,9 @@ def count_text(value: Number | None) -> str:
     """1234567 -> "1 234 567" with narrow no-break spaces; what is not a whole number keeps its decimals."""
     if value is None:
         return MISSING
-    whole = int(value) if value == value and value not in (float("inf"), float("-inf")) and value == int(value) else value
+    whole = (
+        int(value) if value == value and value not in (float("inf"), float("-inf")) and value == int(value) else value
+    )
     return f"{whole:,}".replace(",", THIN_SPACE).replace("-", "−")
 
 

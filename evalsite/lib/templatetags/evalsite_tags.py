@@ -45,7 +45,12 @@ def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
     text = label or str(getattr(status, "label", word.replace("_", " ").capitalize()))
     hint = format_html(' title="{}"', title) if title else NOTHING
     return format_html(
-        '<span class="status tone-{} shape-{}"{}>{}<span>{}</span></span>', look.tone, look.icon, hint, icon(look.icon), text
+        '<span class="status tone-{} shape-{}"{}>{}<span>{}</span></span>',
+        look.tone,
+        look.icon,
+        hint,
+        icon(look.icon),
+        text,
     )
 
 
@@ -66,12 +71,16 @@ def progress(
     said = [(name, wording.count_text(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
     spoken = f"{label}: " + ", ".join(f"{text} {name}" for name, text in said) + f" of {wording.count_text(total)}"
     return format_html(
-        '<div class="meter">{}{}</div>', _bar(bars.segments(counts, total), spoken), _legend(said) if legend else NOTHING
+        '<div class="meter">{}{}</div>',
+        _bar(bars.segments(counts, total), spoken),
+        _legend(said) if legend else NOTHING,
     )
 
 
 @register.simple_tag
-def budget(spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True) -> SafeString:
+def budget(
+    spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True
+) -> SafeString:
     """Money spent and reserved against a limit, all in US dollars; without a limit there is no bar, only the words."""
     said = [("spent", wording.money_text(spent)), ("reserved", wording.money_text(reserved))]
     said += [("budget", wording.money_text(limit))] if limit is not None else []
@@ -147,7 +156,7 @@ def breadcrumbs(*parts: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
-    """A link of the main navigation, marked when the reader is in that section; nothing where the page is not served."""
+    """A link of the main navigation, marked inside its section; nothing where the page is not served."""
     try:
         href = reverse(url_name)
     except NoReverseMatch:
@@ -158,7 +167,9 @@ def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
 @register.simple_tag(takes_context=True)
 def tab(context: RequestContext, href: str, label: str, amount: int | None = None) -> SafeString:
     """One tab of a `<nav class="tabs">`: marked when it is this page; `amount` is a small count beside the label."""
-    number = NOTHING if amount is None else format_html(' <span class="tab-count">{}</span>', wording.count_text(amount))
+    number = (
+        NOTHING if amount is None else format_html(' <span class="tab-count">{}</span>', wording.count_text(amount))
+    )
     return format_html('<a href="{}"{}>{}{}</a>', href, _current(context, href, section=False), label, number)
 
 
@@ -170,7 +181,7 @@ def _current(context: RequestContext, href: str, *, section: bool) -> SafeString
 
 
 @register.inclusion_tag("partials/empty_state.html")
-def empty_state(  # noqa: PLR0913 - each is one line of the component, all named at the call.
+def empty_state(
     *,
     title: str,
     text: str = "",

@@ -1,0 +1,82 @@
+"""Names and model output end up in these tags: nothing of them may become markup."""
+
+from html.parser import HTMLParser
+
+import pytest
+from django.template import engines
+
+PAYLOADS = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "' onmouseover='alert(1)",
+    "</pre></div><svg onload=alert(1)>",
+    "{{ settings.SECRET_KEY }}{% now 'Y' %}",
+]
+CALLS = [
+    "{% status_badge value %}",
+    "{% status_badge 'done' label=value title=value %}",
+    "{% icon 'lock' label=value %}",
+    "{% progress 1 2 3 4 label=value %}",
+    "{% breadcrumbs value value value %}",
+    "{% tab value value 3 %}",
+    "{% turn value value image_url=value image_alt=value note=value %}",
+    "{% empty_state title=value text=value action_url=value action_label=value second_url=value second_label=value %}",
+    "{% include 'partials/notice.html' with tone='hold' text=value %}",
+    "{% include 'partials/action.html' with url=value label=value text=value name=value value=value %}",
+    "{% include 'tables/keyset.html' with previous_url=value next_url=value count_label=value %}",
+]
+TAGS = "span svg use div ul li b rect nav ol a section img pre p button form input details summary"
+ALLOWED = set(TAGS.split())
+
+
+class Reader(HTMLParser):
+    """What a browser would make of it: elements, attribute names and all text, attribute values included."""
+
+    def __init__(self):
+        super().__init__()
+        self.elements, self.attributes, self.said = set(), set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.add(tag)
+        for name, value in attrs:
+            self.attributes.add(name)
+            self.said.append(value or "")
+
+    def handle_data(self, data):
+        self.said.append(data)
+
+
+def render(template, **context):
+    return engines["django"].from_string(template).render(context)
+
+
+def read(text):
+    """A status word is shown with spaces and one capital: compared without them."""
+    return text.lower().replace("_", " ")
+
+
+@pytest.mark.parametrize("payload", PAYLOADS)
+@pytest.mark.parametrize("call", CALLS)
+def test_a_payload_stays_text(call, payload):
+    reader = Reader()
+    reader.feed(render(call, value=payload))
+    assert reader.elements <= ALLOWED
+    assert "script" not in reader.elements
+    assert not {name for name in reader.attributes if name.startswith("on")}
+    assert read(payload) in read("".join(reader.said))
+
+
+def test_an_answer_keeps_its_first_newline_and_its_spaces():
+    html = render("{% turn 'assistant' text %}", text="\n\n  7  \n")
+    inside = html.split('<pre class="turn-text">')[1].split("</pre>")[0]
+    assert inside == "\n" + "\n\n  7  \n", "a parser drops one newline after <pre>, which must be ours"
+
+
+def test_an_icon_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="no icon is called 'nope'"):
+        render("{% icon 'nope' %}")
+
+
+def test_an_icon_without_a_label_is_hidden_from_screen_readers():
+    assert 'aria-hidden="true"' in render("{% icon 'lock' %}")
+    assert 'role="img" aria-label="Frozen"' in render("{% icon 'lock' label='Frozen' %}")

@@ -1,0 +1,35 @@
+"""The style guide as a page, whatever DEBUG says, beside the site's own addresses."""
+
+from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import PermissionDenied
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import path
+
+from evalsite import styleguide
+from evalsite.urls import urlpatterns as site
+
+
+@login_not_required
+def guide(request):
+    if request.method == "POST":
+        return HttpResponse('<link rel="icon" href="data:,"><body>posted')
+    return render(request, "styleguide.html", styleguide.context(request))
+
+
+@login_not_required
+def forbidden(request):
+    raise PermissionDenied
+
+
+@login_not_required
+def broken(request):
+    raise RuntimeError("a secret of the server")
+
+
+urlpatterns = [
+    path("guide/", guide, name="styleguide"),
+    path("forbidden/", forbidden),
+    path("broken/", broken),
+    *site,
+]
