@@ -1,8 +1,27 @@
 """Every address of the site."""
 
+from importlib.util import find_spec
+
+from django.conf import settings
 from django.contrib import admin
-from django.urls import path
+from django.contrib.auth import views as auth
+from django.urls import include, path
+
+from evalsite import views
 
 urlpatterns = [
+    path("", views.home, name="home"),
+    path("healthz", views.healthz, name="healthz"),
+    path("accounts/login/", auth.LoginView.as_view(redirect_authenticated_user=True), name="login"),
+    path("accounts/logout/", auth.LogoutView.as_view(), name="logout"),
+    path("accounts/password/", auth.PasswordChangeView.as_view(), name="password_change"),
+    path("accounts/password/done/", auth.PasswordChangeDoneView.as_view(), name="password_change_done"),
     path("admin/", admin.site.urls),
+    *(
+        path("", include(module))
+        for module in ("datasets_app.urls", "runs_app.urls", "grading_app.urls")
+        if find_spec(module)
+    ),
 ]
+if settings.DEBUG:
+    urlpatterns += [path("styleguide/", views.styleguide, name="styleguide")]

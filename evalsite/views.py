@@ -1,0 +1,93 @@
+"""The home page, the health check and, while developing, the style guide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_not_required
+from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from datasets_app.models import Dataset
+from evalsite.lib.access import is_reader
+from evalsite.lib.roles import is_member, is_operator
+from runs_app.models import Experiment, LanguageModel, Run
+from runs_app.progress import UNDER_WAY, state_of, totals_of, with_totals
+
+RECENT = 8
+
+
+@login_not_required
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:
+    """200 while the database answers, 503 otherwise; says nothing about versions or settings."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        return JsonResponse({"status": "unavailable"}, status=503)
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    if not is_reader(request.user):
+        return _beyond_the_lab(request)
+    visible = Experiment.objects.visible_to(request.user).exclude(status=Experiment.Status.ARCHIVED)
+    running = visible.filter(pk__in=Run.objects.filter(status__in=UNDER_WAY).values("experiment"))
+    context = {
+        "running": _with_progress(running),
+        "recent": _with_progress(visible.exclude(pk__in=running.values("pk"))),
+        "steps": _steps(request.user),
+        "may_design": is_member(request.user),
+    }
+    return render(request, "home.html", context)
+
+
+def _beyond_the_lab(request: HttpRequest) -> HttpResponse:
+    """A rater sees the rating queue only; somebody without a role is told so rather than sent in circles."""
+    try:
+        return redirect(reverse("rating_queue"))
+    except NoReverseMatch:
+        return render(request, "home_without_role.html")
+
+
+def _with_progress(experiments: Any) -> list[dict[str, Any]]:
+    rows = with_totals(experiments.select_related("dataset", "owner"))[:RECENT]
+    return [{"experiment": row, "totals": totals_of(row), "state": state_of(row, totals_of(row))} for row in rows]
+
+
+def _steps(user: Any) -> list[dict[str, Any]]:
+    """The way from an empty database to a first experiment, until it has been walked."""
+    if not is_member(user):
+        return []
+    approved = Dataset.objects.filter(status=Dataset.Status.APPROVED).exists()
+    served = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True).exists()
+    designed = Experiment.objects.visible_to(user).exists()
+    if approved and served and designed:
+        return []
+    return [
+        _step("Import a dataset and have it approved", "dataset_list", approved, "Datasets"),
+        _step("Add an endpoint and a model", "endpoint_list", served, "Endpoints", may=is_operator(user)),
+        _step("Design an experiment", "experiment_new", designed, "New experiment", may=approved and served),
+    ]
+
+
+def _step(text: str, url_name: str, done: bool, label: str, *, may: bool = True) -> dict[str, Any]:
+    try:
+        url = reverse(url_name) if may and not done else ""
+    except NoReverseMatch:
+        url = ""
+    return {"text": text, "url": url, "done": done, "label": label}
+
+
+@require_safe
+def styleguide(request: HttpRequest) -> HttpResponse:
+    from evalsite.styleguide import context  # Made-up rows that no other page needs.
+
+    return render(request, "styleguide.html", context(request))

@@ -1,0 +1,120 @@
+"""What the lists can be narrowed to. Every filter is in the address."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_filters as df
+from django import forms
+from django.db.models import Q, QuerySet
+
+from datasets_app.models import Item
+from runs_app.browsing import Search
+from runs_app.models import Condition, Dimension, Experiment, Run, Trial
+
+YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
+
+
+class YesNoFilter(df.TypedChoiceFilter):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
+
+
+class ExperimentFilter(df.FilterSet):
+    q = df.CharFilter(label="Name", method="named", widget=forms.TextInput(attrs={"type": "search"}))
+    status = df.ChoiceFilter(choices=Experiment.Status.choices, empty_label="Any")
+    owner = df.CharFilter(label="Owner", field_name="owner__username", lookup_expr="icontains")
+    dataset = df.CharFilter(label="Dataset", field_name="dataset__slug", lookup_expr="icontains")
+
+    class Meta:
+        model = Experiment
+        fields = ["q", "status", "dataset", "owner"]
+
+    def named(self, experiments: QuerySet[Experiment], _name: str, text: str) -> QuerySet[Experiment]:
+        return experiments.filter(Q(slug__icontains=text) | Q(title__icontains=text))
+
+
+def _experiments(request: Any) -> QuerySet[Experiment]:
+    return Experiment.objects.visible_to(request.user).order_by("slug")
+
+
+def _conditions(request: Any) -> QuerySet[Condition]:
+    """Of the experiment that is chosen: their names mean little beyond it."""
+    chosen = _experiments(request).filter(slug=request.GET.get("experiment", ""))
+    return Condition.objects.filter(experiment__in=chosen).select_related("model", "prompt", "sampler")
+
+
+def _dimensions(request: Any) -> QuerySet[Dimension]:
+    shown = Dimension.objects.filter(experiments__in=_experiments(request))
+    slug = request.GET.get("experiment", "")
+    return (shown.filter(experiments__slug=slug) if slug else shown).distinct()
+
+
+class ConditionChoice(df.fields.ModelChoiceField):
+    def label_from_instance(self, condition: Condition) -> str:
+        return condition.label
+
+
+class ConditionFilter(df.ModelChoiceFilter):
+    field_class = ConditionChoice
+
+
+class TrialFilter(df.FilterSet):
+    """Cleans the address into a `search`; the rows are found by `browsing`, not by a queryset here."""
+
+    contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
+    experiment = df.ModelChoiceFilter(queryset=_experiments, to_field_name="slug", empty_label="Any")
+    condition = ConditionFilter(queryset=_conditions, empty_label="Any")
+    run = df.NumberFilter(label="Run", min_value=1)
+    status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
+    item = df.CharFilter(label="Item key")
+    category = df.CharFilter(label="Category")
+    dimension = df.ModelChoiceFilter(queryset=_dimensions, empty_label="Any")
+    rating = df.NumberFilter(label="Rating")
+    error = df.CharFilter(label="Error class")
+    truncated = YesNoFilter(label="Truncated")
+    refused = YesNoFilter(label="Refused")
+    from_cache = YesNoFilter(label="From cache")
+
+    class Meta:
+        model = Trial
+        fields: list[str] = []
+
+    @property
+    def search(self) -> Search | None:
+        """None where the address cannot be read: nothing is shown then, rather than everything."""
+        if not self.form.is_valid():
+            return None
+        wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "")}
+        runs = self._runs(wanted)
+        return Search(
+            runs=runs,
+            status=wanted.get("status", ""),
+            error_class=wanted.get("error", ""),
+            items=self._items(runs, wanted),
+            rest=self._rest(wanted),
+        )
+
+    def _runs(self, wanted: dict[str, Any]) -> QuerySet[Run]:
+        runs = Run.objects.visible_to(self.request.user)
+        named = {"experiment": "experiment", "condition": "condition", "run": "pk"}
+        return runs.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})
+
+    def _items(self, runs: QuerySet[Run], wanted: dict[str, Any]) -> list[int] | None:
+        if "item" not in wanted:
+            return None
+        datasets = runs.order_by().values("experiment__dataset")
+        return list(Item.objects.filter(dataset__in=datasets, key=wanted["item"]).values_list("pk", flat=True))
+
+    @staticmethod
+    def _rest(wanted: dict[str, Any]) -> Q:
+        named = {
+            "category": "item__category",
+            "dimension": "dimension",
+            "rating": "rating",
+            "truncated": "truncated",
+            "refused": "refused",
+            "from_cache": "from_cache",
+            "contains": "answer__icontains",
+        }
+        return Q(**{field: wanted[name] for name, field in named.items() if name in wanted})

@@ -1,0 +1,233 @@
+"""What people enter: designs, reasons, limits, endpoints and models. Status is never a field."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.apps import apps
+from django.db.models import Q, QuerySet
+
+from datasets_app.models import Dataset
+from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
+
+LONGEST_FILE = 1_000_000
+
+
+class Rows(forms.ModelMultipleChoiceField):
+    """Rows to cross, as boxes to tick; each with what tells it from the others."""
+
+    widget = forms.CheckboxSelectMultiple
+
+    def label_from_instance(self, row: Any) -> str:
+        return f"{row} · {hint}" if (hint := _hint(row)) else str(row)
+
+
+def _hint(row: Any) -> str:
+    if isinstance(row, LanguageModel):
+        return f"{row.model} at {row.endpoint}" + ("" if row.prices.known else ", price unknown")
+    if isinstance(row, Prompt):
+        return row.get_answer_format_display()
+    if isinstance(row, Sampler):
+        return ", ".join(f"{name} {value}" for name, value in row.content.items()) or "the provider's own settings"
+    if isinstance(row, Dimension):
+        return f"{row.title or row.name}, {row.scale_min} to {row.scale_max}"
+    return ""
+
+
+def scorer_choices() -> list[tuple[str, str]]:
+    """Offered by the app that grades, which is above this one: so it is asked by its label, and may be absent."""
+    config: Any = apps.get_app_config("grading_app") if apps.is_installed("grading_app") else None
+    return list(config.scorer_choices()) if hasattr(config, "scorer_choices") else []
+
+
+class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A draft of a design. What it crosses is only what may be used: approved datasets and prompts, active models."""
+
+    language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
+    prompts = Rows(queryset=Prompt.objects.none())
+    samplers = Rows(queryset=Sampler.objects.none())
+    dimensions = Rows(queryset=Dimension.objects.none(), required=False, help_text="None for items that are not rated")
+    scorers = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple,
+        required=False,
+        help_text="Rules that grade the stored answers; can be added later",
+    )
+
+    class Meta:
+        model = Experiment
+        fields = [
+            "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
+            "dimensions", "samples", "scorers", "cache", "cache_buster", "sequential", "max_concurrency", "request_timeout_s",
+            "max_attempts", "max_usd", "confirm_above_usd",
+        ]  # fmt: skip
+        labels = {
+            "samples": "Samples",
+            "max_usd": "Budget",
+            "confirm_above_usd": "Confirm above",
+            "max_concurrency": "Calls in flight",
+            "request_timeout_s": "Time-out",
+            "max_attempts": "Attempts",
+            "cache": "Use the response cache",
+            "cache_buster": "Salt each request",
+            "sequential": "One condition after the other",
+        }
+        help_texts = {
+            "slug": "Small letters, digits, - and _; it is part of the address",
+            "max_attempts": "Tries a trial gets before it counts as failed",
+            "confirm_above_usd": "US dollars; a launch whose ceiling is higher asks once more",
+            "max_usd": "US dollars; never passed. Without one, a model's price may be unknown",
+        }
+        widgets = {"description": forms.Textarea(attrs={"rows": 3})}
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+        chosen = self.instance if self.instance.pk else None
+        for name, rows in _usable(user, chosen).items():
+            self.fields[name].queryset = rows  # type: ignore[attr-defined]
+        self.fields["dataset"].empty_label = "Choose a dataset"  # type: ignore[attr-defined]
+        self.fields["scorers"].choices = scorer_choices()  # type: ignore[attr-defined]
+
+    def save(self, commit: bool = True) -> Experiment:
+        if not self.instance.pk:
+            self.instance.owner = self.user
+        experiment: Experiment = super().save(commit)
+        return experiment
+
+
+def _usable(user: Any, chosen: Experiment | None) -> dict[str, QuerySet[Any]]:
+    """What may be crossed now, and what this draft crosses already."""
+
+    def also(kind: Any, usable: Q, field: str) -> QuerySet[Any]:
+        rows = kind.objects.visible_to(user)
+        if chosen is None:
+            return rows.filter(usable)
+        kept = chosen.dataset_id if field == "dataset" else getattr(chosen, field).values("pk")
+        return rows.filter(usable | (Q(pk=kept) if field == "dataset" else Q(pk__in=kept)))
+
+    in_use = ~Q(status="archived")
+    return {
+        "dataset": also(Dataset, Q(status="approved"), "dataset"),
+        "language_models": also(
+            LanguageModel, Q(is_active=True, endpoint__is_active=True), "language_models"
+        ).select_related("endpoint"),
+        "prompts": also(Prompt, Q(status="approved"), "prompts"),
+        "samplers": also(Sampler, in_use, "samplers"),
+        "dimensions": also(Dimension, in_use, "dimensions"),
+    }
+
+
+class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """What may still change once an experiment was launched: nothing that a model was asked."""
+
+    class Meta:
+        model = Experiment
+        fields = ["title", "description", "sharing", "samples", "max_usd", "confirm_above_usd"]
+        labels = ExperimentForm.Meta.labels
+        help_texts = {
+            "samples": "May grow; the next launch adds what is missing",
+            "max_usd": "US dollars; holds from the next call on",
+            "confirm_above_usd": ExperimentForm.Meta.help_texts["confirm_above_usd"],
+        }
+        widgets = {"description": forms.Textarea(attrs={"rows": 3})}
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.planned_samples = self.instance.samples
+
+    def clean_samples(self) -> int:
+        samples: int = self.cleaned_data["samples"]
+        if samples < self.planned_samples:
+            raise forms.ValidationError(
+                f"There are trials for {self.planned_samples} samples already; this can only grow."
+            )
+        return samples
+
+
+class ExperimentFileForm(forms.Form):
+    """An experiment file, uploaded or pasted: exactly one of the two."""
+
+    file = forms.FileField(required=False, label="Experiment file", help_text="YAML")
+    text = forms.CharField(
+        required=False,
+        label="Or its text",
+        strip=False,
+        max_length=LONGEST_FILE,
+        widget=forms.Textarea(attrs={"rows": 18, "class": "mono", "spellcheck": "false"}),
+    )
+
+    def clean_file(self) -> Any:
+        file = self.cleaned_data["file"]
+        if file and file.size > LONGEST_FILE:
+            raise forms.ValidationError("An experiment file has at most 1 MB.")
+        return file
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        file, text = cleaned.get("file"), cleaned.get("text", "")
+        if not self.errors and bool(file) == bool(text.strip()):
+            raise forms.ValidationError("Choose a file or paste its text: one of the two.")
+        if file:
+            try:
+                cleaned["text"] = file.read().decode("utf-8-sig")
+            except UnicodeDecodeError:
+                self.add_error("file", "This file is not text in UTF-8.")
+        return cleaned
+
+
+class SteeringForm(forms.Form):
+    reason = forms.CharField(max_length=500, required=False, label="Reason")
+    error_class = forms.CharField(max_length=40, required=False, label="Error class")
+
+    def __init__(self, *args: Any, reason_required: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].required = reason_required
+
+
+class ConcurrencyForm(forms.Form):
+    max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
+
+
+class LaunchForm(forms.Form):
+    wave = forms.CharField(
+        max_length=80,
+        required=False,
+        label="Wave",
+        help_text="A label makes a new observation of the whole design; empty goes on with the first one",
+    )
+    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
+
+    def __init__(self, *args: Any, needs_confirmation: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not needs_confirmation:
+            del self.fields["confirmed"]
+        else:
+            self.fields["confirmed"].required = True
+
+
+class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Endpoint
+        fields = ["name", "provider", "base_url", "key_env", "max_concurrency", "is_free", "is_active"]
+        labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
+
+
+class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = LanguageModel
+        fields = [
+            "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
+            "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output", "is_active",
+        ]  # fmt: skip
+        labels = {
+            "model": "Model id",
+            "input_price": "Input price",
+            "output_price": "Output price",
+            "cache_read_price": "Cache read price",
+            "cache_write_price": "Cache write price",
+            "structured_output": "Accepts a strict JSON schema",
+            "max_output_tokens": "Longest answer",
+        }
+        help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
+        widgets = {"price_date": forms.DateInput(attrs={"type": "date"})}

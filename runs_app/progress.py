@@ -1,0 +1,188 @@
+"""How far an experiment is: read from counters and ticks, in a time that does not grow with its trials."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any, Self
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce, JSONObject
+from django.utils import timezone
+
+from runs_app.models import Condition, Experiment, Run, Tick, Worker
+
+TICK = timedelta(seconds=10)
+RATE_OVER = timedelta(seconds=60)
+CURVE_OVER = timedelta(hours=1)
+ALIVE_FOR = timedelta(seconds=60)
+COUNTED = ("pending", "running", "done", "failed", "cancelled")
+UNDER_WAY = frozenset({Run.Status.QUEUED, Run.Status.RUNNING})
+# What an experiment is called when its runs differ: the first of these that any of them is.
+LOUDEST = (
+    Run.Status.RUNNING,
+    Run.Status.QUEUED,
+    Run.Status.STOPPED,
+    Run.Status.PAUSED,
+    Run.Status.PLANNED,
+    Run.Status.CANCELLED,
+    Run.Status.DONE,
+)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Trials by status over some runs, and the runs' states."""
+
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    states: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Self:
+        runs = list(runs)
+        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in COUNTED}
+        return cls(**counts, states=frozenset(run.status for run in runs))
+
+    @property
+    def trials(self) -> int:
+        return self.pending + self.running + self.done + self.failed + self.cancelled
+
+    @property
+    def remaining(self) -> int:
+        return self.pending + self.running
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self.states & UNDER_WAY)
+
+    @property
+    def state(self) -> str:
+        """One word for all the runs; empty where there are none."""
+        return next((str(state) for state in LOUDEST if state in self.states), "")
+
+
+def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    """Adds `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
+    runs = Run.objects.filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
+    conditions = Condition.objects.filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    return experiments.annotate(
+        totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
+        n_conditions=Coalesce(Subquery(conditions.annotate(n=Count("pk")).values("n"), IntegerField()), 0),
+    )
+
+
+def totals_of(experiment: Any) -> Totals:
+    """Of an experiment that came with `with_totals`."""
+    found = dict(experiment.totals or {})
+    return Totals(states=frozenset(found.pop("states", ())), **found)
+
+
+def state_of(experiment: Experiment, totals: Totals) -> str:
+    """Draft and archived are the experiment's own; in between it is what its runs are."""
+    if experiment.status == Experiment.Status.ACTIVE and totals.state:
+        return totals.state
+    return experiment.status
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Trials that ended, a minute, over the last minute; the seconds left at that pace; and the curve's points."""
+
+    per_minute: float
+    seconds_left: float | None
+    points: list[tuple[datetime, int]]
+
+
+def pace_of(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
+    """One query, over the last hour in which something ended: 360 rows at most."""
+    points = _points([run.pk for run in runs])
+    per_minute = _per_minute(points, now or timezone.now())
+    return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
+
+
+def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
+    ticks = Tick.objects.filter(run__in=run_ids)
+    last = ticks.order_by().values("run__experiment").annotate(last=Max("at")).values("last")[:1]
+    recent = ticks.filter(at__gt=Subquery(last) - CURVE_OVER)
+    ended = recent.order_by("at").values("at").annotate(ended=Sum(F("done") + F("failed")))
+    return [(row["at"], row["ended"]) for row in ended]
+
+
+def _per_minute(points: Sequence[tuple[datetime, int]], now: datetime) -> float:
+    """Over whole ticks only: the one that has just begun would always look slow."""
+    seconds = now.timestamp()
+    current = datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
+    since = current - RATE_OVER
+    ended = [(at, n) for at, n in points if since <= at < current]
+    if not ended:
+        return 0.0
+    # A run that began less than a minute ago is not averaged over the time before it began.
+    return sum(n for _, n in ended) * 60 / (current - ended[0][0]).total_seconds()
+
+
+def errors_of(runs: Iterable[Run]) -> list[tuple[str, int]]:
+    """Attempts by error class, the most frequent first."""
+    counted: Counter[str] = Counter()
+    for run in runs:
+        counted.update(run.errors)
+    return counted.most_common()
+
+
+def spent_on(runs: Iterable[Run]) -> Decimal:
+    return sum((run.spent_usd for run in runs), Decimal(0))
+
+
+def workers_alive(now: datetime | None = None) -> QuerySet[Worker]:
+    since = (now or timezone.now()) - ALIVE_FOR
+    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=since)
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A line of trials a minute over time, in a box of WIDTH x HEIGHT, and what its axes say."""
+
+    line: str
+    area: str
+    top: int
+    start: datetime
+    end: datetime
+    peak: int
+
+    WIDTH = 720
+    HEIGHT = 140
+
+
+def curve_of(points: Sequence[tuple[datetime, int]]) -> Curve | None:
+    """None for fewer than two ticks: a single one is no curve. A tick without a row is a gap at zero."""
+    if len(points) < 2:
+        return None
+    start, end = points[0][0], points[-1][0]
+    ended = dict(points)
+    ticks = int((end - start) / TICK) + 1
+    values = [ended.get(start + at * TICK, 0) * 6 for at in range(ticks)]
+    top = _round_up(max(values))
+    places = [
+        (round(Curve.WIDTH * at / max(1, ticks - 1), 1), round(Curve.HEIGHT * (1 - value / top), 1))
+        for at, value in enumerate(values)
+    ]
+    line = " ".join(f"{x},{y}" for x, y in places)
+    area = f"0,{Curve.HEIGHT} {line} {Curve.WIDTH},{Curve.HEIGHT}"
+    return Curve(line, area, top, start, end, max(values))
+
+
+def _round_up(value: float) -> int:
+    """To 1, 2 or 5 times a power of ten, so that an axis ends in a number that is read at once."""
+    if value <= 1:
+        return 1
+    power = 10 ** math.floor(math.log10(value))
+    return next(int(step * power) for step in (1, 2, 5, 10) if step * power >= value)

@@ -1,0 +1,75 @@
+"""What was sent, as a reader sees it: the exact messages, with the picture where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from datasets_app.models import Item
+from runs_app import asking, prompts
+from runs_app.models import Dimension, Experiment, Prompt, Trial
+
+SALT_STAND_IN = "0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One part of one message: a text or an image."""
+
+    role: str
+    text: str = ""
+    image_url: str = ""
+    image_alt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """`problem` says why nothing could be rendered."""
+
+    turns: list[Turn]
+    problem: str = ""
+
+
+def turns_of(trial: Trial) -> Turns:
+    """`trial` comes with its run's design, its item, image and dimension."""
+    image = trial.item.image
+    try:
+        messages = asking.messages_of(trial, image.url if image else None)
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, trial.item))
+
+
+def _turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+    return [turn for message in messages for turn in _parts(message["role"], message["content"], item)]
+
+
+def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
+    if isinstance(content, str):
+        return [Turn(role, content)]
+    return [_part(role, part, item) for part in content]
+
+
+def _part(role: str, part: dict[str, Any], item: Item) -> Turn:
+    if part["type"] == "image_url":
+        return Turn(role, image_url=part["image_url"]["url"], image_alt=f"Image of {item.key}")
+    return Turn(role, part["text"])
+
+
+def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
+    """What the first trial of this item would ask: with `experiment` not planned yet, its salt is a stand-in."""
+    question = asking.question_of(item, dimension)
+    image = item.image
+    try:
+        hint = prompts.format_hint(prompt.answer_format, question.scale)
+        messages = prompts.render(
+            prompt.messages,
+            question.variables,
+            image.url if image else None,
+            hint=hint,
+            salt=SALT_STAND_IN if experiment.cache_buster else "",
+        )
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, item))

@@ -1,0 +1,206 @@
+"""The lists of the runs app, as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib import wording
+from evalsite.lib.templatetags import evalsite_tags as tags
+from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.progress import state_of, totals_of
+
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+TIGHT = {"td": {"class": "tight"}}
+# The outcomes in the words that have a look.
+OUTCOME_STATUS = {
+    Attempt.Outcome.OK: "done",
+    Attempt.Outcome.TRANSIENT: "failed",
+    Attempt.Outcome.PERMANENT: "failed",
+    Attempt.Outcome.ENDPOINT: "paused",
+    Attempt.Outcome.RELEASED: "cancelled",
+    Attempt.Outcome.LOST: "failed",
+    Attempt.Outcome.LATE: "paused",
+}
+
+
+class CountColumn(tables.Column):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": NUMBER, "orderable": False, **kwargs})
+
+    def render(self, value: Any) -> str:
+        return wording.count_text(value)
+
+
+class TimeColumn(tables.Column):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": TIGHT, **kwargs})
+
+    def render(self, value: Any) -> SafeString:
+        return tags.local_time(value)
+
+
+class ExperimentTable(tables.Table):
+    slug = tables.Column(verbose_name="Experiment", linkify=True)
+    status = tables.Column()
+    dataset = tables.Column(order_by=("dataset__slug", "-dataset__version"))
+    owner = tables.Column(order_by="owner__username")
+    n_conditions = CountColumn(verbose_name="Conditions", orderable=True)
+    trials = CountColumn(empty_values=())
+    progress = tables.Column(empty_values=(), orderable=False)
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+    created_at = TimeColumn(verbose_name="Created")
+
+    class Meta:
+        model = Experiment
+        fields = ()
+        order_by = "-created_at"
+
+    def render_status(self, record: Any) -> SafeString:
+        return tags.status_badge(state_of(record, totals_of(record)))
+
+    def render_trials(self, record: Any) -> str:
+        return wording.count_text(totals_of(record).trials)
+
+    def render_progress(self, record: Any) -> SafeString | str:
+        totals = totals_of(record)
+        if not totals.trials:
+            return wording.MISSING
+        return progress_bar(totals, record.slug)
+
+    def render_spent_usd(self, record: Any) -> SafeString:
+        limit = f"of {wording.money_text(record.max_usd)}" if record.max_usd is not None else "no budget"
+        return format_html('{} <span class="muted">{}</span>', tags.money(record.spent_usd), limit)
+
+
+class RunTable(tables.Table):
+    condition = tables.Column(verbose_name="Run", linkify=True)
+    wave = tables.Column()
+    status = tables.Column()
+    progress = tables.Column(empty_values=(), orderable=False)
+    n_done = CountColumn(verbose_name="Done")
+    n_failed = CountColumn(verbose_name="Failed")
+    n_attempts = CountColumn(verbose_name="Attempts")
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+
+    class Meta:
+        model = Run
+        fields = ()
+        orderable = False
+
+    def render_condition(self, record: Run) -> str:
+        return record.condition.label
+
+    def render_status(self, record: Run) -> SafeString:
+        return tags.status_badge(record.status, title=record.stop_reason, label=record.get_status_display())
+
+    def render_progress(self, record: Run) -> SafeString:
+        return tags.progress(
+            record.n_done,
+            record.n_running,
+            record.n_failed,
+            record.n_pending,
+            record.n_cancelled,
+            legend=False,
+            label=f"Run {record.pk}",
+        )
+
+    def render_spent_usd(self, record: Run) -> SafeString:
+        return tags.money(record.spent_usd)
+
+
+def progress_bar(totals: Any, label: str) -> SafeString:
+    return tags.progress(
+        totals.done, totals.running, totals.failed, totals.pending, totals.cancelled, legend=False, label=label
+    )
+
+
+class TrialTable(tables.Table):
+    """`query` is the filter, which goes along to the trial's page so that its next and previous keep to it."""
+
+    id = tables.Column(verbose_name="Trial", attrs=TIGHT)
+    item = tables.Column(attrs={"td": {"class": "mono"}})
+    dimension = tables.Column(attrs=TIGHT)
+    sample_idx = tables.Column(verbose_name="Sample", attrs=NUMBER)
+    condition = tables.Column(accessor="run__condition")
+    status = tables.Column(attrs=TIGHT)
+    rating = tables.Column(attrs=NUMBER)
+    answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip"}})
+    cost_usd = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
+
+    class Meta:
+        model = Trial
+        fields = ()
+        orderable = False
+        attrs = {"class": "data-table"}
+
+    def __init__(self, *args: Any, query: str = "", **kwargs: Any) -> None:
+        self.query = f"?{query}" if query else ""
+        super().__init__(*args, **kwargs)
+
+    def render_id(self, record: Trial) -> SafeString:
+        return format_html('<a href="{}{}">{}</a>', reverse("trial_detail", args=[record.pk]), self.query, record.pk)
+
+    def render_dimension(self, record: Trial) -> str:
+        return record.dimension.name if record.dimension else wording.MISSING
+
+    def render_condition(self, record: Trial) -> str:
+        return record.run.condition.label
+
+    def render_status(self, record: Trial) -> SafeString:
+        flags = [name for name in ("truncated", "refused", "from_cache") if getattr(record, name)]
+        chips = [format_html(' <span class="chip">{}</span>', name.replace("_", " ")) for name in flags]
+        return format_html("{}" * (1 + len(chips)), tags.status_badge(record.status), *chips)
+
+    def render_answer(self, record: Any) -> SafeString | str:
+        if record.error_class and not record.excerpt:
+            return format_html('<span class="muted">{}: {}</span>', record.error_class, record.error_excerpt)
+        return record.excerpt or wording.MISSING
+
+    def render_cost_usd(self, record: Trial) -> SafeString | str:
+        return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else wording.MISSING
+
+
+class AttemptTable(tables.Table):
+    finished_at = tables.Column(verbose_name="Ended", attrs=TIGHT)
+    outcome = tables.Column(attrs=TIGHT)
+    error = tables.Column(empty_values=())
+    http_status = tables.Column(verbose_name="HTTP", attrs=NUMBER)
+    latency_ms = tables.Column(verbose_name="Latency", attrs=NUMBER)
+    input_tokens = CountColumn(verbose_name="Tokens in")
+    output_tokens = CountColumn(verbose_name="Tokens out")
+    cost_usd = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
+    worker = tables.Column()
+
+    class Meta:
+        model = Attempt
+        fields = ()
+        orderable = False
+
+    def render_finished_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, seconds=True)
+
+    def render_outcome(self, record: Attempt) -> SafeString:
+        return tags.status_badge(OUTCOME_STATUS[record.outcome], label=record.get_outcome_display())
+
+    def render_error(self, record: Attempt) -> str:
+        return ": ".join(part for part in (record.error_class, record.error) if part) or wording.MISSING
+
+    def render_latency_ms(self, value: int) -> str:
+        return wording.duration_text(value / 1000)
+
+    def render_cost_usd(self, record: Attempt) -> SafeString:
+        return tags.money(record.cost_usd)
+
+
+class RecentAttemptTable(AttemptTable):
+    """Attempts of a whole run, each with its trial."""
+
+    trial = tables.Column(accessor="trial_id", linkify=("trial_detail", {"pk": tables.A("trial_id")}), attrs=TIGHT)
+
+    class Meta(AttemptTable.Meta):
+        sequence = ("trial", "...")

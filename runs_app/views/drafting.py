@@ -1,0 +1,93 @@
+"""Writing a design: by form, with its cost in view, or from a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from evalsite.lib.access import members_only
+from evalsite.lib.choices import fetch_choices
+from runs_app.crossed import Design
+from runs_app.forms import ExperimentFileForm, ExperimentForm, LaunchedExperimentForm
+from runs_app.models import Experiment
+from runs_app.outlook import Outlook, outlook
+from runs_app.views.fetching import editable_experiment
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_new(request: HttpRequest) -> HttpResponse:
+    form = ExperimentForm(request.POST or None, user=request.user)
+    return _draft(request, form, "New experiment")
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """All of a draft; of a launched experiment only what no model saw."""
+    experiment = editable_experiment(request, slug)
+    if experiment.status == Experiment.Status.DRAFT:
+        return _draft(
+            request, ExperimentForm(request.POST or None, instance=experiment, user=request.user), f"Edit {slug}"
+        )
+    form = LaunchedExperimentForm(request.POST or None, instance=experiment, user=request.user)
+    if request.method == "POST" and form.is_valid():
+        return _saved(request, form)
+    return render(request, "runs_app/experiment_settings.html", {"form": form, "experiment": experiment})
+
+
+@require_POST
+@members_only
+def experiment_outlook(request: HttpRequest) -> HttpResponse:
+    """The panel beside the form: what the choices made so far would cost. Saves nothing."""
+    form = ExperimentForm(request.POST, user=request.user)
+    return render(request, "runs_app/partials/outlook_area.html", {"outlook": _outlook(form)})
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_from_file(request: HttpRequest) -> HttpResponse:
+    form = ExperimentFileForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        from runs_app import designing
+
+        try:
+            experiment = designing.create_experiment(designing.read_yaml(form.cleaned_data["text"]), by=request.user)
+        except designing.SpecError as problem:
+            form.add_error(None, problem.problems)
+        else:
+            messages.success(request, f"{experiment} was made as a draft.")
+            return redirect(experiment)
+    return render(request, "runs_app/experiment_from_file.html", {"form": form})
+
+
+def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
+    looking = "look" in request.POST
+    if request.method == "POST" and not looking and form.is_valid():
+        return _saved(request, form)
+    fetch_choices(form)
+    context = {"form": form, "heading": heading, "outlook": _outlook(form), "experiment": form.instance}
+    return render(request, "runs_app/experiment_form.html", context)
+
+
+def _saved(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
+    experiment = form.save()
+    messages.success(request, f"{experiment} is saved.")
+    return redirect(experiment)
+
+
+def _outlook(form: ExperimentForm) -> Outlook | None:
+    """Of the choices that are valid so far; None before there is a dataset."""
+    if form.is_bound:
+        form.is_valid()
+        chosen, experiment = form.cleaned_data, form.instance
+        axes = [list(chosen.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
+        return outlook(Design(experiment, *axes)) if chosen.get("dataset") else None
+    return outlook(Design.of(form.instance)) if form.instance.pk else None

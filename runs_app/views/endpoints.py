@@ -1,0 +1,91 @@
+"""Endpoints, the models they serve, their prices, and whether they answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Prefetch
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django_q.tasks import async_task
+
+from evalsite.lib.access import members_only, operators_only
+from evalsite.lib.choices import fetch_choices
+from evalsite.lib.roles import is_operator
+from runs_app.forms import EndpointForm, LanguageModelForm
+from runs_app.models import Endpoint, LanguageModel
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+CHECKING = "running"
+
+
+@require_safe
+@members_only
+def endpoint_list(request: HttpRequest) -> HttpResponse:
+    models = LanguageModel.objects.select_related("endpoint").order_by("name")
+    endpoints = Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models))
+    context = {"endpoints": list(endpoints), "may_edit": is_operator(request.user)}
+    return render(request, "runs_app/endpoint_list.html", context)
+
+
+@require_http_methods(READ_OR_WRITE)
+@operators_only
+def endpoint_new(request: HttpRequest) -> HttpResponse:
+    return _edit(request, EndpointForm(request.POST or None), "New endpoint")
+
+
+@require_http_methods(READ_OR_WRITE)
+@operators_only
+def endpoint_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
+    return _edit(request, EndpointForm(request.POST or None, instance=endpoint), f"Edit {endpoint}")
+
+
+@require_http_methods(READ_OR_WRITE)
+@operators_only
+def model_new(request: HttpRequest) -> HttpResponse:
+    chosen = {"endpoint": request.GET.get("endpoint")}
+    return _edit(request, LanguageModelForm(request.POST or None, initial=chosen), "New model")
+
+
+@require_http_methods(READ_OR_WRITE)
+@operators_only
+def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    return _edit(request, LanguageModelForm(request.POST or None, instance=model), f"Edit {model}")
+
+
+@require_POST
+@members_only
+def model_check(request: HttpRequest, pk: int) -> HttpResponse:
+    """Ask a worker for one tiny call; the answer shows on the model's row."""
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user).select_related("endpoint"), pk=pk)
+    LanguageModel.objects.filter(pk=model.pk).update(check_status=CHECKING, check_detail="")
+    async_task("runs_app.tasks.check_model", model.pk)
+    if not request.htmx:  # type: ignore[attr-defined]
+        messages.success(request, f"A test call to {model} is on its way.")
+        return redirect("endpoint_list")
+    model.refresh_from_db(fields=["check_status", "check_detail"])
+    return _status(request, model)
+
+
+@require_safe
+@members_only
+def model_status(request: HttpRequest, pk: int) -> HttpResponse:
+    return _status(request, get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk))
+
+
+def _status(request: HttpRequest, model: LanguageModel) -> HttpResponse:
+    return render(request, "runs_app/partials/model_status.html", {"model": model})
+
+
+def _edit(request: HttpRequest, form: ModelForm[Any], heading: str) -> HttpResponse:
+    if request.method == "POST" and form.is_valid():
+        row = form.save()
+        messages.success(request, f"{row} is saved.")
+        return redirect("endpoint_list")
+    fetch_choices(form)
+    return render(request, "runs_app/endpoint_form.html", {"form": form, "heading": heading})

@@ -1,0 +1,109 @@
+"""The list of experiments, and the design of one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from django_tables2 import RequestConfig
+
+from datasets_app.models import Dataset
+from evalsite.lib.access import readers_only
+from evalsite.lib.roles import is_member
+from runs_app.crossed import Design
+from runs_app.filters import ExperimentFilter
+from runs_app.models import Experiment
+from runs_app.outlook import cells_of, outlook
+from runs_app.progress import Totals, state_of, with_totals
+from runs_app.reading import turns_of_draft
+from runs_app.tables import ExperimentTable
+from runs_app.views.fetching import may_edit, visible_experiment
+
+PER_PAGE = 25
+KEYS = 200
+
+
+@require_safe
+@readers_only
+def experiment_list(request: HttpRequest) -> HttpResponse:
+    visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
+    filter_ = ExperimentFilter(request.GET, queryset=with_totals(visible), request=request)
+    table = ExperimentTable(filter_.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    context = {"filter": filter_, "table": table, "shown": shown, "may_design": is_member(request.user)}
+    return render(request, "runs_app/experiment_list.html", context)
+
+
+@require_safe
+@readers_only
+def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    design = Design.of(experiment)
+    totals = Totals.of(experiment.runs.all())
+    context = {
+        "experiment": experiment,
+        "design": design,
+        "outlook": outlook(design),
+        "cells": cells_of(design),
+        "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
+        "totals": totals,
+        "state": state_of(experiment, totals),
+        "editable": may_edit(request, experiment),
+        "history": list(experiment.history[:50]),
+        **_preview(request, design),
+    }
+    return render(request, "runs_app/experiment_detail.html", context)
+
+
+@require_safe
+@readers_only
+def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
+    """The exact messages for one item, one prompt and one dimension, chosen in the address."""
+    design = Design.of(visible_experiment(request, slug))
+    return render(
+        request,
+        "runs_app/partials/preview.html",
+        {"design": design, "experiment": design.experiment, **_preview(request, design)},
+    )
+
+
+@require_safe
+@readers_only
+def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
+    from runs_app import designing
+
+    experiment = visible_experiment(request, slug)
+    response = HttpResponse(designing.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{experiment.slug}.yaml"'
+    return response
+
+
+def _preview(request: HttpRequest, design: Design) -> dict[str, Any]:
+    """What is chosen to preview, the first of each where nothing is; and the keys around the item."""
+    prompt = _chosen(design.prompts, request.GET.get("prompt"))
+    dimension = _chosen(design.dimensions, request.GET.get("dimension"))
+    items = design.items.select_related("image").order_by("position", "pk")
+    key = request.GET.get("item")
+    item = items.filter(key=key).first() if key else items.first()
+    turns = turns_of_draft(design.experiment, prompt, item, dimension) if prompt and item else None
+    return {
+        "preview_prompt": prompt,
+        "preview_dimension": dimension,
+        "preview_item": item,
+        "preview_keys": list(items.values_list("key", flat=True)[:KEYS]),
+        "preview_missing": bool(key) and item is None,
+        "turns": turns,
+    }
+
+
+def _chosen(rows: list[Any], key: str | None) -> Any:
+    """The row of this key, the first where none is named; 404 for a stranger."""
+    if not key:
+        return rows[0] if rows else None
+    found = next((row for row in rows if str(row.pk) == key), None)
+    if found is None:
+        raise Http404
+    return found

@@ -1,0 +1,34 @@
+"""The one funnel: what a person may not see or change is not there."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.shortcuts import get_object_or_404
+
+from runs_app.models import Experiment, Run
+
+
+def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
+    experiments = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
+    return get_object_or_404(experiments, slug=slug)
+
+
+def editable_experiment(request: HttpRequest, slug: str) -> Experiment:
+    """One that this person may change; it need not be in a state that allows it."""
+    visible_experiment(request, slug)
+    experiments = Experiment.objects.editable_by(request.user).select_related("dataset", "owner")
+    return get_object_or_404(experiments, slug=slug)
+
+
+def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
+    return Experiment.objects.editable_by(request.user).filter(pk=experiment.pk).exists()
+
+
+def visible_run(request: HttpRequest, pk: int) -> Run:
+    return get_object_or_404(Run.objects.visible_to(request.user).with_design(), pk=pk)
+
+
+def editable_run(request: HttpRequest, pk: int) -> Run:
+    run = visible_run(request, pk)
+    editable_experiment(request, run.experiment.slug)
+    return run

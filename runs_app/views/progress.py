@@ -1,0 +1,82 @@
+"""Progress of an experiment and of one run: counters, pace, errors, actions; live while something moves."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.access import readers_only
+from runs_app import progress
+from runs_app.models import Experiment, Run
+from runs_app.tables import RecentAttemptTable, RunTable
+from runs_app.views.fetching import may_edit, visible_experiment, visible_run
+from runs_app.views.steering import actions_for
+
+RECENT = 20
+
+
+@require_safe
+@readers_only
+def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    runs = list(experiment.runs.with_design().order_by("wave__number", "pk"))
+    context = {
+        "experiment": experiment,
+        "table": RunTable(runs),
+        "editable": may_edit(request, experiment),
+        "trials_query": f"experiment={experiment.slug}",
+        **_live(experiment, runs),
+    }
+    context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    return render(request, _template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
+
+
+@require_safe
+@readers_only
+def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    run = visible_run(request, pk)
+    attempts = run.attempt_rows.select_related("worker").defer("raw_response").order_by("-pk")[:RECENT]
+    context = {
+        "run": run,
+        "experiment": run.experiment,
+        "attempts": RecentAttemptTable(list(attempts)),
+        "editable": may_edit(request, run.experiment),
+        "history": list(run.history[:50]),
+        "trials_query": f"run={run.pk}",
+        "endpoint_pause": run.condition.model.endpoint.is_paused,
+        **_live(run.experiment, [run]),
+    }
+    context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
+
+
+def _template(request: HttpRequest, page: str, part: str) -> str:
+    """Only the live part for a poll. Django finds `page#part` since 6.0; until then the part is a file."""
+    return f"runs_app/partials/{part}.html" if request.htmx else page  # type: ignore[attr-defined]
+
+
+def _share(part: int, whole: int) -> str:
+    """Per cent, rounded down: 100 is said when all is done, not before."""
+    return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
+
+
+def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
+    totals = progress.Totals.of(runs)
+    pace = progress.pace_of(runs, totals.remaining)
+    return {
+        "totals": totals,
+        "done_share": _share(totals.done, totals.trials),
+        "per_minute": round(pace.per_minute),
+        "unpriced": sum(run.n_unpriced for run in runs),
+        "stop_reasons": [f"{run.condition.label}: {run.stop_reason}" for run in runs if run.stop_reason],
+        "state": progress.state_of(experiment, totals),
+        "pace": pace,
+        "curve": progress.curve_of(pace.points),
+        "errors": progress.errors_of(runs),
+        "spent": progress.spent_on(runs),
+        "workers": list(progress.workers_alive()),
+    }

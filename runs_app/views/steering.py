@@ -1,0 +1,179 @@
+"""What people do to runs: a POST each, for a whole experiment or for one run, with its reason in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods, require_POST
+
+from evalsite.lib.access import members_only
+from evalsite.lib.wording import count_text
+from runs_app import steering
+from runs_app.forms import ConcurrencyForm, LaunchForm, SteeringForm
+from runs_app.models import Run
+from runs_app.models.runs import RunQuerySet
+from runs_app.outlook import outlook_of
+from runs_app.planning import PlanError
+from runs_app.progress import Totals
+from runs_app.views.fetching import editable_experiment, editable_run
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button: its verb in the address, its words, and the states of runs from which it does anything."""
+
+    verb: str
+    label: str
+    icon: str
+    text: str
+    sources: frozenset[str]
+    tone: str = ""
+    reason: str = "optional"
+    name: str = ""
+    value: str = ""
+
+
+S = Run.Status
+PAUSE = Action(
+    "pause",
+    "Pause",
+    "pause-fill",
+    "No new calls start; those in flight are answered and kept.",
+    frozenset({S.RUNNING, S.QUEUED}),
+)
+RESUME = Action(
+    "resume", "Resume", "play-fill", "Calls start again where they ended.", frozenset({S.PAUSED, S.STOPPED})
+)
+CANCEL = Action(
+    "cancel",
+    "Cancel",
+    "slash-circle",
+    "What is pending never starts. Calls in flight are answered and kept. A cancelled run does not start again.",
+    frozenset({S.PLANNED, S.QUEUED, S.RUNNING, S.PAUSED, S.STOPPED}),
+    tone="danger",
+    reason="required",
+)
+
+
+def actions_for(totals: Totals, errors: Iterable[tuple[str, int]]) -> list[Action]:
+    """Those that would do something to runs in these states."""
+    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & totals.states]
+    if totals.failed:
+        text = f"{count_text(totals.failed)} failed trials get a new set of attempts. What was paid stays paid."
+        actions.insert(-1, Action("retry", "Retry failed", "arrow-repeat", text, frozenset()))
+    return actions
+
+
+def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("paused", steering.pause(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _resume(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("resumed", steering.resume(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("cancelled", steering.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    chosen = form.cleaned_data["error_class"] or None
+    n = steering.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
+    return f"{count_text(n)} failed trials will be tried again." if n else ""
+
+
+VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "cancel": _cancel,
+    "retry": _retry,
+}
+
+
+def _moved(word: str, keys: list[int]) -> str:
+    return f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {word}." if keys else ""
+
+
+@require_POST
+@members_only
+def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
+    experiment = editable_experiment(request, slug)
+    _steer(request, experiment.runs.all(), verb)
+    return _back(request, "experiment_progress", experiment.slug)
+
+
+@require_POST
+@members_only
+def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    run = editable_run(request, pk)
+    if verb == "concurrency":
+        _set_concurrency(request, run)
+    else:
+        _steer(request, Run.objects.filter(pk=run.pk), verb)
+    return _back(request, "run_detail", run.pk)
+
+
+def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
+    if verb not in VERBS:
+        raise Http404
+    form = SteeringForm(request.POST, reason_required=verb == "cancel")
+    if not form.is_valid():
+        messages.error(request, _first_error(form))
+        return
+    done = VERBS[verb](runs, form, request.user)
+    if done:
+        messages.success(request, done)
+    else:
+        messages.warning(request, "Nothing changed: no run was in a state that allows this.")
+
+
+def _set_concurrency(request: HttpRequest, run: Run) -> None:
+    form = ConcurrencyForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, _first_error(form))
+        return
+    n = form.cleaned_data["max_concurrency"]
+    steering.set_concurrency(run, n, by=request.user)
+    messages.success(request, f"At most {n} calls in flight from the next claim on.")
+
+
+def _first_error(form: Any) -> str:
+    field, errors = next(iter(form.errors.items()))
+    return f"{form[field].label if field in form.fields else 'Form'}: {errors[0]}"
+
+
+def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
+    address = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return HttpResponseRedirect(address)
+    return redirect(name, key)  # type: ignore[return-value]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what a launch would do and cost; POST does it."""
+    experiment = editable_experiment(request, slug)
+    outlook = outlook_of(experiment)
+    form = LaunchForm(request.POST or None, needs_confirmation=outlook.needs_confirmation(experiment))
+    if request.method == "POST" and form.is_valid():
+        try:
+            report = steering.launch(experiment, by=request.user, wave=form.cleaned_data["wave"])
+        except (PlanError, steering.LaunchError) as problem:
+            form.add_error(None, getattr(problem, "problems", None) or str(problem))
+        else:
+            messages.success(request, f"Launched: {count_text(report.trials_total)} trials in {report.runs} runs.")
+            return redirect("experiment_progress", experiment.slug)
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "outlook": outlook,
+        "over_budget": outlook.is_over_budget(experiment),
+    }
+    return render(request, "runs_app/experiment_launch.html", context)

@@ -1,0 +1,92 @@
+"""The trials of a million, by filter and by key; and one trial with all that was sent and came back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.access import readers_only
+from evalsite.lib.choices import fetch_choices
+from runs_app import browsing
+from runs_app.filters import TrialFilter
+from runs_app.models import Trial
+from runs_app.reading import turns_of
+from runs_app.tables import AttemptTable, TrialTable
+
+CURSORS = ("after", "before")
+
+
+@require_safe
+@readers_only
+def trial_list(request: HttpRequest) -> HttpResponse:
+    filter_ = TrialFilter(request.GET, request=request)
+    search = filter_.search
+    page = browsing.Page([])
+    if search is not None:
+        page = browsing.find(search, after=_cursor(request, "after"), before=_cursor(request, "before"))
+    rows = list(browsing.rows(page.keys)) if page.keys else []
+    table = TrialTable(rows, query=_without_cursors(request))
+    fetch_choices(filter_.form)
+    context = {"filter": filter_, "table": table, "page": page, **_links(request, page)}
+    return render(request, "runs_app/trial_list.html", context)
+
+
+@require_safe
+@readers_only
+def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    visible = Trial.objects.visible_to(request.user).select_related(
+        "run__experiment",
+        "run__wave",
+        "run__condition__model__endpoint",
+        "run__condition__prompt",
+        "run__condition__sampler",
+        "item__image",
+        "dimension",
+        "worker",
+    )
+    trial = get_object_or_404(visible, pk=pk)
+    attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
+    context = {
+        "trial": trial,
+        "turns": turns_of(trial),
+        "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
+        "attempts": attempts,
+        "gradings": list(trial.gradings.select_related("condition").order_by("pk")),
+        "query": _without_cursors(request),
+        **_neighbours(request, trial),
+    }
+    return render(request, "runs_app/trial_detail.html", context)
+
+
+def _cursor(request: HttpRequest, name: str) -> int | None:
+    text = request.GET.get(name, "")
+    return int(text) if text.isdecimal() and len(text) < 19 else None
+
+
+def _without_cursors(request: HttpRequest) -> str:
+    query = request.GET.copy()
+    for name in CURSORS:
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def _links(request: HttpRequest, page: browsing.Page) -> dict[str, str]:
+    """Addresses of the pages around this one, under the same filter."""
+    query = _without_cursors(request)
+    stem = f"?{query}&" if query else "?"
+    return {
+        "next_url": f"{stem}after={page.after}" if page.after is not None else "",
+        "previous_url": f"{stem}before={page.before}" if page.before is not None else "",
+    }
+
+
+def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, Any]:
+    search = TrialFilter(request.GET, request=request).search
+    if search is None:
+        return {"next": None, "previous": None}
+    after = browsing.find(search, after=trial.pk, size=1).keys
+    before = browsing.find(search, before=trial.pk, size=1).keys
+    return {"next": after[0] if after else None, "previous": before[0] if before else None}

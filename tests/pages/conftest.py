@@ -1,0 +1,107 @@
+"""A lab with something on every page, and people in each role to look at it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from evalsite.lib import roles
+from runs_app.models import Run, Tick, Worker
+from tests import factories
+
+NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+
+
+@dataclass(frozen=True)
+class Lab:
+    people: dict
+    experiment: object
+    run: object
+    trial: object
+    failed: object
+    model: object
+
+
+@pytest.fixture
+def people(db):
+    return {
+        "rater": factories.make_user("rater", roles.RATER),
+        "viewer": factories.make_user("viewer", roles.VIEWER),
+        "researcher": factories.make_user("researcher", roles.RESEARCHER),
+        "owner": factories.make_user("owner", roles.RESEARCHER),
+        "operator": factories.make_user("operator", roles.OPERATOR),
+    }
+
+
+@pytest.fixture
+def lab(people):
+    """A private experiment under way: three items rated twice on one dimension; one trial failed."""
+    dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
+    prompt = factories.make_prompt(
+        "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"
+    )
+    experiment = factories.make_experiment(
+        "pilot", owner=people["owner"], dimensions=[dimension], prompts=[prompt], samples=2, status="active"
+    )
+    (run,) = factories.make_runs(experiment)
+    trials = factories.plan_trials(run, answer=_answer)
+    for trial in trials:
+        factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
+    Run.objects.filter(pk=run.pk).update(errors={"bad_request": 1}, n_attempts=len(trials))
+    _ticks(run)
+    return Lab(people, experiment, run, trials[0], trials[-1], experiment.language_models.get())
+
+
+def _answer(item, dimension, sample_idx):
+    if item.key == "item-2":
+        return None if sample_idx == 0 else factories.failed("bad_request", "HTTP 400: no")
+    return {"answer": f'{{"rating": {sample_idx + 3}}}', "rating": sample_idx + 3, "rating_step": "json"}
+
+
+def _ticks(run):
+    now = timezone.now().replace(microsecond=0)
+    start = now - timedelta(seconds=now.timestamp() % 10)
+    for back in range(1, 7):
+        Tick.objects.create(run=run, at=start - back * timedelta(seconds=10), done=5, attempts=5)
+    Worker.objects.create(name="host:1:0", host="bench", pid=1, in_flight=4, recorded=120)
+
+
+@pytest.fixture
+def as_(client, people):
+    """`as_("owner")` is a client signed in as that role; `as_(None)` is nobody."""
+
+    def signed_in(role):
+        if role:
+            client.force_login(people[role])
+        else:
+            client.logout()
+        return client
+
+    return signed_in
+
+
+@pytest.fixture
+def nasty_lab(people):
+    """Every text that people, files and models can bring, hostile."""
+    dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY}])
+    dimension = factories.make_dimension("valence", title=NASTY, instructions=NASTY, labels={"1": NASTY})
+    endpoint = factories.make_endpoint("lab", pause_reason=NASTY, paused_until=timezone.now() + timedelta(hours=1))
+    model = factories.make_model(
+        "small", endpoint=endpoint, model=NASTY, price_source=NASTY, check_detail=NASTY, check_status="dead"
+    )
+    experiment = factories.make_experiment(
+        "nasty", owner=people["owner"], dataset=dataset, models=[model], title=NASTY, description=NASTY,
+        dimensions=[dimension], prompts=[factories.make_prompt("say", user=NASTY + "{{input}}")], status="active",
+        max_usd=Decimal(1),
+    )  # fmt: skip
+    (run,) = factories.make_runs(experiment, status="stopped")
+    Run.objects.filter(pk=run.pk).update(stop_reason=NASTY, errors={NASTY: 2})
+    outcome = {
+        "answer": NASTY, "reasoning": NASTY, "raw_response": NASTY, "error_class": "x<y", "error": NASTY,
+        "served_model": NASTY, "served_provider": "<b>", "response_id": NASTY, "finish_reason": "<i>",
+    }  # fmt: skip
+    (trial,) = factories.plan_trials(run, answer=lambda *_: outcome)
+    factories.make_attempt(trial, error=NASTY, error_class="x<y")
+    return Lab(people, experiment, run, trial, trial, model)
