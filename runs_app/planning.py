@@ -20,14 +20,19 @@ from runs_app.models import Condition, Experiment, Run, Wave
 
 CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
 
+# EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and looking
+# once at what is there is cheaper than a speculative insertion for each row. It also takes a NULL dimension for equal.
 INSERT_TRIALS = """
-INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx)
-SELECT %(run)s, item.id, dimension.id, sample_idx
-FROM generate_series(0, %(samples)s - 1) AS sample_idx
-CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
-CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
-ORDER BY sample_idx, item.id, dimension.id
-ON CONFLICT DO NOTHING
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT %(run)s, missing.* FROM (
+    SELECT sample_idx, item.id, dimension.id
+    FROM generate_series(0, %(samples)s - 1) AS sample_idx
+    CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
+    CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
+    EXCEPT
+    SELECT sample_idx, item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s
+    ORDER BY 1, 2, 3
+) AS missing
 """
 
 
@@ -59,7 +64,11 @@ def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> P
     A run that was done and got new trials is planned again. Raises PlanError, and then nothing was changed.
     """
     with transaction.atomic():
-        locked = Experiment.objects.select_for_update(of=("self",)).select_related("dataset").get(pk=experiment.pk)
+        locked = (
+            Experiment.objects.select_for_update(of=("self",), no_key=True)
+            .select_related("dataset")
+            .get(pk=experiment.pk)
+        )
         design = Design.of(locked)
         if problems := design.problems():
             raise PlanError(problems)

@@ -1,0 +1,64 @@
+"""How fast a large design is planned: `python benchmarks/planning.py [TRIALS]`, on a database of its own.
+
+Prints seconds and rows a second for a first plan, for the same plan again, and for growth by a tenth.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+import django
+
+django.setup()
+
+from django.db import connection  # noqa: E402
+
+from runs_app import planning  # noqa: E402
+from runs_app.models import Trial  # noqa: E402
+from tests.planning import world  # noqa: E402
+
+ITEMS, RUNS, SAMPLES = 1000, 10, 10
+
+
+def main(trials: int) -> None:
+    per_run = trials // RUNS
+    dimensions = max(1, per_run // ITEMS // SAMPLES)
+    experiment = world.make_experiment(
+        dataset=world.make_dataset(ITEMS),
+        models=[world.make_model(f"m{at}") for at in range(RUNS)],
+        dimensions=[world.make_dimension(f"d{at}") for at in range(dimensions)],
+        samples=SAMPLES,
+    )
+    timed("first plan", experiment)
+    timed("the same again", experiment)
+    experiment.samples += 1
+    experiment.save()
+    timed("one more sample", experiment)
+    print(
+        f"{Trial.objects.count():,} rows; this process took {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB"
+    )
+
+
+def timed(what: str, experiment: object) -> None:
+    start = time.perf_counter()
+    report = planning.plan(experiment)
+    seconds = time.perf_counter() - start
+    print(
+        f"{what}: {report.trials_added:,} trials in {seconds:.2f} s ({report.trials_added / seconds:,.0f}/s)",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    name = connection.creation.create_test_db(verbosity=0, autoclobber=True)
+    try:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    finally:
+        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
