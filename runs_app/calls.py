@@ -1,59 +1,97 @@
-"""What goes through the one door to models, and what comes back. Pure: no library of any provider is known here."""
+"""What is asked of a model, what it replies, and how a call fails. Pure: no web, no database, no provider's library."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import StrEnum
 from typing import Any, Literal
 
 from runs_app.costs import Prices
 
-Kind = Literal["transient", "permanent", "endpoint"]
-CostSource = Literal["price list", "litellm", "provider", "free", "unknown"]
+CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
-# Every class that a failed call can have, and what it means for the trial: transient ones wait and are tried again,
-# permanent ones never are, and those of the endpoint are its own state, which no trial pays for.
-KIND_OF: dict[str, Kind] = {
-    "rate_limited": "endpoint",
-    "overloaded": "endpoint",
-    "server_error": "transient",
-    "timeout": "transient",
-    "connection": "transient",
-    "malformed_reply": "transient",
-    "bad_request": "permanent",
-    "response_format_unsupported": "permanent",
-    "content_refused": "permanent",
-    "unauthorized": "permanent",
-    "forbidden": "permanent",
-    "not_found": "permanent",
-    "unprocessable": "permanent",
-    "not_allowed": "permanent",
-    "missing_key": "permanent",
-    "unrenderable": "permanent",
-}
+
+class Kind(StrEnum):
+    """What a failure says about trying again."""
+
+    TRANSIENT = "transient"  # wait and try the trial again, which costs one of its attempts
+    PERMANENT = "permanent"  # the same request would fail again
+    ENDPOINT = "endpoint"  # the endpoint's state, not the trial's: slow down, give the trial back unspent
+
+
+class ErrorClass(StrEnum):
+    """One word for what went wrong with a call."""
+
+    RATE_LIMITED = "rate_limited"
+    QUOTA_EXHAUSTED = "quota_exhausted"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    MALFORMED_REPLY = "malformed_reply"
+    SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
+    BAD_REQUEST = "bad_request"
+    UNAUTHORIZED = "unauthorized"
+    PAYMENT_REQUIRED = "payment_required"
+    FORBIDDEN = "forbidden"
+    NOT_FOUND = "not_found"
+    UNPROCESSABLE = "unprocessable"
+    CONTENT_REFUSED = "content_refused"
+    CONTEXT_TOO_LONG = "context_too_long"
+    RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"
+    NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
+    MISSING_KEY = "missing_key"
+
+    @property
+    def kind(self) -> Kind:
+        if self in _ENDPOINT:
+            return Kind.ENDPOINT
+        return Kind.TRANSIENT if self in _TRANSIENT else Kind.PERMANENT
+
+
+_ENDPOINT = frozenset({ErrorClass.RATE_LIMITED, ErrorClass.QUOTA_EXHAUSTED, ErrorClass.OVERLOADED})
+_TRANSIENT = frozenset(
+    {
+        ErrorClass.SERVER_ERROR,
+        ErrorClass.TIMEOUT,
+        ErrorClass.CONNECTION,
+        ErrorClass.MALFORMED_REPLY,
+        ErrorClass.SOFT_FAILURE,
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """One chat completion to ask for. Messages are in OpenAI's chat form, images in them as data URLs."""
+    """One call to make. `messages` have the shape of OpenAI's chat API, images as data URLs in image_url parts.
+
+    `parameters` are passed on as they are; an unknown one goes into the body. `prices` are those set by hand on the
+    model, in US dollars per million tokens.
+    """
 
     provider: str
     model: str
     base_url: str | None
     key_env: str | None
     messages: list[dict[str, Any]]
-    parameters: dict[str, Any]
-    response_format: dict[str, Any] | None
-    timeout_s: float
-    is_free: bool
-    prices: Prices | None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    response_format: dict[str, Any] | None = None
+    timeout_s: float = 60.0
+    is_free: bool = False
+    prices: Prices | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class CallReply:
-    """An answer. Tokens that the provider did not report are None, and so is a cost that cannot be known."""
+    """What came back. Times are in milliseconds; tokens are None where the provider does not say.
+
+    `text` is without the thinking that the provider or a <think> block set apart, which is in `reasoning`; `raw_text`
+    is as it came. Input tokens include cached ones, output tokens include reasoning.
+    """
 
     text: str
+    raw_text: str
     reasoning: str
     finish_reason: str
     refused: bool
@@ -70,23 +108,33 @@ class CallReply:
     latency_ms: int
     trace_id: str
 
+    @property
+    def truncated(self) -> bool:
+        """Whether the model ran out of tokens before it had finished."""
+        return self.finish_reason == "length"
+
 
 class CallFailure(Exception):
-    """A call that gave no answer. `message` holds no key and no address with a secret, at most 500 characters."""
+    """A call that gave no reply. `message` holds no key, no query of a URL, and at most 500 characters."""
 
     def __init__(
         self,
-        error_class: str,
+        error_class: ErrorClass,
         message: str,
         *,
         http_status: int | None = None,
         retry_after_s: float | None = None,
-        latency_ms: int = 0,
+        latency_ms: int | None = None,
+        trace_id: str = "",
     ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
-        self.kind: Kind = KIND_OF[error_class]
-        self.message = message[:500]
+        self.message = message
         self.http_status = http_status
         self.retry_after_s = retry_after_s
         self.latency_ms = latency_ms
+        self.trace_id = trace_id
+
+    @property
+    def kind(self) -> Kind:
+        return self.error_class.kind

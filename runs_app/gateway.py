@@ -1,0 +1,211 @@
+"""The one door to models: litellm shapes requests and reads replies, our own transport sends them.
+
+litellm knows each provider's form of a request and a reply, and its prices. What it adds around a call (a thread,
+logging, retries, clients that send a request again when a connection breaks) is left out: one call is one request, to
+an allowed address, with an explicit key, within its time. That is also three times quicker.
+
+litellm takes seconds to import, so it is imported when it is first needed: `warm_up` does that ahead of time.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import logging
+import os
+import time
+from datetime import datetime
+from typing import Any
+
+from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.exchange import KEYLESS, Exchange, close
+from runs_app.replies import read_reply
+
+__all__ = ["call", "close", "warm_up"]
+
+# Where each provider is reached when the endpoint names no address. None: it has to name one.
+PROVIDER_URLS: dict[str, str | None] = {
+    "openai": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+    "anthropic": "https://api.anthropic.com",
+    "gemini": None,  # its addresses hold the model; litellm makes them
+    "ollama_chat": "http://localhost:11434",
+    "hosted_vllm": None,
+}
+_NEED_A_URL = frozenset({"hosted_vllm"})
+
+# Parameters that litellm translates for each provider.
+_TRANSLATED = frozenset(
+    {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
+    | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "thinking", "verbosity", "service_tier"}
+)
+# Further ones by their names at the provider. Where OpenAI's form is spoken, any other goes into the body as it is.
+_NATIVE: dict[str, frozenset[str]] = {
+    "anthropic": frozenset({"top_k"}),
+    "gemini": frozenset({"top_k"}),
+    "ollama_chat": frozenset(
+        {"top_k", "min_p", "num_ctx", "repeat_penalty", "repeat_last_n", "mirostat", "think", "keep_alive"}
+    ),
+}
+# What would change who is asked, what is asked, or how often: never taken from parameters.
+_RESERVED = frozenset(
+    {"model", "messages", "stream", "n", "api_key", "api_base", "base_url", "extra_body", "extra_headers", "headers"}
+    | {"response_format", "prompt", "input"}
+)
+
+
+async def call(request: CallRequest) -> CallReply:
+    """Make one call. Raises CallFailure only (and CancelledError when cancelled).
+
+    When a drain's loop ends it awaits `close()`, which closes that loop's connections.
+    """
+    started = time.perf_counter()
+    exchange = _exchange_class()(request, _key(request))
+    try:
+        response = await _completion(request, exchange)
+        return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
+    except CallFailure as failure:
+        raise _with_circumstances(failure, exchange, started) from None
+    except Exception as error:  # noqa: BLE001 - whatever a provider's adapter raises is a failed call
+        raise _with_circumstances(exchange.failure_after(error), exchange, started) from None
+
+
+def _with_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
+    failure.latency_ms, failure.trace_id = _milliseconds_since(started), exchange.trace_id
+    return failure
+
+
+def _milliseconds_since(started: float) -> int:
+    return round((time.perf_counter() - started) * 1000)
+
+
+def warm_up() -> None:
+    """Import litellm and what it imports on its first call, then take all of it out of garbage collection.
+
+    Call it once in a worker, before work starts: the pause is seconds, and without it each collection walks litellm.
+    """
+    request = CallRequest("openai", "warm-up", "http://127.0.0.1:9/v1", None, [{"role": "user", "content": "."}])
+    _completion(request, _exchange_class()(request, KEYLESS)).close()
+    gc.collect()
+    gc.freeze()
+
+
+# litellm --------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _litellm() -> Any:
+    """litellm, imported with its network look-ups, telemetry, callbacks, retries and logs switched off."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its prices from the network
+    os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads a .env file of the current directory
+    os.environ["EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"] = "True"  # one handler for all, not OpenAI's own client
+    import litellm
+
+    litellm.telemetry = False
+    litellm.num_retries = 0
+    litellm.suppress_debug_info = True
+    litellm.drop_params = False  # a parameter that a model does not take is an error, not silence
+    litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm.input_callback = [], [], [], []
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)  # its logs may quote keys
+    return litellm
+
+
+def _completion(request: CallRequest, exchange: Exchange) -> Any:
+    """The awaitable that makes the call. `acompletion=True` is how litellm asks itself for one, without its wrapper."""
+    litellm = _litellm()
+    log = litellm.Logging(
+        model=request.model,
+        messages=request.messages,
+        stream=False,
+        call_type="acompletion",
+        start_time=datetime.now(),  # noqa: DTZ005 - litellm subtracts naive times
+        litellm_call_id=exchange.trace_id,
+        function_id=exchange.trace_id,
+    )
+    return litellm.completion(
+        model=request.model,
+        custom_llm_provider=request.provider,
+        api_base=_base_url(request),
+        api_key=exchange.key,
+        messages=request.messages,
+        response_format=request.response_format,
+        timeout=request.timeout_s,
+        num_retries=0,
+        client=exchange,
+        acompletion=True,
+        litellm_logging_obj=log,
+        _skip_responses_api_bridge=True,  # it would send by a client of its own
+        **_parameters(request),
+    )
+
+
+def _base_url(request: CallRequest) -> str | None:
+    """The address given or the provider's own, always explicit: litellm would else take one from the environment."""
+    if request.provider not in PROVIDER_URLS:
+        raise CallFailure(
+            ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {', '.join(PROVIDER_URLS)}"
+        )
+    url = request.base_url or PROVIDER_URLS[request.provider]
+    if url is None:
+        if request.provider in _NEED_A_URL:
+            raise CallFailure(ErrorClass.NOT_ALLOWED, f"an endpoint of {request.provider} needs a base URL")
+        return None
+    return url.rstrip("/")
+
+
+def _key(request: CallRequest) -> str:
+    """The endpoint's key, or a dummy where none is needed: litellm would else look for one in the environment."""
+    if not request.key_env:
+        return KEYLESS
+    key = os.environ.get(request.key_env, "").strip()
+    if not key:
+        raise CallFailure(ErrorClass.MISSING_KEY, f"the environment variable {request.key_env} is not set")
+    return key
+
+
+def _parameters(request: CallRequest) -> dict[str, Any]:
+    """The sampler's parameters as litellm takes them. litellm has control arguments too, so only known names pass."""
+    given = {name: value for name, value in request.parameters.items() if value is not None}
+    named = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
+    passed = {name: value for name, value in given.items() if name in named}
+    extra = {name: value for name, value in given.items() if name not in named}
+    refused = sorted(extra if request.provider in _NATIVE else _RESERVED & extra.keys())
+    if refused:
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"parameter {refused[0]!r} may not be set for {request.provider}")
+    if extra:
+        passed["extra_body"] = extra
+    if request.provider == "ollama_chat" and "reasoning_effort" not in given:
+        passed.setdefault("think", False)  # its thinking models think unless told not to
+    if request.base_url:
+        # litellm knows parameters by the names of models; a server of one's own may serve any.
+        passed["allowed_openai_params"] = sorted(_TRANSLATED & given.keys())
+    return passed
+
+
+def _listed_cost(request: CallRequest, usage: Any) -> float | None:
+    """US dollars by litellm's price list for the tokens used, or None if the model is not on it."""
+    if not _is_listed(request.provider, request.model):
+        return None
+    litellm = _litellm()
+    costs = litellm.cost_per_token(model=request.model, custom_llm_provider=request.provider, usage_object=usage)
+    return float(sum(costs))
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_listed(provider: str, model: str) -> bool:
+    """Whether litellm lists a price. Asked once for each model: its own look-up of an unknown one is slow."""
+    try:
+        known = _litellm().get_model_info(model=model, custom_llm_provider=provider)
+    except Exception:  # noqa: BLE001 - it raises a bare Exception for a model that it does not know
+        return False
+    return known.get("input_cost_per_token") is not None and known.get("output_cost_per_token") is not None
+
+
+@functools.cache
+def _exchange_class() -> type[Exchange]:
+    """Exchange as a kind of litellm's client, which its handlers ask for."""
+    _litellm()
+    from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
+
+    return type("LitellmExchange", (Exchange, AsyncHTTPHandler), {})

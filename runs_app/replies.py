@@ -1,0 +1,133 @@
+"""Reading a provider's reply, in the form that litellm gives it, into a CallReply."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from runs_app.calls import CallReply, CallRequest, CostSource, ErrorClass
+from runs_app.costs import Usage, cost_of
+from runs_app.exchange import Exchange
+from runs_app.failures import reported_error, storable
+
+MAX_TOKENS = 2**31 - 1
+MAX_COST_USD = 100_000  # what a single call cannot cost, and the column cannot hold
+
+# (request, usage as litellm gives it) -> US dollars by litellm's price list, or None.
+ListedCost = Callable[[CallRequest, Any], float | None]
+
+
+def read_reply(
+    request: CallRequest, response: Any, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
+) -> CallReply:
+    """The reply that litellm read from an exchange; CallFailure for one without an answer."""
+    choices = getattr(response, "choices", None)
+    if not choices:
+        raise exchange.fail(ErrorClass.MALFORMED_REPLY, f"the reply has no choices: {exchange.text}")
+    if b'"error"' in exchange.body and reported_error(exchange.text) is not None:
+        raise exchange.failure_after(ValueError("a reply that reports an error"))
+    message = choices[0].message
+    refusal = _refusal(message)
+    text = storable(message.content or refusal or "")
+    finish_reason = _short(choices[0].finish_reason, 40)
+    usage = getattr(response, "usage", None)
+    tokens = _tokens(usage)
+    cost, source = _cost(request, usage, tokens, listed_cost)
+    return CallReply(
+        text=text,
+        raw_text=_raw_text(exchange, text),
+        reasoning=storable(_reasoning(message)),
+        finish_reason=finish_reason,
+        refused=bool(refusal) or finish_reason == "content_filter",
+        response_id=_short(response.id, 200),
+        served_model=_short(_bare(response.model, request), 200),
+        served_provider=_short(getattr(response, "provider", None) or request.provider, 80),
+        **tokens,
+        cost_usd=cost,
+        cost_source=source,
+        latency_ms=latency_ms,
+        trace_id=exchange.trace_id,
+    )
+
+
+def _refusal(message: Any) -> str:
+    """The words of a refusal, where the provider sets them apart."""
+    apart = getattr(message, "provider_specific_fields", None) or {}
+    refusal = getattr(message, "refusal", None) or apart.get("refusal")
+    return refusal if isinstance(refusal, str) else ""
+
+
+def _reasoning(message: Any) -> str:
+    apart = getattr(message, "provider_specific_fields", None) or {}
+    reasoning = getattr(message, "reasoning_content", None) or apart.get("reasoning_content") or apart.get("reasoning")
+    return reasoning if isinstance(reasoning, str) else ""
+
+
+def _raw_text(exchange: Exchange, text: str) -> str:
+    """The text as it came: litellm cuts a leading <think> block out of it."""
+    if b"think" not in exchange.body:
+        return text
+    try:
+        content = json.loads(exchange.body)["choices"][0]["message"]["content"]
+    except (ValueError, LookupError, TypeError):
+        return text
+    return storable(content) if isinstance(content, str) else text
+
+
+def _bare(model: Any, request: CallRequest) -> str:
+    """The model that the provider says it served; litellm puts the provider's name before it."""
+    served = str(model or "")
+    prefix = f"{request.provider}/"
+    return served if request.model.startswith(prefix) else served.removeprefix(prefix)
+
+
+def _tokens(usage: Any) -> dict[str, int | None]:
+    """The token counts of a reply by the names that CallReply gives them; all None where the provider said nothing."""
+    names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+    counts = [getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0)]
+    if usage is None or not any(counts):
+        return dict.fromkeys(names)
+    of_input, of_output = (
+        getattr(usage, "prompt_tokens_details", None),
+        getattr(usage, "completion_tokens_details", None),
+    )
+    written = getattr(of_input, "cache_creation_tokens", None) or getattr(usage, "cache_creation_input_tokens", None)
+    counts += [getattr(of_output, "reasoning_tokens", None), getattr(of_input, "cached_tokens", None), written]
+    return {name: _count(value) for name, value in zip(names, counts, strict=True)}
+
+
+def _count(value: Any) -> int:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return min(max(int(value), 0), MAX_TOKENS) if is_number else 0
+
+
+def _cost(
+    request: CallRequest, usage: Any, tokens: dict[str, int | None], listed_cost: ListedCost
+) -> tuple[Decimal | None, CostSource]:
+    """What the call cost and who says so: free, the price set by hand, litellm's list, the provider, or nobody."""
+    if request.is_free:
+        return Decimal(0), "free"
+    if tokens["input_tokens"] is not None:
+        if request.prices is not None and request.prices.known:
+            used = Usage(**{name: count or 0 for name, count in tokens.items()})
+            by_hand = cost_of(used, request.prices)
+            if by_hand is not None:
+                return by_hand, "price list"
+        listed = _dollars(listed_cost(request, usage))
+        if listed is not None:
+            return listed, "litellm"
+    reported = _dollars(getattr(usage, "cost", None))
+    return (reported, "provider") if reported is not None else (None, "unknown")
+
+
+def _dollars(value: Any) -> Decimal | None:
+    """An amount that a call can cost, exactly as written, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return Decimal(str(value)) if is_number and 0 <= value < MAX_COST_USD else None
+
+
+def _short(value: Any, length: int) -> str:
+    return storable(str(value or ""))[:length]
