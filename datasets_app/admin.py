@@ -1,0 +1,257 @@
+"""Curation in the admin: datasets with their history, their items, and every transition as a POST with a reason."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.utils import flatten
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from datasets_app import curating
+from datasets_app.admin_verbs import Verb, VerbAdmin
+from datasets_app.drafts import changing, note
+from datasets_app.models import Dataset, Item, Norm, StatusChange
+
+DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
+
+
+def _approve(rows: list[Dataset], by: Any, reason: str) -> None:
+    for row in rows:
+        curating.approve(row, by=by, reason=reason)
+
+
+def _archive(rows: list[Dataset], by: Any, reason: str) -> None:
+    for row in rows:
+        curating.archive(row, by=by, reason=reason)
+
+
+def _duplicate(rows: list[Dataset], by: Any, reason: str) -> None:
+    for row in rows:
+        curating.duplicate(row, by=by, reason=reason)
+
+
+def _exclude(rows: list[Item], by: Any, reason: str) -> None:
+    curating.exclude_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+
+
+def _include(rows: list[Item], by: Any, reason: str) -> None:
+    curating.include_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+
+
+DATASET_VERBS = (
+    Verb(
+        "approve",
+        "Approve",
+        "Freezes the items for ever, so that experiments can rest on them. To change one later, duplicate the dataset.",
+        "datasets_app.approve_dataset",
+        _approve,
+        sources=[DRAFT],
+    ),
+    Verb(
+        "archive",
+        "Archive",
+        "Takes the dataset out of use for new experiments. Those that use it keep it.",
+        "datasets_app.approve_dataset",
+        _archive,
+        sources=[APPROVED],
+    ),
+    Verb(
+        "duplicate",
+        "Duplicate",
+        "Makes a new draft, the next version, with copies of the active items.",
+        "datasets_app.add_dataset",
+        _duplicate,
+        needs_reason=False,
+    ),
+)
+ITEM_VERBS = (
+    Verb(
+        "exclude",
+        "Exclude",
+        "Leaves the items in their draft, out of use: they are neither sampled nor asked about.",
+        "datasets_app.change_item",
+        _exclude,
+    ),
+    Verb(
+        "include",
+        "Include",
+        "Takes excluded items into use again.",
+        "datasets_app.change_item",
+        _include,
+        needs_reason=False,
+    ),
+)
+
+
+@admin.register(Dataset)
+class DatasetAdmin(VerbAdmin):
+    verbs = DATASET_VERBS
+    list_display = ["__str__", "title", "status", "active_count", "item_count", "created_by", "created_at"]
+    list_filter = ["status", "created_at", "created_by"]
+    list_select_related = ["created_by"]
+    search_fields = ["slug", "title", "description"]
+    fields = [
+        ("slug", "version", "status"),
+        ("active_count", "item_count", "items_link"),
+        "title",
+        "description",
+        "source",
+        "licence",
+        ("content_hash", "approved_at"),
+        ("source_name", "source_sha256"),
+        ("mapping_text", "recipe_text", "parent"),
+        ("created_by", "created_at"),
+        "history_list",
+    ]
+    editable = frozenset({"title", "description", "source", "licence"})
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
+        """Only what the database lets change after approval, too. The status never is a field."""
+        return [name for name in flatten(self.fields) if name not in self.editable]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Datasets come from files, on the site's own pages, or from other datasets."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Dataset | None = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or obj.is_draft)
+
+    def get_deleted_objects(self, objs: Iterable[Dataset], request: HttpRequest) -> Any:
+        """A number instead of the list of every item; what was drawn from the dataset protects it."""
+        rows = list(objs)
+        protected = [str(child) for child in Dataset.objects.filter(parent__in=rows)]
+        return [str(row) for row in rows], {"items": sum(row.item_count for row in rows)}, set(), protected
+
+    def delete_model(self, request: HttpRequest, obj: Dataset) -> None:
+        curating.delete_draft(obj, by=request.user)
+
+    @admin.display(description="items")
+    def items_link(self, dataset: Dataset) -> SafeString:
+        address = reverse("admin:datasets_app_item_changelist")
+        return format_html('<a href="{}?dataset__id__exact={}">Look through the items</a>', address, dataset.pk)
+
+    @admin.display(description="mapping")
+    def mapping_text(self, dataset: Dataset) -> str:
+        return ", ".join(f"{field}: {column}" for field, column in dataset.mapping.items()) or "-"
+
+    @admin.display(description="recipe")
+    def recipe_text(self, dataset: Dataset) -> str:
+        return ", ".join(f"{name}: {value}" for name, value in dataset.recipe.items() if value) or "-"
+
+    @admin.display(description="history")
+    def history_list(self, dataset: Dataset) -> SafeString:
+        lines = (
+            (c.at.strftime("%Y-%m-%d %H:%M:%S UTC"), c.actor, c.what, c.to_value, c.reason) for c in dataset.history
+        )
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{} · {} · {}: {} <em>{}</em></li>", lines))
+
+
+class NormInline(admin.TabularInline):  # type: ignore[type-arg]
+    model = Norm
+    fields = ("dimension", "mean", "sd", "n")
+    readonly_fields = fields
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Item | None = None) -> bool:
+        return False
+
+
+@admin.register(Item)
+class ItemAdmin(VerbAdmin):
+    verbs = ITEM_VERBS
+    list_display = ["key", "dataset", "category", "text", "target", "excluded", "note"]
+    list_filter = ["excluded", ("dataset", admin.RelatedOnlyFieldListFilter)]
+    list_select_related = ["dataset"]
+    search_fields = ["key", "input"]
+    show_full_result_count = False
+    inlines = [NormInline]
+    fields = [
+        "dataset",
+        "key",
+        "input",
+        "choices_text",
+        "target",
+        "grading_scheme",
+        "category",
+        "image_link",
+        "metadata_text",
+        "excluded",
+        "note",
+    ]
+    editable = frozenset({"input", "target", "grading_scheme", "category"})
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Item]:
+        return super().get_queryset(request).select_related("dataset", "image")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Item | None = None) -> list[str]:
+        return [name for name in flatten(self.fields) if name not in self.editable]
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Item | None = None) -> bool:
+        return super().has_change_permission(request, obj) and (obj is None or obj.dataset.is_draft)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Item | None = None) -> bool:
+        return False
+
+    def batches(self, rows: Iterable[Item]) -> Iterable[list[Item]]:
+        """The items of one dataset together: one change, one line of history."""
+        together: dict[int, list[Item]] = defaultdict(list)
+        for row in rows:
+            together[row.dataset_id].append(row)
+        return together.values()
+
+    def save_model(self, request: HttpRequest, obj: Item, form: forms.ModelForm[Item], change: bool) -> None:
+        """Only what was edited is written, so that an exclusion made meanwhile stays."""
+        if form.changed_data:
+            with changing(obj.dataset):
+                obj.save(update_fields=form.changed_data)
+                note(obj.dataset, "items", f"edited {obj.key}: {', '.join(form.changed_data)}", by=request.user)
+
+    @admin.display(description="input")
+    def text(self, item: Item) -> str:
+        return item.input if len(item.input) <= 80 else item.input[:79] + "…"
+
+    @admin.display(description="choices")
+    def choices_text(self, item: Item) -> SafeString | str:
+        return format_html_join("", "<div>{}</div>", ((choice,) for choice in item.choices)) or "-"
+
+    @admin.display(description="metadata")
+    def metadata_text(self, item: Item) -> str:
+        return json.dumps(item.metadata, ensure_ascii=False, indent=1) if item.metadata else "-"
+
+    @admin.display(description="image")
+    def image_link(self, item: Item) -> str:
+        return str(item.image) if item.image else "-"
+
+
+@admin.register(StatusChange)
+class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """The history of everything: read, never written here."""
+
+    list_display = ["at", "actor", "content_type", "object_id", "what", "from_value", "to_value", "reason"]
+    list_filter = ["what", "content_type"]
+    search_fields = ["actor", "reason", "to_value"]
+    list_select_related = ["content_type"]
+    date_hierarchy = "at"
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False

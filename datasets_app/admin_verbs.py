@@ -1,0 +1,112 @@
+"""Transitions in the admin: as bulk actions and as buttons, both through one page that asks for the reason.
+
+Everything that changes a row is a POST. The page is shown in answer to the POST of an action or of a button, and
+posts again, with the reason, to the list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from datasets_app.models import TransitionError
+
+
+@dataclass(frozen=True)
+class Verb:
+    """What can be done to rows in one of the states of `sources` (of any state, where that is empty).
+
+    `act(rows, by, reason)` does it, or raises TransitionError or ValueError with a message for the person.
+    """
+
+    name: str
+    label: str
+    consequence: str
+    permission: str
+    act: Callable[[list[Any], Any, str], None]
+    sources: Collection[str] = ()
+    needs_reason: bool = True
+
+    def fits(self, row: Any) -> bool:
+        return not self.sources or row.status in self.sources
+
+
+class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """An admin whose `verbs` are its only bulk actions; deleting many rows at once is not among them."""
+
+    verbs: ClassVar[Sequence[Verb]] = ()
+    change_form_template = "admin/change_form_with_verbs.html"
+
+    def batches(self, rows: Iterable[Any]) -> Iterable[list[Any]]:
+        """What is done or refused together: each row by itself."""
+        return ([row] for row in rows)
+
+    def allowed_verbs(self, request: HttpRequest) -> list[Verb]:
+        return [verb for verb in self.verbs if request.user.has_perm(verb.permission)]
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        return {verb.name: (_action(verb), verb.name, f"{verb.label} selected") for verb in self.allowed_verbs(request)}
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        verbs = [verb for verb in self.allowed_verbs(request) if row is not None and verb.fits(row)]
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "verbs": verbs})
+
+    def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
+        """The form is saved; a verb's button then asks for the reason, where saving would have ended."""
+        verb = next((verb for verb in self.allowed_verbs(request) if verb.name == request.POST.get("_verb")), None)
+        if verb is None:
+            return super().response_change(request, obj)
+        return self.ask_reason(request, verb, [obj])
+
+    def ask_reason(self, request: HttpRequest, verb: Verb, rows: list[Any], error: str = "") -> HttpResponse:
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"{verb.label}: why?",
+            "opts": self.opts,
+            "verb": verb,
+            "rows": rows,
+            "error": error,
+            "checkbox": ACTION_CHECKBOX_NAME,
+            "changelist": reverse(f"admin:{self.opts.app_label}_{self.opts.model_name}_changelist"),
+        }
+        return TemplateResponse(request, "admin/ask_reason.html", context)
+
+    def perform(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse | None:
+        """Do it, where the page has been answered; ask, where it has not."""
+        if not request.user.has_perm(verb.permission):
+            raise PermissionDenied
+        reason = request.POST.get("reason", "").strip()
+        if "confirmed" not in request.POST:
+            return self.ask_reason(request, verb, rows)
+        if verb.needs_reason and not reason:
+            return self.ask_reason(request, verb, rows, error="A reason is needed: it stays in the history.")
+        done = sum(self._try(request, verb, batch, reason) for batch in self.batches(rows))
+        if done:
+            self.message_user(request, f"{verb.label}: {done} done.", messages.SUCCESS)
+        return None
+
+    def _try(self, request: HttpRequest, verb: Verb, batch: list[Any], reason: str) -> int:
+        try:
+            verb.act(batch, request.user, reason)
+        except (TransitionError, ValueError) as error:
+            self.message_user(request, str(error), messages.ERROR)
+            return 0
+        return len(batch)
+
+
+def _action(verb: Verb) -> Callable[[VerbAdmin, HttpRequest, Any], HttpResponse | None]:
+    def action(modeladmin: VerbAdmin, request: HttpRequest, queryset: Any) -> HttpResponse | None:
+        return modeladmin.perform(request, verb, list(queryset))
+
+    return action

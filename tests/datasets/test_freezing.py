@@ -1,0 +1,73 @@
+"""Frozen means frozen: not by the form, not by the model, not by bare SQL."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from datasets_app import curating
+from datasets_app.models import Dataset, Item, Norm
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=["approved", "archived"])
+def frozen(request, draft):
+    curating.approve(draft, by="a test", reason="ok")
+    if request.param == "archived":
+        curating.archive(draft, by="a test", reason="old")
+    return draft
+
+
+def refused(sql: str) -> str:
+    with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(sql)
+    return str(caught.value)
+
+
+STATEMENTS = [
+    "UPDATE datasets_app_item SET input = 'changed' WHERE dataset_id = {id} AND key = 'k1'",
+    "UPDATE datasets_app_item SET excluded = true WHERE dataset_id = {id}",
+    "UPDATE datasets_app_item SET position = 7 WHERE dataset_id = {id}",
+    "DELETE FROM datasets_app_norm",
+    "UPDATE datasets_app_norm SET mean = 1",
+    "INSERT INTO datasets_app_norm (item_id, dimension, mean) SELECT id, 'new', 1 FROM datasets_app_item",
+    "INSERT INTO datasets_app_item (dataset_id, key, position, input, target, choices, grading_scheme, category,"
+    " metadata, excluded, note) VALUES ({id}, 'new', 1, '', '', '[]', '', '', '{{}}', false, '')",
+    "UPDATE datasets_app_dataset SET content_hash = 'x' WHERE id = {id}",
+    "UPDATE datasets_app_dataset SET status = 'draft' WHERE id = {id}",
+    "UPDATE datasets_app_dataset SET slug = 'other' WHERE id = {id}",
+    "UPDATE datasets_app_dataset SET active_count = 1 WHERE id = {id}",
+]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_bare_sql_changes_nothing_that_is_frozen(frozen, statement):
+    before = list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())
+    assert "set@1" in refused(statement.format(id=frozen.pk))
+    assert (list(Item.objects.order_by("pk").values()), list(Norm.objects.order_by("pk").values())) == before
+
+
+def test_the_models_change_nothing_either(frozen):
+    item = frozen.items.first()
+    item.input = "changed"
+    for change in (item.save, item.delete, frozen.delete, frozen.items.all().delete):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            change()
+    assert frozen.items.count() == 9
+
+
+def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen):
+    other = Dataset.objects.create(slug="other")
+    loose = Item.objects.create(dataset=other, key="loose")
+    assert "set@1" in refused(f"UPDATE datasets_app_item SET dataset_id = {frozen.pk} WHERE id = {loose.pk}")
+    assert "set@1" in refused(f"UPDATE datasets_app_item SET dataset_id = {other.pk} WHERE dataset_id = {frozen.pk}")
+
+
+def test_its_title_and_its_source_may_still_be_mended(frozen):
+    frozen.title, frozen.source = "A better title", "The first edition"
+    frozen.save(update_fields=["title", "source"])
+    assert curating.stored_hash(frozen) == frozen.content_hash
+
+
+def test_a_draft_is_free(draft):
+    Item.objects.filter(dataset=draft).update(category="z")
+    assert draft.items.filter(category="z").count() == 9
