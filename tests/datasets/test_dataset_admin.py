@@ -86,7 +86,7 @@ def test_what_cannot_be_done_is_said_and_the_rest_is_done(web, draft):
     other = factories.make_dataset("other")
     page = act(web, "approve", draft, other, confirmed="yes", reason="ok").content.decode()
     assert "Approve: 1 done" in page
-    assert "other@1 is approved; only a draft can change" in page
+    assert "Other@1 is approved; only a draft can change" in page
 
 
 def test_a_researcher_neither_approves_nor_archives(client, researcher, draft):
