@@ -1,6 +1,7 @@
 """Folders for real servers, and the certainty that none of them outlives its test."""
 
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -99,8 +100,8 @@ def spawn(place: Path) -> Iterator[Spawn]:
 
     yield start
     for process in begun:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # its forked children too
         process.communicate()
 
 
@@ -110,11 +111,18 @@ def hold(spawn: Spawn) -> Callable[[Embedded], "subprocess.Popen[str]"]:
 
     def start(embedded: Embedded) -> "subprocess.Popen[str]":
         holder = spawn(HOLD, embedded.data_dir)
-        assert holder.stdout
-        assert holder.stdout.readline() == "in\n"
+        assert line_of(holder) == "in"
         return holder
 
     return start
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    """The next line that the process prints, without its end; fails rather than waits for ever."""
+    assert process.stdout
+    ready, _, _ = select.select([process.stdout], [], [], 20)
+    assert ready, "printed nothing"
+    return process.stdout.readline().rstrip("\n")
 
 
 def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:

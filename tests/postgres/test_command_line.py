@@ -10,7 +10,7 @@ import pytest
 
 from evalsite.lib.postgres import Embedded
 from manage import needs_database
-from tests.postgres.conftest import ROOT, leaves_nothing, query
+from tests.postgres.conftest import ROOT, leaves_nothing, line_of, query
 
 
 def manage(place: Path, *arguments: str) -> "subprocess.Popen[str]":
@@ -45,8 +45,7 @@ def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embedded, number: signal.Signals) -> None:
     command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
-    assert command.stdout
-    assert command.stdout.readline() == "on\n"
+    assert line_of(command) == "on"
     assert query(embedded, "SELECT 1") == 1
     command.send_signal(number)
     command.communicate(timeout=20)

@@ -1,12 +1,14 @@
+import fcntl
 import os
 import signal
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from evalsite.lib.postgres import Embedded
-from tests.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, wait_for
+from tests.postgres.conftest import HOLD, USE, Spawn, leaves_nothing, line_of, postmaster, query, wait_for
 
 pytestmark = pytest.mark.processes
 
@@ -84,8 +86,7 @@ def test_a_forked_child_that_unwinds_the_block_does_not_stop_the_server(embedded
 def test_an_orphaned_child_of_a_user_does_not_lock_out_the_next(embedded: Embedded, spawn: Spawn, hold: Hold) -> None:
     fork = "os.fork() or (print(os.getpid(), flush=True), os.close(1), os.close(2), sys.stdin.read(), os._exit(0))"
     parent = spawn(f"{USE}\nwith e.held():\n    {fork}", embedded.data_dir)
-    assert parent.stdout
-    orphan = int(parent.stdout.readline())
+    orphan = int(line_of(parent))
     assert parent.wait(timeout=20) == 0
     os.kill(orphan, 0)
     leave(hold(embedded))
@@ -98,6 +99,28 @@ def test_a_server_that_dies_while_held_is_started_again_by_the_next_start(embedd
     embedded.start()
     assert query(embedded, "SELECT 1") == 1
     leave(holder)
+    assert leaves_nothing(embedded)
+
+
+def waits_for_a_lock(process: "subprocess.Popen[str]") -> bool:
+    waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    return any(f" {process.pid} " in line for line in waiting)
+
+
+def test_joining_and_leaving_wait_while_another_starts_or_stops(embedded: Embedded, spawn: Spawn) -> None:
+    with (embedded.data_dir / "gate.lock").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        user = spawn(HOLD, embedded.data_dir)
+        wait_for(lambda: waits_for_a_lock(user))
+    assert line_of(user) == "in"
+    assert user.stdin
+    with (embedded.data_dir / "gate.lock").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        user.stdin.close()
+        user.stdin = None
+        wait_for(lambda: waits_for_a_lock(user))
+        assert query(embedded, "SELECT 1") == 1
+    assert user.wait(timeout=20) == 0
     assert leaves_nothing(embedded)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from evalsite.lib import postgres
 from evalsite.lib.postgres import Embedded, PostgresError
-from tests.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, postmaster, query
+from tests.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, line_of, postmaster, query
 
 pytestmark = [
     pytest.mark.processes,
@@ -84,8 +84,7 @@ def test_programs_closed_to_that_user_are_copied(
 
 def test_an_ordinary_user_runs_it_as_oneself(own_folder: Path, spawn: Spawn) -> None:
     holder = spawn(HOLD, own_folder / "postgres", **as_someone())
-    assert holder.stdout
-    assert holder.stdout.readline() == "in\n"
+    assert line_of(holder) == "in"
     embedded = Embedded(own_folder / "postgres")
     assert owner_of(postmaster(embedded)) == SOMEONE
     assert holder.communicate(timeout=20) == ("", "")
