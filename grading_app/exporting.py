@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 from django.db import connection
 
 from grading_app.export_tables import FILTERS, TABLES, Column, ExportTable
-from grading_app.paging import PAGE_ROWS, key_ranges
+from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from runs_app.models import Experiment
 
 # A spreadsheet runs a cell that starts with one of: tab, carriage return, + - = @. A plain number is harmless.
@@ -72,7 +72,7 @@ class Extract:
 
 def _copied(statement: str, params: Mapping[str, Any]) -> bytes:
     """One page, read to its end before it is handed on: a slow reader never holds a statement open."""
-    with connection.cursor() as cursor, cursor.copy(statement, params) as copy:
+    with bare_cursor() as cursor, cursor.copy(statement, params) as copy:
         return b"".join(copy)
 
 

@@ -12,12 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from django.db import connection
-
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition
-from grading_app.paging import PAGE_ROWS, key_ranges
+from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
 from runs_app.models import Experiment, Run, Wave
 
@@ -185,7 +183,7 @@ class _Grading:
             "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
             "errors": [score.parse_error or "" for score in scores],
         }
-        with connection.cursor() as cursor:
+        with bare_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
             return int(cursor.rowcount)
 
@@ -195,7 +193,7 @@ def _count(keys_sql: str, params: Mapping[str, Any]) -> int:
 
 
 def _rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
+    with bare_cursor() as cursor:
         cursor.execute(statement, params)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from django.db import connection
 
 PAGE_ROWS = 5_000
+
+
+@contextmanager
+def bare_cursor() -> Iterator[Any]:
+    """psycopg's own cursor. In DEBUG, Django's would keep every statement, and so every page, in memory."""
+    with connection.cursor() as wrapped:
+        yield wrapped.cursor
 
 
 def key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,8 @@ from decimal import Decimal
 
 import pyarrow.parquet as pa_parquet
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from grading_app.exporting import TABLES, export_chunks
 from runs_app.models import Trial
@@ -142,6 +144,13 @@ def test_pages_join_without_a_gap_or_an_overlap(experiment, monkeypatch):
     monkeypatch.setattr("grading_app.exporting.PAGE_ROWS", 3)
     assert exported(experiment, "trials", "csv") == whole
     assert len(whole.splitlines()) > 1
+
+
+def test_debugging_neither_breaks_an_export_nor_keeps_its_pages(experiment):
+    with CaptureQueriesContext(connection) as logged:
+        assert len(json_rows(experiment)) == Trial.objects.count()
+    assert logged.captured_queries
+    assert not [query for query in logged.captured_queries if "COPY" in query["sql"]]
 
 
 def test_filters_narrow_the_rows(experiment):

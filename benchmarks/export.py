@@ -1,0 +1,52 @@
+"""How fast stored answers are exported, and in how much memory: `python benchmarks/export.py [TRIALS]`.
+
+Each format runs in a process of its own, so that the memory is its own too.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+
+def measure(rows: int, file_format: str, name: str) -> None:
+    from benchmarks.stored import connection
+
+    connection.settings_dict["NAME"] = name
+    from grading_app.exporting import export_chunks, write_export
+    from runs_app.models import Experiment
+
+    experiment = Experiment.objects.get(slug="stored")
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / f"trials.{file_format}"
+        started = time.perf_counter()
+        write_export(export_chunks(experiment, "trials", file_format), str(out))
+        seconds = time.perf_counter() - started
+        size = out.stat().st_size / 2**20
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(
+        f"{file_format}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f}/s, {size:,.0f} MB, {memory} MB of memory"
+    )
+
+
+def main(rows: int) -> None:
+    from benchmarks.stored import connection, database_of_its_own, stored_answers
+    from runs_app.models import Trial
+
+    fresh = multiprocessing.get_context("spawn")
+    with database_of_its_own():
+        stored_answers(rows)
+        count, name = Trial.objects.count(), connection.settings_dict["NAME"]
+        for file_format in ("csv", "jsonl", "parquet"):
+            process = fresh.Process(target=measure, args=(count, file_format, name))
+            process.start()
+            process.join()
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

@@ -1,0 +1,29 @@
+"""How fast rules grade stored answers: `python benchmarks/grading.py [TRIALS]`, on a database of its own."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.stored import database_of_its_own, stored_answers
+from grading_app.grading import grade
+
+
+def main(rows: int) -> None:
+    experiment = stored_answers(rows)
+    for scorer in ("numeric", "exact_match"):
+        for what in ("first", "again"):
+            started = time.perf_counter()
+            (report,) = grade(experiment, scorers=[scorer], by="benchmark")
+            seconds = time.perf_counter() - started
+            print(f"{scorer}, {what}: {report} in {seconds:.1f} s ({report.graded / seconds:,.0f}/s)", flush=True)
+    print(f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB of memory")
+
+
+if __name__ == "__main__":
+    with database_of_its_own():
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)

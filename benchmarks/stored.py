@@ -1,0 +1,60 @@
+"""Answers by the million, written straight into the database, for benchmarks of what reads them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+import django
+
+django.setup()
+
+from django.db import connection  # noqa: E402
+
+from runs_app.models import Experiment  # noqa: E402
+from tests import factories  # noqa: E402
+
+ITEMS, MODELS = 1000, 5
+PROSE = "First add the two numbers and then check the result against the question once more. " * 3
+
+FILL = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, attempts, answer, raw_response,
+        finish_reason, served_model, input_tokens, output_tokens, cost_usd, latency_ms, claimed_at, completed_at)
+    SELECT r.id, i.id, sample, 'done', 1, text, text, 'stop', 'vendor/model-2026', 200, 80, 0.00036, 850, now(), now()
+    FROM runs_app_run r, datasets_app_item i, generate_series(0, %s - 1) AS sample,
+        LATERAL (
+            SELECT %s || E'\\nANSWER: ' || (i.position + CASE WHEN random() < 0.6 THEN i.position ELSE 1 END) AS text
+        )
+    WHERE r.experiment_id = %s AND i.dataset_id = %s"""
+
+
+def stored_answers(rows: int, slug: str = "stored") -> Experiment:
+    """An experiment of five models over a thousand items, with so many done trials (rounded down to a full design)."""
+    samples = max(1, rows // ITEMS // MODELS)
+    experiment = factories.make_experiment(
+        slug,
+        dataset=factories.make_dataset(f"{slug}-items", ITEMS),
+        models=[factories.make_model(f"model-{at}") for at in range(MODELS)],
+        samples=samples,
+    )
+    runs = factories.make_runs(experiment, status="done")
+    with connection.cursor() as cursor:
+        cursor.execute(FILL, [samples, PROSE, experiment.pk, experiment.dataset_id])
+        cursor.execute("ANALYZE")
+    for run in runs:
+        factories.refresh_counters(run)
+    return experiment
+
+
+@contextmanager
+def database_of_its_own() -> Iterator[None]:
+    connection.creation.create_test_db(verbosity=0, autoclobber=True)
+    try:
+        yield
+    finally:
+        connection.creation.destroy_test_db(connection.settings_dict["NAME"], verbosity=0)
