@@ -41,9 +41,8 @@ def main(trials: int) -> None:
     experiment.samples += 1
     experiment.save()
     timed("one more sample", experiment)
-    print(
-        f"{Trial.objects.count():,} rows; this process took {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024} MB"
-    )
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"{Trial.objects.count():,} rows; this process took {memory} MB")
 
 
 def timed(what: str, experiment: object) -> None:

@@ -20,8 +20,8 @@ from runs_app.models import Condition, Experiment, Run, Wave
 
 CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
 
-# EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and looking
-# once at what is there is cheaper than a speculative insertion for each row. It also takes a NULL dimension for equal.
+# EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and to
+# look once at what is there is cheaper than a speculative insertion of each row. It takes a NULL dimension for equal.
 INSERT_TRIALS = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT %(run)s, missing.* FROM (
@@ -86,6 +86,12 @@ def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> P
             trials_total=sum(run.n_trials for run in totals),
             warnings=design.warnings(),
         )
+
+
+def _lock(experiment: Experiment) -> Experiment:
+    rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
+    locked: Experiment = rows.get(pk=experiment.pk)
+    return locked
 
 
 def _freeze(design: Design, by: Actor) -> None:

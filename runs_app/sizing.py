@@ -11,8 +11,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
 from datasets_app.models import Item
-from evalsite.lib.scales import Scale
-from runs_app import costs, prompts
+from runs_app import asking, costs, prompts
 from runs_app.models import Dimension, Prompt
 
 CANDIDATES = 3  # Items that are rendered to find the largest: bytes rank them well, though not quite to the token.
@@ -25,11 +24,12 @@ def largest_input(prompt: Prompt, items: QuerySet[Item], dimensions: Sequence[Di
 
     The largest image of all items is counted with the longest text, whether or not they are of one item.
     """
+    asked_on: list[Dimension | None] = [*dimensions] or [None]
     images = [_largest_image(items)] if prompts.uses(prompt.messages, prompts.IMAGE) else []
     sizes = [
         costs.input_tokens_estimate(texts, [size for size in images if size])
         for item in _longest(prompt, items)
-        for dimension in [*dimensions] or [None]
+        for dimension in asked_on
         if (texts := _texts(prompt, item, dimension))
     ]
     return max(sizes, default=0)
@@ -48,11 +48,6 @@ def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[s
             yield name, count
 
 
-def scale_of(dimension: Dimension) -> Scale:
-    labels = {int(point): label for point, label in dimension.labels.items()}
-    return Scale(dimension.scale_min, dimension.scale_max, labels)
-
-
 def _variables(prompt: Prompt) -> Counter[str]:
     """How often each variable stands in the prompt."""
     return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
@@ -63,7 +58,7 @@ def _longest(prompt: Prompt, items: QuerySet[Item]) -> Iterable[Item]:
     for name, times in _variables(prompt).items():
         if (text := _column_of(name)) is not None:
             size = size + Value(times) * _bytes(text)
-    return items.annotate(size=size).order_by("-size", "pk")[:CANDIDATES]
+    return items.annotate(size=size).select_related("image").order_by("-size", "pk")[:CANDIDATES]
 
 
 def _column_of(name: str) -> Expression | F | None:
@@ -86,21 +81,10 @@ def _largest_image(items: QuerySet[Item]) -> tuple[int, int] | None:
 
 def _texts(prompt: Prompt, item: Item, dimension: Dimension | None) -> list[str]:
     """The texts of the request; none where it cannot be rendered, since such a trial costs nothing."""
-    scale = scale_of(dimension) if dimension else None
-    answer_format = cast(prompts.AnswerFormat, prompt.answer_format)
+    question = asking.question_of(item, dimension)
     try:
-        variables = prompts.variables_for(
-            key=item.key,
-            input=item.input,
-            category=item.category,
-            choices=item.choices,
-            metadata=item.metadata,
-            dimension=dimension.name if dimension else "",
-            dimension_instructions=dimension.instructions if dimension else "",
-            scale=scale,
-        )
-        hint = prompts.format_hint(answer_format, scale)
-        messages = prompts.render(prompt.messages, variables, AN_IMAGE, hint=hint, salt=A_SALT)
+        hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
+        messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT)
     except prompts.PromptError:
         return []
     return [text for message in messages for text in _texts_of(message["content"])]

@@ -1,0 +1,182 @@
+"""What a design will cost, before it is launched: a ceiling, an expectation, and what both rest on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from django.db.models import QuerySet
+
+from evalsite.lib.hashing import content_hash
+from runs_app import costs
+from runs_app.costs import Basis, Expectation, ObservedTokens
+from runs_app.crossed import Design
+from runs_app.crossing import Cell, identity
+from runs_app.models import Condition, Experiment, LanguageModel, Run
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens of one model, and who says so; None is unknown."""
+
+    model: str
+    input: Decimal | None
+    output: Decimal | None
+    source: str
+    as_of: date | None
+    free: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Costs in US dollars of the trials that are still to do in one wave; None where any part of it is unknown.
+
+    The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
+    how many trials the expectation rests on which observations, and `coverage` is the share that rests on any.
+    """
+
+    trials: int
+    to_do: int
+    spent_usd: Decimal
+    ceiling_usd: Decimal | None
+    expected_usd: Decimal | None
+    basis: dict[Basis, int]
+    coverage: float
+    prices: list[Price]
+    unknown_prices: list[str]
+    problems: list[str]
+    warnings: list[str]
+
+    def passes_budget(self, experiment: Experiment) -> bool:
+        """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
+        if experiment.max_usd is None or self.ceiling_usd is None:
+            return False
+        return experiment.spent_usd + self.ceiling_usd > experiment.max_usd
+
+    def needs_confirmation(self, experiment: Experiment) -> bool:
+        """A ceiling above what the design says to confirm; an unknown one counts as above."""
+        if experiment.confirm_above_usd is None:
+            return False
+        return self.ceiling_usd is None or self.ceiling_usd > experiment.confirm_above_usd
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One cell: how many calls are to be made, and what each costs."""
+
+    to_do: int
+    ceiling: Decimal | None
+    expected: Expectation | None
+
+
+def estimate(experiment: Experiment, *, wave_label: str = "") -> Estimate:
+    """What launching this wave now would cost. Reads counters, never trials; works for a draft, too."""
+    design = Design.of(experiment)
+    runs = _runs_of(experiment)
+    parts = [_part(design, cell, runs, wave_label) for cell in design.cells]
+    to_do = sum(part.to_do for part in parts)
+    basis: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected:
+            basis[part.expected.basis] += part.to_do
+    observed = sum(trials for name, trials in basis.items() if name != "ceiling")
+    return Estimate(
+        trials=design.trials_per_cell * len(parts),
+        to_do=to_do,
+        spent_usd=experiment.spent_usd,
+        ceiling_usd=_total((part.to_do, part.ceiling) for part in parts),
+        expected_usd=_total((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        basis={name: trials for name, trials in basis.items() if trials},
+        coverage=observed / to_do if to_do else 1.0,
+        prices=[_price(model) for model in design.models],
+        unknown_prices=design.unknown_prices,
+        problems=design.problems(),
+        warnings=[*design.warnings(), *drift_warnings(experiment)],
+    )
+
+
+def _runs_of(experiment: Experiment) -> list[Run]:
+    return list(Run.objects.filter(experiment=experiment).select_related("condition", "wave")) if experiment.pk else []
+
+
+def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str) -> _Part:
+    own = [run for run in runs if identity(run.condition.condition_id) == identity(cell.condition_id)]
+    here = [run for run in own if run.wave.label == wave_label]
+    ceiling = design.ceiling(cell)
+    expected = costs.expected_per_call(
+        design.prices(cell),
+        ceiling,
+        own=_observed(own),
+        group=_observed(run for run in runs if run.condition.model_id == cell.model.key),
+        pooled=_observed(runs),
+    )
+    return _Part(_to_do(design, here), ceiling, expected)
+
+
+def _to_do(design: Design, runs: list[Run]) -> int:
+    """Calls still to make: those planned and not ended, and those that planning would add."""
+    planned = sum(run.n_trials for run in runs)
+    waiting = sum(run.n_pending + run.n_running for run in runs)
+    return waiting + max(0, design.trials_per_cell - planned)
+
+
+def _observed(runs: Iterable[Run]) -> ObservedTokens | None:
+    """Mean tokens for each trial that was answered, what its failed attempts took included."""
+    seen = list(runs)
+    calls = sum(run.n_done for run in seen)
+    if not calls:
+        return None
+    return ObservedTokens(
+        input_mean=sum(run.input_tokens for run in seen) / calls,
+        output_mean=sum(run.output_tokens for run in seen) / calls,
+        calls=calls,
+    )
+
+
+def _total(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
+    """The sum over all parts with anything to do; unknown as soon as one of them is."""
+    total = Decimal(0)
+    for to_do, each in parts:
+        if to_do and each is None:
+            return None
+        total += to_do * (each or 0)
+    return total
+
+
+def _price(model: LanguageModel) -> Price:
+    prices = model.prices
+    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free)
+
+
+def drift_warnings(experiment: Experiment) -> list[str]:
+    """Where one name has stood for several contents in this experiment: which facet, which hashes, how many trials.
+
+    Never blocks: to change a prompt is allowed, to compare its answers with the old ones unawares is not.
+    """
+    if not experiment.pk:
+        return []
+    seen: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for condition in _conditions_of(experiment):
+        rows = sum(run.n_trials for run in condition.runs.all())
+        for axis, name in _names(condition).items():
+            seen[axis, name][content_hash(condition.content[axis])[:12]] += rows
+    for cell in Design.of(experiment).cells:
+        for axis, facet in cell.facets.items():
+            seen[axis, facet.name][facet.content_hash[:12]] += 0
+    return [_drift(axis, name, hashes) for (axis, name), hashes in sorted(seen.items()) if len(hashes) > 1]
+
+
+def _conditions_of(experiment: Experiment) -> QuerySet[Condition]:
+    return experiment.conditions.select_related("model", "prompt", "sampler").prefetch_related("runs")
+
+
+def _names(condition: Condition) -> dict[str, str]:
+    return {"model": condition.model.name, "prompt": condition.prompt.name, "sampler": condition.sampler.name}
+
+
+def _drift(axis: str, name: str, hashes: Counter[str]) -> str:
+    contents = ", ".join(f"{short} ({rows} trials)" for short, rows in hashes.most_common())
+    return f"{axis} {name} has stood for {len(hashes)} contents: {contents}"
