@@ -6,7 +6,6 @@ the endpoint, the experiment and the run. Rate limits find their place in `_free
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,18 +69,17 @@ ORDER BY r.id FOR NO KEY UPDATE OF r
 """
 
 # Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
-# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows.
+# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. A part for each run, each with
+# its own LIMIT as a constant: with a LIMIT that the planner cannot see, it sorts all that is pending (fifty times
+# slower at 100,000 trials).
+PICK = """
+SELECT * FROM (
+    SELECT id, %s::numeric AS reserve, %s::float8 AS lease FROM runs_app_trial
+    WHERE run_id = %s AND status = 'pending' AND (not_before IS NULL OR not_before <= clock_timestamp())
+    ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT %s FOR UPDATE SKIP LOCKED) part
+"""
 CLAIM = """
-WITH share AS (
-    SELECT * FROM json_to_recordset(%s) s(run_id bigint, n int, reserve numeric, lease float8)
-), picked AS MATERIALIZED (
-    SELECT t.id, share.reserve, share.lease FROM share CROSS JOIN LATERAL (
-        SELECT id FROM runs_app_trial
-        WHERE run_id = share.run_id AND status = 'pending' AND (not_before IS NULL OR not_before <= clock_timestamp())
-        ORDER BY attempts, sample_idx, item_id, dimension_id
-        LIMIT share.n FOR UPDATE SKIP LOCKED
-    ) t
-)
+WITH picked AS MATERIALIZED ({picks})
 UPDATE runs_app_trial t SET
     status = 'running', attempts = t.attempts + 1, token = %s, worker_id = %s, reserved_usd = picked.reserve,
     lease_until = clock_timestamp() + picked.lease * interval '1 second', not_before = NULL,
@@ -147,13 +145,11 @@ def _lock_runs(endpoint_id: int, experiments: list[int]) -> list[Demand]:
 def _claim(endpoint_id: int, worker_id: int, demands: Sequence[Demand], shares: dict[int, int]) -> list[Claim]:
     token = uuid.uuid4()
     places = {demand.run_id: Place(demand.run_id, demand.experiment_id, endpoint_id) for demand in demands}
-    wanted = [
-        {"run_id": one.run_id, "n": shares[one.run_id], "reserve": str(one.reserve_usd), "lease": one.lease_s}
-        for one in demands
-        if one.run_id in shares
-    ]
+    picking = [one for one in demands if one.run_id in shares]
+    sql = CLAIM.format(picks=" UNION ALL ".join([PICK] * len(picking)))
+    picks = [value for one in picking for value in (one.reserve_usd, one.lease_s, one.run_id, shares[one.run_id])]
     with connection.cursor() as cursor:
-        cursor.execute(CLAIM, [json.dumps(wanted), token, worker_id])
+        cursor.execute(sql, [*picks, token, worker_id])
         claims = [_claim_from(row, places, token) for row in cursor.fetchall()]
     deltas = Deltas()
     for claim in claims:

@@ -1,0 +1,85 @@
+"""Claim and record without calls: admission, counters and synchronous commits included, on a database of its own.
+
+python benchmarks/claiming.py --workers 4 --trials 200000 --batch 256
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+ANSWER = {"raw_response": "four", "answer": "four", "input_tokens": 20, "output_tokens": 5, "latency_ms": 50}
+CALL = {"outcome": "ok", "cost_usd": "0.00001", **{name: ANSWER[name] for name in ("input_tokens", "output_tokens")}}
+
+
+def work(database: str, batch: int) -> tuple[int, float, float]:
+    """Claim and record until nothing is left. Returns results written, when it began and ended, in wall time."""
+    import django
+
+    django.setup()
+    from django.db import connection
+
+    connection.settings_dict["NAME"] = database
+    from runs_app.admitting import admit
+    from runs_app.recording import Result, record
+    from runs_app.registering import Registration
+
+    worker, written, results = Registration().worker_id, 0, []
+    started = time.time()
+    while True:
+        written += record(results, worker)
+        claims = admit(worker, batch)
+        if not claims:
+            return written, started, time.time()
+        results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in claims]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--trials", type=int, default=200_000)
+    parser.add_argument("--batch", type=int, default=256)
+    options = parser.parse_args()
+    from benchmarks.stored import database_of_its_own
+
+    with database_of_its_own():
+        measure(options)
+
+
+def measure(options: argparse.Namespace) -> None:
+    from django.db import connection
+
+    from runs_app import planning
+    from runs_app.models import Run
+    from runs_app.reconciling import differences
+    from tests import factories
+
+    dataset = factories.make_dataset("many", 1000)
+    experiment = factories.make_experiment(
+        "claiming",
+        dataset=dataset,
+        models=[factories.make_model("m", endpoint=factories.make_endpoint("fast", max_concurrency=100_000))],
+        samples=options.trials // 1000,
+        max_usd=None,
+        max_concurrency=100_000,
+    )
+    planning.plan(experiment)
+    Run.objects.update(status="running")
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE")
+    with get_context("spawn").Pool(options.workers) as pool:
+        rows = pool.starmap(work, [(connection.settings_dict["NAME"], options.batch)] * options.workers)
+    written, elapsed = sum(row[0] for row in rows), max(row[2] for row in rows) - min(row[1] for row in rows)
+    print(f"{written:,} trials by {options.workers} in batches of {options.batch}: {written / elapsed:,.0f} a second")
+    print("counters equal the rows" if not differences() else differences())
+
+
+if __name__ == "__main__":
+    main()
