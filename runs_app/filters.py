@@ -63,13 +63,15 @@ class TrialFilter(df.FilterSet):
     """Cleans the address into a `search`; the rows are found by `browsing`, not by a queryset here."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
-    experiment = df.ModelChoiceFilter(queryset=_experiments, to_field_name="slug", empty_label="Any")
-    condition = ConditionFilter(queryset=_conditions, empty_label="Any")
+    experiment = df.ModelChoiceFilter(
+        label="Experiment", queryset=_experiments, to_field_name="slug", empty_label="Any"
+    )
+    condition = ConditionFilter(label="Condition", queryset=_conditions, empty_label="Any")
     run = df.NumberFilter(label="Run", min_value=1)
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
-    dimension = df.ModelChoiceFilter(queryset=_dimensions, empty_label="Any")
+    dimension = df.ModelChoiceFilter(label="Dimension", queryset=_dimensions, empty_label="Any")
     rating = df.NumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
     truncated = YesNoFilter(label="Truncated")

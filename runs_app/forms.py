@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 from django.apps import apps
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 
 from datasets_app.models import Dataset
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
@@ -14,7 +14,7 @@ from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prom
 LONGEST_FILE = 1_000_000
 
 
-class Rows(forms.ModelMultipleChoiceField):
+class Rows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
     """Rows to cross, as boxes to tick; each with what tells it from the others."""
 
     widget = forms.CheckboxSelectMultiple
@@ -58,8 +58,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Experiment
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
-            "dimensions", "samples", "scorers", "cache", "cache_buster", "sequential", "max_concurrency", "request_timeout_s",
-            "max_attempts", "max_usd", "confirm_above_usd",
+            "dimensions", "samples", "scorers", "cache", "cache_buster", "sequential", "max_concurrency",
+            "request_timeout_s", "max_attempts", "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
             "samples": "Samples",
@@ -96,10 +96,10 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return experiment
 
 
-def _usable(user: Any, chosen: Experiment | None) -> dict[str, QuerySet[Any]]:
+def _usable(user: Any, chosen: Experiment | None) -> dict[str, Any]:
     """What may be crossed now, and what this draft crosses already."""
 
-    def also(kind: Any, usable: Q, field: str) -> QuerySet[Any]:
+    def also(kind: Any, usable: Q, field: str) -> Any:
         rows = kind.objects.visible_to(user)
         if chosen is None:
             return rows.filter(usable)
@@ -177,8 +177,10 @@ class ExperimentFileForm(forms.Form):
 
 
 class SteeringForm(forms.Form):
+    """Why; and for a retry, of which errors."""
+
     reason = forms.CharField(max_length=500, required=False, label="Reason")
-    error_class = forms.CharField(max_length=40, required=False, label="Error class")
+    only = forms.CharField(max_length=40, required=False, label="Error class")
 
     def __init__(self, *args: Any, reason_required: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -226,7 +228,6 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
             "output_price": "Output price",
             "cache_read_price": "Cache read price",
             "cache_write_price": "Cache write price",
-            "structured_output": "Accepts a strict JSON schema",
             "max_output_tokens": "Longest answer",
         }
         help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from datasets_app.models import Item
 from runs_app import asking, prompts
@@ -62,7 +62,7 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
     question = asking.question_of(item, dimension)
     image = item.image
     try:
-        hint = prompts.format_hint(prompt.answer_format, question.scale)
+        hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
         messages = prompts.render(
             prompt.messages,
             question.variables,

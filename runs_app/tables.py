@@ -17,7 +17,7 @@ from runs_app.progress import state_of, totals_of
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
 # The outcomes in the words that have a look.
-OUTCOME_STATUS = {
+OUTCOME_STATUS: dict[str, str] = {
     Attempt.Outcome.OK: "done",
     Attempt.Outcome.TRANSIENT: "failed",
     Attempt.Outcome.PERMANENT: "failed",
@@ -58,6 +58,7 @@ class ExperimentTable(tables.Table):
     class Meta:
         model = Experiment
         fields = ()
+        default = wording.MISSING
         order_by = "-created_at"
 
     def render_status(self, record: Any) -> SafeString:
@@ -90,6 +91,7 @@ class RunTable(tables.Table):
     class Meta:
         model = Run
         fields = ()
+        default = wording.MISSING
         orderable = False
 
     def render_condition(self, record: Run) -> str:
@@ -123,10 +125,10 @@ class TrialTable(tables.Table):
     """`query` is the filter, which goes along to the trial's page so that its next and previous keep to it."""
 
     id = tables.Column(verbose_name="Trial", attrs=TIGHT)
-    item = tables.Column(attrs={"td": {"class": "mono"}})
+    item = tables.Column(attrs={"td": {"class": "mono tight"}})
     dimension = tables.Column(attrs=TIGHT)
     sample_idx = tables.Column(verbose_name="Sample", attrs=NUMBER)
-    condition = tables.Column(accessor="run__condition")
+    condition = tables.Column(accessor="run__condition", attrs={"td": {"class": "clip clip-short"}})
     status = tables.Column(attrs=TIGHT)
     rating = tables.Column(attrs=NUMBER)
     answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip"}})
@@ -135,6 +137,7 @@ class TrialTable(tables.Table):
     class Meta:
         model = Trial
         fields = ()
+        default = wording.MISSING
         orderable = False
         attrs = {"class": "data-table"}
 
@@ -179,6 +182,7 @@ class AttemptTable(tables.Table):
     class Meta:
         model = Attempt
         fields = ()
+        default = wording.MISSING
         orderable = False
 
     def render_finished_at(self, value: Any) -> SafeString:

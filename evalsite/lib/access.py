@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec
+from typing import Any
 
 from django.http import Http404, HttpRequest
-from django.http.response import HttpResponseBase
 
 from evalsite.lib.roles import is_member, is_operator, is_viewer
-
-P = ParamSpec("P")
-View = Callable[Concatenate[HttpRequest, P], HttpResponseBase]
 
 
 def is_reader(user: Any) -> bool:
@@ -20,10 +16,10 @@ def is_reader(user: Any) -> bool:
     return is_member(user) or is_viewer(user)
 
 
-def _only(allowed: Callable[[Any], bool]) -> Callable[[View[P]], View[P]]:
-    def decorate(view: View[P]) -> View[P]:
+def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(view)
-        def guarded(request: HttpRequest, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
             if not allowed(request.user):
                 raise Http404
             return view(request, *args, **kwargs)

@@ -10,14 +10,16 @@ from runs_app.models import Experiment, Run
 
 def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
     experiments = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
-    return get_object_or_404(experiments, slug=slug)
+    experiment: Experiment = get_object_or_404(experiments, slug=slug)
+    return experiment
 
 
 def editable_experiment(request: HttpRequest, slug: str) -> Experiment:
     """One that this person may change; it need not be in a state that allows it."""
     visible_experiment(request, slug)
     experiments = Experiment.objects.editable_by(request.user).select_related("dataset", "owner")
-    return get_object_or_404(experiments, slug=slug)
+    experiment: Experiment = get_object_or_404(experiments, slug=slug)
+    return experiment
 
 
 def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
@@ -25,7 +27,8 @@ def may_edit(request: HttpRequest, experiment: Experiment) -> bool:
 
 
 def visible_run(request: HttpRequest, pk: int) -> Run:
-    return get_object_or_404(Run.objects.visible_to(request.user).with_design(), pk=pk)
+    run: Run = get_object_or_404(Run.objects.visible_to(request.user).with_design(), pk=pk)
+    return run
 
 
 def editable_run(request: HttpRequest, pk: int) -> Run:

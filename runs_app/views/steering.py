@@ -83,7 +83,7 @@ def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
 
 
 def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
-    chosen = form.cleaned_data["error_class"] or None
+    chosen = form.cleaned_data["only"] or None
     n = steering.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
     return f"{count_text(n)} failed trials will be tried again." if n else ""
 
@@ -152,7 +152,7 @@ def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
     address = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return HttpResponseRedirect(address)
-    return redirect(name, key)  # type: ignore[return-value]
+    return redirect(name, key)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -100,7 +100,7 @@ def nasty_lab(people):
     Run.objects.filter(pk=run.pk).update(stop_reason=NASTY, errors={NASTY: 2})
     outcome = {
         "answer": NASTY, "reasoning": NASTY, "raw_response": NASTY, "error_class": "x<y", "error": NASTY,
-        "served_model": NASTY, "served_provider": "<b>", "response_id": NASTY, "finish_reason": "<i>",
+        "served_model": NASTY, "served_provider": "<u>", "response_id": NASTY, "finish_reason": "<s>",
     }  # fmt: skip
     (trial,) = factories.plan_trials(run, answer=lambda *_: outcome)
     factories.make_attempt(trial, error=NASTY, error_class="x<y")

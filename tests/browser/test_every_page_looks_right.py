@@ -1,0 +1,139 @@
+"""Each page at two widths in two themes: no serious accessibility fault, no sideways scrolling, a quiet console."""
+
+from datetime import date, timedelta
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+from django.utils import timezone
+
+from datasets_app.models.history import record_changes
+from runs_app.models import Experiment, LanguageModel, Run, Tick, Trial, Worker
+from tests import factories
+from tests.browser.conftest import LAPTOP, PHONE
+
+VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
+IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
+ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
+
+
+@pytest.fixture
+def busy_site(owner, operator):
+    """Two models and two prompts on forty items, half-way through; a draft; a finished one of a colleague's."""
+    items = [{**factories.plain_question(number), "key": f"photo-{number:03}"} for number in range(40)]
+    dataset = factories.make_dataset("photographs", items)
+    lab = factories.make_endpoint("rehearsal", in_flight=7, max_concurrency=16)
+    slow = factories.make_endpoint("openrouter", provider="openrouter", base_url="", key_env="OPENROUTER_API_KEY")
+    slow.paused_until, slow.pause_reason = timezone.now() + timedelta(minutes=5), "HTTP 429: slow down"
+    slow.save()
+    models = [
+        factories.make_model("sim-large", endpoint=lab, price_source="vendor's list", price_date=date(2026, 2, 1)),
+        factories.make_model("sim-small", endpoint=slow, check_status="ok", check_detail="Answered in 240 ms.",
+                             checked_at=timezone.now()),
+    ]  # fmt: skip
+    factories.make_model("new-model", endpoint=slow, input_price=None, output_price=None)
+    prompts = [
+        factories.make_prompt("affect-rating", answer_format="rating_with_reasoning",
+                              system="You take part in a study of how people feel.\nAnswer as a typical adult would.",
+                              user="{{input}}\n\n{{dimension_instructions}}\nRate from {{scale_min}} to {{scale_max}}: {{scale_labels}}"),
+        factories.make_prompt("plain", user="{{input}} {{dimension_instructions}}"),
+    ]  # fmt: skip
+    dimension = factories.make_dimension("valence", labels={"1": "Very negative", "4": "Neutral", "7": "Very positive"})
+    experiment = factories.make_experiment(
+        "affect-pilot", owner=owner, dataset=dataset, models=models, prompts=prompts, dimensions=[dimension],
+        samplers=[factories.make_sampler("sampled", temperature=1.0, max_tokens=300)], samples=3, status="active",
+        title="How pleasant are the sample photographs to two models?", scorers=["rating"], cache_buster=True,
+        spent_usd=Decimal("1.2345"), reserved_usd=Decimal("0.21"),
+    )  # fmt: skip
+    runs = factories.make_runs(experiment)
+    for number, run in enumerate(runs):
+        factories.plan_trials(run, answer=outcomes(number))
+    Run.objects.filter(pk__in=[run.pk for run in runs]).update(
+        errors={"rate_limit": 14, "timeout": 3, "refusal": 2}, n_attempts=190
+    )
+    Run.objects.filter(pk=runs[3].pk).update(status="stopped", stop_reason="6 of 60 attempts failed for good (10 %)")
+    record_changes([(experiment, "draft", "active")], by=owner, reason="launched")
+    record_changes([(runs[0], "running", "paused"), (runs[0], "paused", "running")], by=owner, reason="Lunch")
+    make_pace(runs)
+    for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
+        factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
+    factories.make_experiment("next-idea", owner=owner, dataset=dataset, models=models, prompts=prompts[1:])
+    return experiment
+
+
+def outcomes(number):
+    def outcome(item, dimension, sample_idx):
+        place = item.position + 40 * sample_idx
+        if place > 90 - 20 * number:
+            return None
+        if place % 23 == 7:
+            return factories.failed("timeout", "No answer within 60 s")
+        rating = 1 + (place * 5 + number) % 7
+        return {"answer": ANSWER % rating, "rating": rating, "rating_step": "json", "truncated": place % 31 == 5,
+                "reasoning": "The scene is bright.", "served_model": "vendor/sim-large-2026-01"}  # fmt: skip
+
+    return outcome
+
+
+def make_pace(runs):
+    now = timezone.now().replace(microsecond=0)
+    start = now - timedelta(seconds=now.timestamp() % 10)
+    Tick.objects.bulk_create(
+        Tick(run=run, at=start - back * timedelta(seconds=10), done=6 + (back * 5 + at) % 7, failed=back % 9 == 0)
+        for back in range(1, 90)
+        for at, run in enumerate(runs)
+    )
+    Worker.objects.create(name="bench-1:4711:0", host="bench-1", pid=4711, in_flight=16, recorded=1204)
+
+
+def addresses(experiment):
+    run = experiment.runs.first()
+    done = run.trials.filter(status="done").first()
+    failed = run.trials.filter(status="failed").first()
+    model = LanguageModel.objects.first()
+    slug = [experiment.slug]
+    return {
+        "home": reverse("home"),
+        "experiments": reverse("experiment_list"),
+        "experiment new": reverse("experiment_new"),
+        "experiment edit": reverse("experiment_edit", args=["next-idea"]),
+        "experiment file": reverse("experiment_from_file"),
+        "design": reverse("experiment_detail", args=slug),
+        "design draft": reverse("experiment_detail", args=["next-idea"]),
+        "launch": reverse("experiment_launch", args=["next-idea"]),
+        "progress": reverse("experiment_progress", args=slug),
+        "progress before": reverse("experiment_progress", args=["next-idea"]),
+        "run": reverse("run_detail", args=[run.pk]),
+        "trials": reverse("trial_list") + "?experiment=affect-pilot",
+        "trials nothing": reverse("trial_list") + "?item=nowhere",
+        "trial": reverse("trial_detail", args=[done.pk]) + "?experiment=affect-pilot",
+        "trial failed": reverse("trial_detail", args=[failed.pk]),
+        "endpoints": reverse("endpoint_list"),
+        "endpoint edit": reverse("endpoint_edit", args=[model.endpoint_id]),
+        "model edit": reverse("model_edit", args=[model.pk]),
+        "password": reverse("password_change"),
+    }
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_every_page_of_a_busy_site(busy_site, operator, visitor, checked, viewport, scheme):
+    page = visitor(operator, viewport, color_scheme=scheme)
+    for name, address in addresses(busy_site).items():
+        page.goto(address, wait_until="load")
+        checked(page, f"{name}-{viewport['width']}-{scheme}")
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_an_empty_site_says_what_comes_next(operator, visitor, checked, viewport, scheme):
+    page = visitor(operator, viewport, color_scheme=scheme)
+    for name in ("home", "experiment_list", "trial_list", "endpoint_list"):
+        page.goto(reverse(name), wait_until="load")
+        checked(page, f"empty-{name}-{viewport['width']}-{scheme}")
+    assert not Experiment.objects.exists()
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_the_way_in(transactional_db, visitor, checked, viewport, scheme):
+    page = visitor(None, viewport, color_scheme=scheme)
+    page.goto(reverse("login"), wait_until="load")
+    checked(page, f"login-{viewport['width']}-{scheme}")

@@ -1,0 +1,121 @@
+"""Who may open what: every address of the site has a row, and each person is tried on each.
+
+The rows say what GET gives, or POST where the row is marked. `owner` owns the experiment, which is private;
+`researcher` is in the group and does not own it; `viewer` reads what is shared, and this is not.
+"""
+
+from dataclasses import dataclass
+
+import pytest
+from django.urls import URLPattern, URLResolver, get_resolver, reverse
+
+PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
+TO_LOGIN = 302
+GONE = 404
+
+
+@dataclass(frozen=True)
+class Row:
+    """Expected answers for nobody, rater, viewer, researcher, owner and operator, in that order."""
+
+    expected: tuple[int, ...]
+    args: str = ""
+    method: str = "get"
+
+
+def of_experiment(owner=200, *, method="get", args="slug"):
+    """Only its owner and an operator reach a private experiment."""
+    return Row((TO_LOGIN, GONE, GONE, GONE, owner, owner), args, method)
+
+
+EVERYONE = Row((200,) * 6)
+READERS = Row((TO_LOGIN, GONE, 200, 200, 200, 200))
+MEMBERS = Row((TO_LOGIN, GONE, GONE, 200, 200, 200))
+SIGNED_IN = Row((TO_LOGIN, 200, 200, 200, 200, 200))
+
+
+def operators(args="", answer=200):
+    return Row((TO_LOGIN, GONE, GONE, GONE, GONE, answer), args)
+
+
+MATRIX = {
+    "healthz": EVERYONE,
+    "login": Row((200, 302, 302, 302, 302, 302)),
+    "logout": Row((302,) * 6, method="post"),
+    "password_change": SIGNED_IN,
+    "password_change_done": SIGNED_IN,
+    "styleguide": SIGNED_IN,
+    "home": SIGNED_IN,
+    "experiment_list": READERS,
+    "experiment_new": MEMBERS,
+    "experiment_outlook": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), method="post"),
+    "experiment_from_file": MEMBERS,
+    "experiment_detail": of_experiment(),
+    "experiment_edit": of_experiment(),
+    "experiment_yaml": of_experiment(),
+    "experiment_preview": of_experiment(),
+    "experiment_progress": of_experiment(),
+    "experiment_launch": of_experiment(),
+    "experiment_steer": of_experiment(302, method="post", args="slug pause"),
+    "run_detail": of_experiment(args="run"),
+    "run_steer": of_experiment(302, method="post", args="run pause"),
+    "trial_list": READERS,
+    "trial_detail": of_experiment(args="trial"),
+    "endpoint_list": MEMBERS,
+    "endpoint_new": operators(),
+    "endpoint_edit": operators("endpoint"),
+    "model_new": operators(),
+    "model_edit": operators("model"),
+    "model_check": Row((TO_LOGIN, GONE, GONE, 302, 302, 302), "model", "post"),
+    "model_status": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "model"),
+}
+# Django's own pages, whose permissions are its own; the admins of the apps are tested with the apps.
+NOT_OURS = {"admin"}
+
+
+def names_of(patterns, namespace=""):
+    for pattern in patterns:
+        if isinstance(pattern, URLResolver):
+            if pattern.namespace not in NOT_OURS:
+                yield from names_of(pattern.url_patterns, pattern.namespace or namespace)
+        elif isinstance(pattern, URLPattern):
+            yield f"{namespace}:{pattern.name}" if namespace else pattern.name
+
+
+def served():
+    return sorted(set(names_of(get_resolver().url_patterns)))
+
+
+def values_of(lab):
+    return {
+        "slug": lab.experiment.slug,
+        "run": lab.run.pk,
+        "trial": lab.trial.pk,
+        "endpoint": lab.model.endpoint_id,
+        "model": lab.model.pk,
+        "dataset": lab.experiment.dataset.slug,
+        "version": lab.experiment.dataset.version,
+    }
+
+
+def test_every_address_has_a_row():
+    assert set(served()) - set(MATRIX) == set(), "a new address needs a row: who may open it?"
+
+
+def test_every_address_has_a_name():
+    assert None not in served()
+
+
+@pytest.mark.parametrize("name", served())
+def test_each_person_gets_what_the_row_says(name, lab, as_):
+    row, known = MATRIX[name], values_of(lab)
+    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
+    answers = tuple(getattr(as_(person), row.method)(address).status_code for person in PEOPLE)
+    assert answers == row.expected, dict(zip(PEOPLE, answers, strict=True))
+
+
+@pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post"])
+def test_what_changes_something_refuses_get(name, lab, as_):
+    row, known = MATRIX[name], values_of(lab)
+    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
+    assert as_("operator").get(address).status_code == 405
