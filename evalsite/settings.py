@@ -174,6 +174,7 @@ Q_WORKERS = DRAINS + 1
 Q_CLUSTER = {
     "name": "evalsite",
     "orm": "default",
+    "broker_class": "runs_app.queueing.Broker",
     "workers": Q_WORKERS,
     # A task is locked from when it is prefetched, not from when it starts: so prefetch no more than can start.
     "queue_limit": Q_WORKERS,

@@ -7,3 +7,11 @@ class RunsConfig(AppConfig):
     name = "runs_app"
     verbose_name = "Experiments and runs"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from runs_app.noticeboard import Noticeboard
+
+        if Noticeboard.here():
+            from runs_app.queueing import announce_busy_workers
+
+            announce_busy_workers()

@@ -7,22 +7,28 @@ import socket
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from runs_app.noticeboard import stop_is_asked
+
+if TYPE_CHECKING:
+    from runs_app.draining import Drain
+
 DRAIN = "runs_app.tasks.drain"
 GRADE = "grading_app.tasks.grade_experiment"  # By name: grading stands above runs, and is never imported here.
 
 
-def wake() -> None:
-    """Ask for as many drains as a cluster runs; those that find none needed end at once."""
+def wake(queue: str | None = None) -> None:
+    """Ask for as many drains as a cluster runs, of any cluster or of one; those that find none needed end at once."""
     from django_q.tasks import async_task
 
     def enqueue() -> None:
         for _ in range(settings.DRAINS):
-            async_task(DRAIN)
+            async_task(DRAIN, cluster=queue, save=False)
 
     transaction.on_commit(enqueue)
 
@@ -31,12 +37,14 @@ def drain() -> int:
     """One drain for a bounded time, which asks for the next while there is work. Returns the results written."""
     from runs_app.draining import work_is_left
 
+    if stop_is_asked():
+        return 0
     with drain_slot() as free:
         recorded = _drain_once() if free and work_is_left() else 0
     if free and work_is_left():
         from django_q.tasks import async_task
 
-        async_task(DRAIN)
+        async_task(DRAIN, save=False)
     return recorded
 
 
@@ -49,10 +57,22 @@ def _drain_once() -> int:
     limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
 
     async def run() -> int:
-        return await Drain(gateway.call, registration, limits).run()
+        drain = Drain(gateway.call, registration, limits)
+        watch = asyncio.create_task(_stop_when_asked(drain))
+        try:
+            return await drain.run()
+        finally:
+            watch.cancel()
 
     registration = Registration()
     return asyncio.run(run())
+
+
+async def _stop_when_asked(drain: Drain) -> None:
+    """A task queue passes no signal on to its workers: so look."""
+    while not stop_is_asked():
+        await asyncio.sleep(0.3)
+    drain.stop()
 
 
 @contextmanager
@@ -74,14 +94,17 @@ def drain_slot() -> Iterator[bool]:
             cursor.execute("SELECT pg_advisory_unlock(%s, %s)", [host, slot])
 
 
-def tend() -> int:
-    """Every half minute: take back claims of silent workers, and restore drains that should be there."""
+def tend(queue: str | None = None) -> int:
+    """Every few seconds: take back claims of silent workers, and restore drains that should be there.
+
+    Every `up` asks its own cluster for this, by that cluster's own queue; so each machine restores its own drains.
+    """
     from runs_app.draining import work_is_left
     from runs_app.sweeping import sweep
 
     swept = sweep()
     if work_is_left():
-        wake()
+        wake(queue)
     return swept
 
 

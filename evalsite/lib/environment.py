@@ -10,6 +10,7 @@ KNOWN = frozenset(
         "EVALSITE_DEBUG",
         "EVALSITE_DRAINS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
+        "EVALSITE_NOTICEBOARD",  # For the children of `up` alone.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
     }

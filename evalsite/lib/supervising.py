@@ -1,0 +1,240 @@
+"""Child processes watched from outside: started, replaced when they end or hang, and stopped together.
+
+Each child leads a process group of its own, so that a terminal's Ctrl-C reaches the supervisor alone, and so that a
+child and all it forked can be ended at once. Nothing here knows what the children do.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import IO
+
+logger = logging.getLogger("evalsite.up")
+
+LOOK_S = 0.1  # Between looks at the children.
+STEADY_S = 10.0  # A child that has lived this long was well.
+FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+TRIES = 4  # Starts of a child that was never well, before the supervisor gives up.
+ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# Reads the groups that live now, a line each time they change; when its input ends, whichever way, it ends the last.
+WARDEN = (
+    'while read -r line; do groups=$line; done; for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null'
+)
+
+
+class GivingUp(Exception):
+    """A child cannot be started. The message says which."""
+
+
+@dataclass(slots=True)
+class Child:
+    """A process to keep running. Its output is passed on line by line, with its name in front.
+
+    `stop_signal` goes to the process alone, never to its group; after `grace_s` the group is killed.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str | os.PathLike[str] | None = None
+    keep_fds: tuple[int, ...] = ()
+    grace_s: float = 10.0
+    on_start: Callable[[], None] | None = None  # Before each start, the first and those after a death.
+
+    _process: subprocess.Popen[bytes] | None = None
+    _started: float = 0.0
+    _due: float = 0.0
+    _quick_ends: int = 0
+    _was_well: bool = False
+    _replace_because: str = ""
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, which is also its group's."""
+        return self._process.pid if self._process else None
+
+    def replace(self, because: str) -> None:
+        """Kill it and start another. Safe to call from any thread; done at the supervisor's next look."""
+        self._replace_because = because
+
+    def look(self, now: float) -> bool:
+        """Start what is due, notice what has ended, end what hangs. Whether anything changed."""
+        if self._process is None:
+            return now >= self._due and self._start(now)
+        ending = self._replace_because or self._ending()
+        if not ending:
+            return False
+        self.end()
+        self._plan_start(now, ending)
+        return True
+
+    def ask_to_stop(self) -> None:
+        if self._process:
+            with suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGTERM)
+
+    def has_ended(self) -> bool:
+        return self._process is None or bool(self._ending())
+
+    def end(self) -> None:
+        """Kill what is left of the group, then reap: until then nobody else can have got its number."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def _start(self, now: float) -> bool:
+        if self.on_start:
+            self.on_start()
+        self._replace_because = ""
+        self._started = now
+        self._process = subprocess.Popen(
+            self.command,
+            env={**os.environ, **self.environment},
+            cwd=self.directory,
+            pass_fds=self.keep_fds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        threading.Thread(target=_pass_on, args=(self.name, self._process.stdout), daemon=True).start()
+        return True
+
+    def _ending(self) -> str:
+        """How it ended, or "" while it runs. It is not reaped by this."""
+        if self._process is None:
+            return ""
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return ""
+        if ended.si_code == os.CLD_EXITED:
+            return f"ended with {ended.si_status}"
+        return f"was ended by {signal.Signals(ended.si_status).name}"
+
+    def _plan_start(self, now: float, ending: str) -> None:
+        well = now - self._started >= STEADY_S
+        self._was_well |= well
+        self._quick_ends = 0 if well else self._quick_ends + 1
+        if self._quick_ends >= TRIES and not self._was_well:
+            raise GivingUp(f"{self.name} {ending}, {TRIES} times in a row")
+        delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
+        self._due = now + delay
+        logger.warning("%s %s; another starts in %g s", self.name, ending, delay)
+
+
+def _pass_on(name: str, output: IO[bytes]) -> None:
+    with output:
+        for line in output:
+            sys.stderr.write(f"{name} | {line.decode(errors='replace')}")
+            sys.stderr.flush()
+
+
+Chore = Callable[[], float | None]
+"""Something to do now and then: returns after how many seconds it wants to be called again, or None for never."""
+
+
+class Supervisor:
+    """Keeps children running until it is told to stop by a signal. A second signal stops at once."""
+
+    def __init__(
+        self, children: Sequence[Child], chores: Sequence[Chore] = (), before_stop: Callable[[], None] | None = None
+    ) -> None:
+        self._children = list(children)
+        self._chores = list(chores)
+        self._before_stop = before_stop
+        self._signals = 0
+
+    def run(self) -> None:
+        """Return when told to stop, with no child left. GivingUp when a child cannot be started."""
+        with self._signals_counted(), _warden() as tell:
+            threading.Thread(target=self._do_chores, daemon=True).start()
+            try:
+                while not self._signals:
+                    self._look(tell)
+                    time.sleep(LOOK_S)
+                logger.info("stopping; once more stops at once")
+                self._stop()
+            finally:
+                self._signals = self._signals or 1
+                for child in self._children:
+                    child.end()
+                tell(())
+
+    def _look(self, tell: Callable[[Sequence[int]], None]) -> None:
+        now = time.monotonic()
+        if any([child.look(now) for child in self._children]):
+            tell([child.pid for child in self._children if child.pid])
+
+    def _stop(self) -> None:
+        if self._before_stop:
+            self._before_stop()
+        asked = time.monotonic()
+        for child in self._children:
+            child.ask_to_stop()
+        while self._signals < 2 and (waited_for := [child for child in self._children if not child.has_ended()]):
+            if time.monotonic() - asked > max(child.grace_s for child in waited_for):
+                logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
+                return
+            time.sleep(LOOK_S / 2)
+
+    @contextmanager
+    def _signals_counted(self) -> Iterator[None]:
+        def count(_number: int, _frame: object) -> None:
+            self._signals += 1
+
+        before = {number: signal.signal(number, count) for number in ENDINGS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _do_chores(self) -> None:
+        due = dict.fromkeys(self._chores, 0.0)
+        while due and not self._signals:
+            for chore in [chore for chore, at in due.items() if time.monotonic() >= at]:
+                wait = self._do(chore)
+                if wait is None:
+                    del due[chore]
+                else:
+                    due[chore] = time.monotonic() + wait
+            time.sleep(LOOK_S)
+
+    def _do(self, chore: Chore) -> float | None:
+        try:
+            return chore()
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the children are still watched
+            if not self._signals:
+                logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no word"])[0])
+            return 2.0
+
+
+@contextmanager
+def _warden() -> Iterator[Callable[[Sequence[int]], None]]:
+    """A shell that ends the groups it was told of if this process is killed: nobody else would know of them."""
+    read_end, write_end = os.pipe()
+    shell = subprocess.Popen(["/bin/sh", "-c", WARDEN], stdin=read_end, start_new_session=True)
+    os.close(read_end)
+
+    def tell(groups: Sequence[int]) -> None:
+        with suppress(BrokenPipeError):
+            os.write(write_end, f"{' '.join(map(str, groups))}\n".encode())
+
+    try:
+        yield tell
+    finally:
+        os.close(write_end)
+        shell.wait()

@@ -1,0 +1,42 @@
+"""`manage.py up`: the whole site on this machine, in the foreground."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from evalsite.lib.supervising import GivingUp
+from runs_app.serving import LOOPBACK, AddressError, listening, migrate, serve
+
+WORK_FAILED, BAD_INPUT = 1, 2
+
+
+class Command(BaseCommand):
+    help = "Start the database if it is embedded, migrate, and serve the site with its workers until Ctrl-C."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1", help="address to serve from (default: this machine alone)")
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--workers", type=int, default=settings.DRAINS, metavar="N", help="drains that run at once")
+
+    def handle(self, *args: Any, host: str, port: int, workers: int, **options: Any) -> None:
+        if workers < 1:
+            raise CommandError("--workers: must be at least 1", returncode=BAD_INPUT)
+        if host not in LOOPBACK and not os.environ.get("EVALSITE_ALLOWED_HOSTS"):
+            self.stderr.write("Set EVALSITE_ALLOWED_HOSTS to the names this site is reached by: others are refused.")
+        try:
+            with listening(host, port) as listener:
+                migrate()
+                serve(listener, drains=workers, when_served=self._say_where)
+        except AddressError as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from None
+        except GivingUp as error:
+            raise CommandError(str(error), returncode=WORK_FAILED) from None
+
+    def _say_where(self, url: str) -> None:
+        self.stdout.write(f"Evalsite is at {url} (Ctrl-C stops it)")
+        self.stdout.flush()

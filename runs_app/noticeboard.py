@@ -1,0 +1,69 @@
+"""What `up` and its task queue tell each other, as files in a folder that dies with `up`.
+
+Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy; files they can read
+and write. A cluster that was started without `up` has no noticeboard, and needs none.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "EVALSITE_NOTICEBOARD"
+STOPPING = "stopping"
+
+
+class Noticeboard:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def here(cls) -> Noticeboard | None:
+        """The one that this process was started with."""
+        named = os.environ.get(VARIABLE)
+        return cls(Path(named)) if named else None
+
+    @property
+    def queue(self) -> str:
+        """The key of the queue that only this cluster takes tasks from."""
+        return self.folder.name
+
+    @property
+    def pulse_queue(self) -> str:
+        return f"{self.folder.name}.pulse"
+
+    def tell_to_stop(self) -> None:
+        (self.folder / STOPPING).touch()
+
+    def says_stop(self) -> bool:
+        """Also when the folder is gone: then so is who made it."""
+        return (self.folder / STOPPING).exists() or not self.folder.exists()
+
+    def mark_busy(self) -> None:
+        (self.folder / f"busy-{os.getpid()}").touch()
+
+    def mark_idle(self) -> None:
+        (self.folder / f"busy-{os.getpid()}").unlink(missing_ok=True)
+
+    def busy(self) -> int:
+        """How many workers do a task now. The notice of one that was killed does not count."""
+        return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
+
+    def clear(self) -> None:
+        for path in self.folder.glob("busy-*"):
+            path.unlink(missing_ok=True)
+
+
+def stop_is_asked() -> bool:
+    board = Noticeboard.here()
+    return board is not None and board.says_stop()
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
