@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Self
 
 from django.conf import settings
@@ -13,6 +14,8 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import StatusChange, TransitionQuerySet
 from evalsite.lib.hashing import content_hash
 from evalsite.lib.roles import is_member
+
+WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
 
 class VersionedQuerySet(TransitionQuerySet):
@@ -129,12 +132,19 @@ class Dimension(Versioned):
         }
 
     def clean(self) -> None:
-        if self.scale_min is not None and self.scale_max is not None and self.scale_min >= self.scale_max:
+        if not isinstance(self.labels, dict):
+            raise ValidationError({"labels": "Must be a mapping of points to labels."})
+        if self.scale_min is None or self.scale_max is None:
+            return
+        if self.scale_min >= self.scale_max:
             raise ValidationError({"scale_max": "The scale must end above where it starts."})
-        points = {str(point) for point in range(self.scale_min, self.scale_max + 1)}
-        strangers = sorted(str(point) for point in self.labels if str(point) not in points)
+        strangers = sorted(str(point) for point in self.labels if not self._has_point(str(point)))
         if strangers:
             raise ValidationError({"labels": f"Not on the scale: {', '.join(strangers)}."})
+
+    def _has_point(self, point: str) -> bool:
+        """Compared as a number: a scale may be long, and a list of its points with it."""
+        return bool(WHOLE_NUMBER.match(point)) and self.scale_min <= int(point) <= self.scale_max
 
 
 class Sampler(Versioned):

@@ -1,0 +1,232 @@
+"""The experiment file: its shape, and errors that name the key. Pure: names are looked up elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
+
+from evalsite.lib.hashing import canonical_json
+
+PROVIDER_DEFAULT = "provider-default"
+NAMED, INLINE = "named", "inline"  # Tags of the two ways to say a facet; no part of what a message shows.
+
+
+class SpecError(ValueError):
+    """An experiment file that cannot be used; each of `problems` is a sentence that names the key."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def _without_nul(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("holds a NUL character, which the database cannot keep")
+    return text
+
+
+def _decimal(value: Any) -> Any:
+    """As it was written: 0.1 is a tenth, not the binary number next to it."""
+    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _storable(extra: dict[str, Any]) -> dict[str, Any]:
+    try:
+        _without_nul(canonical_json(extra).replace("\\u0000", "\0"))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+    return extra
+
+
+Text = Annotated[str, AfterValidator(_without_nul)]
+# In the engine that reads these, $ is the end of the text, never the end of a line.
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
+Reference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*(@[0-9]+)?$", max_length=100)]
+Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0, max_digits=12, decimal_places=4)]
+Settings = Annotated[dict[str, Any], AfterValidator(_storable)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors, and a "3" is not a 3."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class ModelSpec(Strict):
+    name: Name
+    endpoint: Name
+    model: Text = Field(min_length=1, max_length=200)
+
+
+class TurnSpec(Strict):
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class PromptSpec(Strict):
+    """Either `user`, with or without `system`, or all turns as `messages`."""
+
+    name: Name
+    system: Text = ""
+    user: Text | None = None
+    messages: list[TurnSpec] | None = None
+    answer_format: Literal["text", "rating", "rating_with_reasoning"] = "text"
+
+    @model_validator(mode="after")
+    def _one_form(self) -> PromptSpec:
+        if (self.user is None) == (self.messages is None):
+            raise ValueError("give either user (and system) or messages")
+        if self.messages is not None and self.system:
+            raise ValueError("system belongs into messages here, as a turn of role system")
+        return self
+
+    @property
+    def turns(self) -> list[dict[str, str]]:
+        """The messages; line ends around a text, which YAML's block form adds, are no part of it."""
+        if self.messages is not None:
+            return [turn.model_dump() for turn in self.messages]
+        said = [("system", self.system.strip("\n")), ("user", (self.user or "").strip("\n"))]
+        return [{"role": role, "content": text} for role, text in said if text or role == "user"]
+
+
+class SamplerSpec(Strict):
+    name: Name
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    seed: int | None = None
+    reasoning_effort: Text = ""
+    extra: Settings = {}
+
+
+class DimensionSpec(Strict):
+    name: Name
+    title: Text = Field(default="", max_length=120)
+    instructions: Text
+    min: int = 1
+    max: int = 7
+    labels: dict[int, Text] = {}
+
+
+class BudgetSpec(Strict):
+    max_usd: Money | None = None
+    confirm_above_usd: Money | None = None
+
+
+def _no_judges(graders: Any) -> Any:
+    raise ValueError("judge models are not available in this version; leave graders out and grade by scorers")
+
+
+class GradeSpec(Strict):
+    scorers: list[Name] = []
+    graders: Annotated[Any, BeforeValidator(_no_judges)] = None
+
+
+def _form_of(value: Any) -> str:
+    return NAMED if isinstance(value, str) else INLINE
+
+
+def _either(inline: Any) -> Any:
+    """A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant."""
+    return Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[inline, Tag(INLINE)], Discriminator(_form_of)]
+
+
+class ExperimentSpec(Strict):
+    """An experiment file. What is None was not said, and takes the site's default."""
+
+    experiment: Name
+    title: Text = Field(default="", max_length=200)
+    description: Text = ""
+    dataset: Reference
+    models: list[_either(ModelSpec)] = Field(min_length=1)  # type: ignore[valid-type]
+    prompts: list[_either(PromptSpec)] = Field(min_length=1)  # type: ignore[valid-type]
+    samplers: list[_either(SamplerSpec)] = Field(default=[PROVIDER_DEFAULT], min_length=1)  # type: ignore[valid-type]
+    dimensions: list[_either(DimensionSpec)] = []  # type: ignore[valid-type]
+    samples: int | None = None
+    cache: bool | None = None
+    cache_buster: bool | None = None
+    sequential: bool | None = None
+    max_concurrency: int | None = None
+    request_timeout_s: float | None = None
+    max_attempts: int | None = None
+    lease_s: float | None = None
+    stop_failure_rate: float | None = None
+    stop_after_attempts: int | None = None
+    budget: BudgetSpec = BudgetSpec()
+    grade: GradeSpec = GradeSpec()
+
+
+def read_yaml(text: str) -> ExperimentSpec:
+    """The file as a specification. SpecError when it is no YAML, or not an experiment file."""
+    try:
+        content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
+    except yaml.YAMLError as error:
+        raise SpecError([f"this is not YAML: {' '.join(str(error).split())}"]) from None
+    except (RecursionError, ValueError) as error:
+        raise SpecError([f"this cannot be read: {type(error).__name__}"]) from None
+    return read_spec(content)
+
+
+def read_spec(content: Any) -> ExperimentSpec:
+    """As `read_yaml`, of a mapping."""
+    if not isinstance(content, dict):
+        raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
+    try:
+        return ExperimentSpec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError([_sentence(problem) for problem in error.errors()]) from None
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, by which a few lines unfold to gigabytes, and without keys that are said twice."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not taken")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            raise yaml.YAMLError(f"a key is said twice in the mapping that starts in line {node.start_mark.line + 1}")
+        return mapping
+
+
+KNOWN_KEYS = sorted(
+    {
+        key
+        for spec in (ExperimentSpec, ModelSpec, PromptSpec, SamplerSpec, DimensionSpec, BudgetSpec, GradeSpec, TurnSpec)
+        for key in spec.model_fields
+    }
+)
+
+
+def _sentence(problem: Any) -> str:
+    """`prompts[1].usr: unknown key; did you mean user?`"""
+    path = path_of([step for step in problem["loc"] if step not in (NAMED, INLINE)])
+    if problem["type"] == "extra_forbidden":
+        close = get_close_matches(str(problem["loc"][-1]), KNOWN_KEYS, n=1)
+        return f"{path}: unknown key" + (f"; did you mean {close[0]}?" if close else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{path}: {message[:1].lower()}{message[1:]}"
+
+
+def path_of(steps: Sequence[str | int]) -> str:
+    """("prompts", 1, "user") as `prompts[1].user`."""
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return path.removeprefix(".")

@@ -1,0 +1,99 @@
+import pytest
+
+from runs_app.specs import SpecError, read_yaml
+
+GOOD = """
+experiment: pilot
+dataset: questions@1
+models: [sim-large]
+prompts: [{name: plain, user: "{{input}}"}]
+"""
+
+
+def problems_of(text):
+    with pytest.raises(SpecError) as caught:
+        read_yaml(text)
+    return caught.value.problems
+
+
+def test_a_small_file_is_enough():
+    spec = read_yaml(GOOD)
+    assert (spec.experiment, spec.samplers, spec.samples) == ("pilot", ["provider-default"], None)
+    assert spec.prompts[0].turns == [{"role": "user", "content": "{{input}}"}]
+
+
+@pytest.mark.parametrize(
+    ("added", "problem"),
+    [
+        ("sampels: 3", "sampels: unknown key; did you mean samples?"),
+        ("budget: {max_use: 3}", "budget.max_use: unknown key; did you mean max_usd?"),
+        ("samples: '3'", "samples: input should be a valid integer"),
+        ("samples: true", "samples: input should be a valid integer"),
+        ("samplers: [{name: greedy, temprature: 0}]", "samplers[0].temprature: unknown key; did you mean temperature?"),
+        ("samplers: [plain, {name: s, temperature: .nan}]", "samplers[1].temperature: input should be a finite number"),
+        ("samplers: []", "samplers: list should have at least 1 item after validation, not 0"),
+        (
+            "dimensions: [{name: v, instructions: x, labels: {1: No}}]",
+            "dimensions[0].labels[1]: input should be a valid string",
+        ),
+        ("budget: {max_usd: -1}", "budget.max_usd: input should be greater than or equal to 0"),
+        ("budget: {max_usd: 0.00001}", "budget.max_usd: decimal input should have no more than 4 decimal places"),
+        (
+            "grade: {graders: [judge-a]}",
+            "grade.graders: judge models are not available in this version; leave graders out and grade by scorers",
+        ),
+        ('title: "a\\0b"', "title: holds a NUL character, which the database cannot keep"),
+    ],
+)
+def test_what_is_wrong_is_named_by_its_path(added, problem):
+    assert problems_of(GOOD + added) == [problem]
+
+
+def test_every_problem_is_told_at_once():
+    assert problems_of("experiment: Pilot 1\nprompts: [{name: plain}]\n") == [
+        "experiment: string should match pattern '^[a-z0-9][a-z0-9_-]*$'",
+        "dataset: field required",
+        "models: field required",
+        "prompts[0]: give either user (and system) or messages",
+    ]
+
+
+def test_a_name_with_a_line_end_is_refused():
+    assert problems_of(GOOD.replace("pilot", '"pilot\\n"'))[0].startswith("experiment: string should match")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "just text", "3"])
+def test_what_is_no_mapping_is_refused(text):
+    assert problems_of(text) == ["an experiment file is a mapping that starts with experiment: NAME"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: [", "this is not YAML"),
+        ("experiment: x\nexperiment: y", "a key is said twice in the mapping that starts in line 1"),
+        ("a: &x [1]\nb: *x", "aliases (*name) are not taken"),
+        ("[" * 100_000, "this cannot be read: RecursionError"),
+        ("a: " + "9" * 5000, "this cannot be read: ValueError"),
+        ("!!python/object/apply:os.system ['true']", "this is not YAML"),
+    ],
+)
+def test_hostile_yaml_is_refused(text, said):
+    assert said in problems_of(text)[0]
+
+
+def test_line_ends_around_a_text_are_no_part_of_a_prompt():
+    spec = read_yaml(
+        GOOD.replace('[{name: plain, user: "{{input}}"}]', "\n- name: plain\n  user: |\n    {{input}}\n    A?")
+    )
+    assert spec.prompts[0].turns == [{"role": "user", "content": "{{input}}\nA?"}]
+
+
+def test_turns_may_be_written_out():
+    turns = "[{role: user, content: a}, {role: assistant, content: b}, {role: user, content: c}]"
+    spec = read_yaml(GOOD.replace('user: "{{input}}"', f"messages: {turns}"))
+    assert [turn["role"] for turn in spec.prompts[0].turns] == ["user", "assistant", "user"]
+
+
+def test_money_is_what_was_written():
+    assert str(read_yaml(GOOD + "budget: {max_usd: 0.1}").budget.max_usd) == "0.1"
