@@ -74,7 +74,12 @@ class _Part:
 
 def estimate(experiment: Experiment, *, wave_label: str = "") -> Estimate:
     """What launching this wave now would cost. Reads counters, never trials; works for a draft, too."""
-    design = Design.of(experiment)
+    return estimate_design(Design.of(experiment), wave_label=wave_label)
+
+
+def estimate_design(design: Design, *, wave_label: str = "") -> Estimate:
+    """As `estimate`, of a design whose experiment need not be saved yet."""
+    experiment = design.experiment
     runs = _runs_of(experiment)
     parts = [_part(design, cell, runs, wave_label) for cell in design.cells]
     to_do = sum(part.to_do for part in parts)

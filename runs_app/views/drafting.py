@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
+from runs_app import designing
 from runs_app.crossed import Design
 from runs_app.forms import ExperimentFileForm, ExperimentForm, LaunchedExperimentForm
 from runs_app.models import Experiment
@@ -56,8 +57,6 @@ def experiment_outlook(request: HttpRequest) -> HttpResponse:
 def experiment_from_file(request: HttpRequest) -> HttpResponse:
     form = ExperimentFileForm(request.POST or None, request.FILES or None)
     if request.method == "POST" and form.is_valid():
-        from runs_app import designing
-
         try:
             experiment = designing.create_experiment(designing.read_yaml(form.cleaned_data["text"]), by=request.user)
         except designing.SpecError as problem:

@@ -12,6 +12,7 @@ from django_tables2 import RequestConfig
 from datasets_app.models import Dataset
 from evalsite.lib.access import readers_only
 from evalsite.lib.roles import is_member
+from runs_app import designing
 from runs_app.crossed import Design
 from runs_app.filters import ExperimentFilter
 from runs_app.models import Experiment
@@ -73,8 +74,6 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
-    from runs_app import designing
-
     experiment = visible_experiment(request, slug)
     response = HttpResponse(designing.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}.yaml"'

@@ -160,8 +160,8 @@ def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
 def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     """GET shows what a launch would do and cost; POST does it."""
     experiment = editable_experiment(request, slug)
-    outlook = outlook_of(experiment)
-    form = LaunchForm(request.POST or None, needs_confirmation=outlook.needs_confirmation(experiment))
+    outlook = outlook_of(experiment, wave_label=request.POST.get("wave", "").strip())
+    form = LaunchForm(request.POST or None, needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
             report = steering.launch(experiment, by=request.user, wave=form.cleaned_data["wave"])
@@ -170,10 +170,5 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         else:
             messages.success(request, f"Launched: {count_text(report.trials_total)} trials in {report.runs} runs.")
             return redirect("experiment_progress", experiment.slug)
-    context = {
-        "experiment": experiment,
-        "form": form,
-        "outlook": outlook,
-        "over_budget": outlook.is_over_budget(experiment),
-    }
+    context = {"experiment": experiment, "form": form, "outlook": outlook}
     return render(request, "runs_app/experiment_launch.html", context)
