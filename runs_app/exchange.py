@@ -50,6 +50,11 @@ class Exchange:
     def text(self) -> str:
         return self.body.decode("utf-8", "replace")
 
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The JSON object of the reply's body, or an empty one."""
+        return failures.json_object(self.text)
+
     async def post(
         self,
         url: str,
@@ -120,11 +125,12 @@ class Exchange:
         """The failure that this exchange saw, whatever error litellm made of it."""
         if self.failure is not None:
             return self.failure
-        if self.status is None:
-            return self.fail(ErrorClass.BAD_REQUEST, f"{type(error).__name__}: {getattr(error, 'message', error)}")
+        if self.status is None:  # litellm could not make a request of it
+            words = str(getattr(error, "message", error)).removeprefix(f"litellm.{type(error).__name__}: ")
+            return self.fail(ErrorClass.BAD_REQUEST, words.partition(" To drop these")[0] or type(error).__name__)
         if self.status >= 300:
             return self._classified(self.status, self.text)
-        reported = failures.reported_error(self.text)
+        reported = failures.reported_error(self.payload)
         if reported is None:
             return self.fail(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {self.text}")
         return self._classified(*reported)

@@ -78,9 +78,8 @@ def classify_reported(body: str) -> ErrorClass:
     return ErrorClass.CONTENT_REFUSED if _CONTENT.search(body) else ErrorClass.SOFT_FAILURE
 
 
-def reported_error(body: str) -> tuple[int | None, str] | None:
-    """The error that a body of status 200 reports, with its own status if it names one; None if it reports none."""
-    payload = _object(body)
+def reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
+    """The error that a reply of status 200 reports, with its own status if it names one; None if it reports none."""
     for reported in (payload.get("error"), *_choice_errors(payload)):
         if isinstance(reported, dict) and (reported.get("message") or reported.get("code") is not None):
             code = str(reported.get("code"))
@@ -102,7 +101,7 @@ def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
 
 def message_of(body: str) -> str:
     """The words of an error body in any of the usual shapes, or the body itself."""
-    payload = _object(body)
+    payload = json_object(body)
     error = payload.get("error", payload)
     if isinstance(error, str):
         return error
@@ -168,11 +167,11 @@ def _number(text: str | None) -> float | None:
     return number if number == number and abs(number) != float("inf") else None
 
 
-def _object(body: str) -> dict[str, Any]:
+def json_object(body: str) -> dict[str, Any]:
     """The JSON object in a body, or the first of a list of them, or an empty one."""
     try:
         payload = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     payload = payload[0] if isinstance(payload, list) and payload else payload
     return payload if isinstance(payload, dict) else {}

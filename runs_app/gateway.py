@@ -33,6 +33,7 @@ PROVIDER_URLS: dict[str, str | None] = {
     "hosted_vllm": None,
 }
 _NEED_A_URL = frozenset({"hosted_vllm"})
+_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # no list has their prices; litellm would ask the server
 
 # Parameters that litellm translates for each provider.
 _TRANSLATED = frozenset(
@@ -84,8 +85,10 @@ def warm_up() -> None:
 
     Call it once in a worker, before work starts: the pause is seconds, and without it each collection walks litellm.
     """
-    request = CallRequest("openai", "warm-up", "http://127.0.0.1:9/v1", None, [{"role": "user", "content": "."}])
-    _completion(request, _exchange_class()(request, KEYLESS)).close()
+    for provider in PROVIDER_URLS:
+        # Prepared as if to be sent, which imports the provider's adapter, and then dropped.
+        request = CallRequest(provider, "warm-up", "http://127.0.0.1:9", None, [{"role": "user", "content": "."}])
+        _completion(request, _exchange_class()(request, KEYLESS)).close()
     gc.collect()
     gc.freeze()
 
@@ -124,8 +127,7 @@ def _completion(request: CallRequest, exchange: Exchange) -> Any:
         function_id=exchange.trace_id,
     )
     return litellm.completion(
-        model=request.model,
-        custom_llm_provider=request.provider,
+        model=f"{request.provider}/{request.model}",  # it cuts the first part off, even off a model's own name
         api_base=_base_url(request),
         api_key=exchange.key,
         messages=request.messages,
@@ -177,7 +179,7 @@ def _parameters(request: CallRequest) -> dict[str, Any]:
         passed["extra_body"] = extra
     if request.provider == "ollama_chat" and "reasoning_effort" not in given:
         passed.setdefault("think", False)  # its thinking models think unless told not to
-    if request.base_url:
+    if request.base_url and request.provider not in _NATIVE:
         # litellm knows parameters by the names of models; a server of one's own may serve any.
         passed["allowed_openai_params"] = sorted(_TRANSLATED & given.keys())
     return passed
@@ -185,7 +187,7 @@ def _parameters(request: CallRequest) -> dict[str, Any]:
 
 def _listed_cost(request: CallRequest, usage: Any) -> float | None:
     """US dollars by litellm's price list for the tokens used, or None if the model is not on it."""
-    if not _is_listed(request.provider, request.model):
+    if request.provider in _SELF_HOSTED or not _is_listed(request.provider, request.model):
         return None
     litellm = _litellm()
     costs = litellm.cost_per_token(model=request.model, custom_llm_provider=request.provider, usage_object=usage)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from decimal import Decimal
@@ -13,6 +12,7 @@ from runs_app.costs import Usage, cost_of
 from runs_app.exchange import Exchange
 from runs_app.failures import reported_error, storable
 
+EIGHT_PLACES = Decimal("1e-8")
 MAX_TOKENS = 2**31 - 1
 MAX_COST_USD = 100_000  # what a single call cannot cost, and the column cannot hold
 
@@ -27,7 +27,8 @@ def read_reply(
     choices = getattr(response, "choices", None)
     if not choices:
         raise exchange.fail(ErrorClass.MALFORMED_REPLY, f"the reply has no choices: {exchange.text}")
-    if b'"error"' in exchange.body and reported_error(exchange.text) is not None:
+    payload = exchange.payload
+    if reported_error(payload) is not None:
         raise exchange.failure_after(ValueError("a reply that reports an error"))
     message = choices[0].message
     refusal = _refusal(message)
@@ -38,13 +39,13 @@ def read_reply(
     cost, source = _cost(request, usage, tokens, listed_cost)
     return CallReply(
         text=text,
-        raw_text=_raw_text(exchange, text),
+        raw_text=_raw_text(payload, text),
         reasoning=storable(_reasoning(message)),
         finish_reason=finish_reason,
         refused=bool(refusal) or finish_reason == "content_filter",
-        response_id=_short(response.id, 200),
+        response_id=_short(payload.get("id") or payload.get("responseId"), 200),
         served_model=_short(_bare(response.model, request), 200),
-        served_provider=_short(getattr(response, "provider", None) or request.provider, 80),
+        served_provider=_short(payload.get("provider") or request.provider, 80),
         **tokens,
         cost_usd=cost,
         cost_source=source,
@@ -66,13 +67,11 @@ def _reasoning(message: Any) -> str:
     return reasoning if isinstance(reasoning, str) else ""
 
 
-def _raw_text(exchange: Exchange, text: str) -> str:
-    """The text as it came: litellm cuts a leading <think> block out of it."""
-    if b"think" not in exchange.body:
-        return text
+def _raw_text(payload: dict[str, Any], text: str) -> str:
+    """The text as it came, where the reply has OpenAI's form: litellm cuts a leading <think> block out of it."""
     try:
-        content = json.loads(exchange.body)["choices"][0]["message"]["content"]
-    except (ValueError, LookupError, TypeError):
+        content = payload["choices"][0]["message"]["content"]
+    except (LookupError, TypeError):
         return text
     return storable(content) if isinstance(content, str) else text
 
@@ -107,7 +106,7 @@ def _count(value: Any) -> int:
 def _cost(
     request: CallRequest, usage: Any, tokens: dict[str, int | None], listed_cost: ListedCost
 ) -> tuple[Decimal | None, CostSource]:
-    """What the call cost and who says so: free, the price set by hand, litellm's list, the provider, or nobody."""
+    """What the call cost, and who says so: nobody need pay, the price set by hand, litellm's list, the provider."""
     if request.is_free:
         return Decimal(0), "free"
     if tokens["input_tokens"] is not None:
@@ -115,7 +114,7 @@ def _cost(
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
             by_hand = cost_of(used, request.prices)
             if by_hand is not None:
-                return by_hand, "price list"
+                return _as_stored(by_hand), "price list"
         listed = _dollars(listed_cost(request, usage))
         if listed is not None:
             return listed, "litellm"
@@ -124,9 +123,14 @@ def _cost(
 
 
 def _dollars(value: Any) -> Decimal | None:
-    """An amount that a call can cost, exactly as written, or None."""
+    """An amount that a call can cost, or None."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return Decimal(str(value)) if is_number and 0 <= value < MAX_COST_USD else None
+    return _as_stored(Decimal(str(value))) if is_number and 0 <= value < MAX_COST_USD else None
+
+
+def _as_stored(dollars: Decimal) -> Decimal:
+    """The amount to the eight places that are stored, so that sums here equal sums of rows."""
+    return dollars.quantize(EIGHT_PLACES)
 
 
 def _short(value: Any, length: int) -> str:

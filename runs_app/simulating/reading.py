@@ -73,7 +73,7 @@ def read_chat(body: bytes) -> ChatRequest:
 def _payload(body: bytes) -> dict[str, Any]:
     try:
         payload = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise UnreadableRequest("the body is not JSON") from None
     if not isinstance(payload, dict):
         raise UnreadableRequest("the body is not a JSON object")

@@ -64,6 +64,7 @@ def test_models_lists_what_is_known_and_what_was_asked_for() -> None:
     [
         (b"{not json", "not JSON"),
         (b"[]", "not a JSON object"),
+        (b"[" * 100_000, "not JSON"),
         ({"messages": [{"role": "user", "content": "x"}]}, "model"),
         ({"model": "m", "messages": []}, "messages"),
         ({"model": "m", "messages": ["x"]}, "role"),

@@ -1,0 +1,54 @@
+"""Calls for the tests of the gateway."""
+
+import asyncio
+from typing import Any
+
+from runs_app import gateway
+from runs_app.calls import CallFailure, CallReply, CallRequest
+
+SCHEMA = {
+    "type": "json_schema",
+    "json_schema": {
+        "name": "rating",
+        "strict": True,
+        "schema": {
+            "type": "object",
+            "properties": {"rating": {"type": "integer", "minimum": 1, "maximum": 7}},
+            "required": ["rating"],
+            "additionalProperties": False,
+        },
+    },
+}
+
+
+def request(url: str | None, text: str = "What is 2 + 2?", **more: Any) -> CallRequest:
+    given: dict[str, Any] = {
+        "provider": "openai",
+        "model": "sim/a",
+        "base_url": url,
+        "key_env": None,
+        "messages": [{"role": "user", "content": text}],
+        **more,
+    }
+    return CallRequest(**given)
+
+
+def call(asked: CallRequest) -> CallReply:
+    """The reply to one call on a loop of its own."""
+
+    async def one() -> CallReply:
+        try:
+            return await gateway.call(asked)
+        finally:
+            await gateway.close()
+
+    return asyncio.run(one())
+
+
+def failure_of(asked: CallRequest) -> CallFailure:
+    """The failure of a call that must fail."""
+    try:
+        reply = call(asked)
+    except CallFailure as failure:
+        return failure
+    raise AssertionError(f"the call did not fail: {reply}")

@@ -1,0 +1,81 @@
+"""A provider that answers with what it is given and remembers what it was asked."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Asked:
+    path: str
+    headers: dict[str, str]
+    body: Any
+
+
+@dataclass
+class FakeProvider:
+    url: str = ""
+    status: int = 200
+    reply: Any = None  # JSON, or bytes to send as they are
+    headers: dict[str, str] = field(default_factory=dict)
+    asked: list[Asked] = field(default_factory=list)
+
+    @property
+    def last(self) -> Asked:
+        return self.asked[-1]
+
+
+def completion(content: str | None = "hello", **changes: Any) -> dict[str, Any]:
+    """A chat completion in OpenAI's form; `message`, `choice` and others are merged into it."""
+    message = {"role": "assistant", "content": content, **changes.pop("message", {})}
+    choice = {"index": 0, "finish_reason": "stop", "message": message, **changes.pop("choice", {})}
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "sim/a",
+        "choices": [choice],
+        "usage": usage,
+        **changes,
+    }
+
+
+@contextmanager
+def fake_provider() -> Iterator[FakeProvider]:
+    fake = FakeProvider(reply=completion())
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            fake.asked.append(Asked(self.path, headers, json.loads(body)))
+            sent = fake.reply if isinstance(fake.reply, bytes) else json.dumps(fake.reply).encode()
+            self.send_response(fake.status)
+            for name, value in {"Content-Type": "application/json", **fake.headers}.items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(sent)))
+            self.end_headers()
+            self.wfile.write(sent)
+
+        def do_GET(self) -> None:
+            fake.asked.append(Asked(f"GET {self.path}", {}, None))
+            self.send_error(404)
+
+        def log_message(self, *_args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    fake.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield fake
+    finally:
+        server.shutdown()
+        server.server_close()

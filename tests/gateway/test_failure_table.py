@@ -1,0 +1,167 @@
+"""The table of failures, alone: classes of statuses and bodies, waiting times, and what may be stored."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from runs_app.calls import ErrorClass, Kind
+from runs_app.failures import classify, message_of, reported_error, retry_after_s, storable, storable_message
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "has_format", "error_class"),
+    [
+        (429, "insufficient_quota", False, ErrorClass.QUOTA_EXHAUSTED),
+        (429, "You exceeded your current quota", False, ErrorClass.RATE_LIMITED),
+        (400, "code: content_policy_violation", False, ErrorClass.CONTENT_REFUSED),
+        (400, "Azure OpenAI's content management policy", False, ErrorClass.CONTENT_REFUSED),
+        (403, "requires moderation and your input was flagged", False, ErrorClass.CONTENT_REFUSED),
+        (400, "Input image data may contain inappropriate content.", False, ErrorClass.CONTENT_REFUSED),
+        (400, "Invalid parameter: 'response_format'", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
+        (404, "No endpoints found that support json_schema", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
+        (422, "structured outputs are not supported", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
+        (400, "Invalid parameter: 'response_format'", False, ErrorClass.BAD_REQUEST),
+        (400, "maximum context length is 4096 tokens", False, ErrorClass.CONTEXT_TOO_LONG),
+        (400, "prompt is too long: 210000 tokens > 200000", False, ErrorClass.CONTEXT_TOO_LONG),
+        (400, "Your credit balance is too low", False, ErrorClass.PAYMENT_REQUIRED),
+        (402, "Insufficient credits", False, ErrorClass.PAYMENT_REQUIRED),
+        (500, '{"type":"overloaded_error"}', False, ErrorClass.OVERLOADED),
+        (500, "oops", False, ErrorClass.SERVER_ERROR),
+        (501, "oops", False, ErrorClass.SERVER_ERROR),
+        (504, "", False, ErrorClass.TIMEOUT),
+        (418, "", False, ErrorClass.BAD_REQUEST),
+        (302, "", False, ErrorClass.NOT_ALLOWED),
+    ],
+)
+def test_a_status_with_a_body_has_one_class(status: int, body: str, has_format: bool, error_class: ErrorClass) -> None:
+    assert classify(status, body, has_format) == error_class
+
+
+@given(st.integers(300, 599), st.text(max_size=60), st.booleans())
+def test_every_status_has_a_class_and_only_the_endpoints_own_give_the_trial_back(
+    status: int, body: str, has_format: bool
+) -> None:
+    kind = classify(status, body, has_format).kind
+    if status == 429:
+        assert kind == Kind.ENDPOINT
+    if status in (400, 401, 403, 404, 422):
+        assert kind == Kind.PERMANENT
+    if kind == Kind.ENDPOINT:
+        assert status in (429, 498) or status >= 500
+
+
+def test_every_class_has_a_kind() -> None:
+    kinds = {error_class: error_class.kind for error_class in ErrorClass}
+    assert {name for name, kind in kinds.items() if kind == Kind.ENDPOINT} == {
+        "rate_limited",
+        "quota_exhausted",
+        "overloaded",
+    }
+    assert {name for name, kind in kinds.items() if kind == Kind.TRANSIENT} == {
+        "server_error",
+        "timeout",
+        "connection",
+        "malformed_reply",
+        "soft_failure",
+    }
+
+
+NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "seconds"),
+    [
+        ({"retry-after": "12"}, "", 12.0),
+        ({"retry-after": "0.5"}, "", 0.5),
+        ({"retry-after": "-3"}, "", 0.0),
+        ({"retry-after": "9999999"}, "", 86_400.0),
+        ({"retry-after": "inf"}, "", None),
+        ({"retry-after": "soon"}, "", None),
+        ({"retry-after-ms": "250", "retry-after": "1"}, "", 0.25),
+        ({"retry-after": "Sun, 01 Mar 2026 12:00:30 GMT"}, "", 30.0),
+        ({"retry-after": "Sun, 01 Mar 2026 11:00:00 GMT"}, "", 0.0),
+        ({"retry-after": "Sun, 01 Mar 2026 13:00:30 +0100"}, "", 30.0),
+        ({}, '{"retryDelay": "17s"}', 17.0),
+        ({}, '{"retryDelay": "1.2.3s"}', None),
+        ({}, "", None),
+    ],
+)
+def test_the_time_to_wait_is_read_in_every_form(headers: dict[str, str], body: str, seconds: float | None) -> None:
+    assert retry_after_s(headers, body, NOW) == seconds
+
+
+@given(st.text(), st.text(alphabet=st.characters(codec="ascii", exclude_categories=["C", "Z"]), min_size=8), st.text())
+@example("", "00000000", "")
+def test_the_key_is_never_stored_and_a_message_is_short(before: str, key: str, after: str) -> None:
+    message = storable_message(before + key + after, (key,))
+    assert len(message) <= 500
+    if key not in "[key]…" and key not in storable(before.replace(key, "")) + storable(after.replace(key, "")):
+        assert key not in message
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "sk-proj-abcdefgh12345678",
+        "Bearer abcdefgh12345678",
+        "AIzaabcdefgh12345678abcdefgh",
+        "hf_abcdefgh12345678",
+        "https://x.example/v1?key=abcdefgh12345678",
+        "https://user:abcdefgh12345678@x.example/v1",
+        "api_key=abcdefgh12345678",
+        '"api_key": "abcdefgh12345678"',
+    ],
+)
+def test_what_looks_like_a_key_is_not_stored(secret: str) -> None:
+    message = storable_message(f"Error: bad request to {secret} was refused")
+    assert "abcdefgh" not in message
+    assert message.startswith("Error: bad request to ")
+    assert message.endswith("was refused")
+
+
+@given(st.text(alphabet=st.characters(), max_size=60))
+@example("a\0b")
+@example("\ud800")
+@example("😀\udc00é")
+def test_storable_text_can_be_encoded_and_loses_nothing_else(text: str) -> None:
+    kept = storable(text)
+    assert "\0" not in kept
+    assert kept.encode("utf-8").decode() == kept
+    if "\0" not in text and text.isprintable():
+        assert kept == text
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ('{"error": {"message": "no", "code": "x"}}', "no"),
+        ('{"error": "model not found"}', "model not found"),
+        ('{"detail": "Not Found"}', "Not Found"),
+        ('[{"error": {"message": "google"}}]', "google"),
+        ('{"error": {"message": "outer", "metadata": {"raw": "inner"}}}', "outer: inner"),
+        ("plain words", "plain words"),
+        ('{"error": {}}', '{"error": {}}'),
+    ],
+)
+def test_the_words_of_an_error_are_found_in_every_form(body: str, message: str) -> None:
+    assert message_of(body) == message
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=10),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["error", "message", "code", "choices"]), inner)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["error", "choices", "id"]), json_values))
+def test_any_reply_can_be_looked_at(payload: dict[str, object]) -> None:
+    reported = reported_error(payload)
+    assert reported is None or reported[0] is None or 400 <= reported[0] <= 599
+    assert isinstance(message_of(json.dumps(payload)), str)
