@@ -31,7 +31,8 @@ BATCH = 2000
 
 def stored_hash(dataset: Dataset) -> str:
     """The hash of the active items and their norms, as they are in the database now."""
-    return dataset_hash(_content(item) for item in dataset.items.active().prefetch_related("norms"))
+    items = dataset.items.active().order_by("pk").prefetch_related("norms")
+    return dataset_hash(_content(item) for item in items.iterator(chunk_size=BATCH))
 
 
 def _content(item: Item) -> dict[str, Any]:

@@ -77,6 +77,8 @@ class ZipMembers:
     def _check(self, member: zipfile.ZipInfo) -> None:
         name = member.filename
         path = PurePosixPath(name.replace("\\", "/"))
+        if not name:
+            raise Refused("the archive holds a file without a name")
         if path.is_absolute() or ".." in path.parts or DRIVE.match(name) or "\x00" in member.orig_filename:
             raise Refused(f"the archive names a file outside itself: {name!r}")
         if stat.S_ISLNK(member.external_attr >> 16):

@@ -69,13 +69,10 @@ def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -
 
 
 def _preview(value: Any) -> str:
-    text = (
-        f"({len(value)} bytes)"
-        if isinstance(value, bytes)
-        else as_text(value)
-        if not isinstance(value, dict)
-        else "{...}"
-    )
+    try:
+        text = as_text(value)
+    except NoValue:
+        text = "(bytes)"
     return text if len(text) <= 200 else text[:199] + "…"
 
 

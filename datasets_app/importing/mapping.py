@@ -33,7 +33,7 @@ AFTER = "after:"
 Value = Callable[[Mapping[str, Any]], Any]
 
 
-class NoValue(Exception):
+class NoValue(ValueError):
     """An expression has no value for this row; the message says why."""
 
 
@@ -178,4 +178,7 @@ def as_text(value: Any) -> str:
         return value
     if isinstance(value, bytes):
         raise NoValue("holds bytes, not text")
-    return json.dumps(value, ensure_ascii=False)
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except TypeError:
+        raise NoValue("holds values that are no text") from None

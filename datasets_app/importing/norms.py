@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.mapping import BoundMapping, as_text, norm_columns
+from datasets_app.importing.mapping import BoundMapping, NoValue, as_text, norm_columns
 from datasets_app.importing.opening import opened
 from datasets_app.importing.records import NormRecord, Refused, Report, Row
 from datasets_app.importing.sources import read_rows
@@ -59,7 +59,7 @@ def row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report
     for column, (dimension, statistic) in columns.items():
         cells.setdefault(dimension, {})[statistic] = (column, row.values.get(column))
     for dimension, statistics in cells.items():
-        if any(as_text(value).strip() for _, value in statistics.values()):
+        if any(value is not None and str(value).strip() for _, value in statistics.values()):
             norm = _norm(key, dimension, statistics, row, report)
             if norm:
                 yield norm
@@ -130,13 +130,19 @@ class _NormTable:
 
     def read(self, rows: Iterator[Row]) -> None:
         for row in rows:
-            key = self._key(row)
-            if key is None:
-                continue
-            self._compare_category(row, key)
-            for norm in self._norms(row, key):
-                self._take(row, norm)
+            try:
+                self._read_row(row)
+            except NoValue as error:
+                self.report.error(row, "row", str(error))
         self._report_keys()
+
+    def _read_row(self, row: Row) -> None:
+        key = self._key(row)
+        if key is None:
+            return
+        self._compare_category(row, key)
+        for norm in self._norms(row, key):
+            self._take(row, norm)
 
     def _key(self, row: Row) -> str | None:
         written = as_text(self.bound.value("key", row.values))

@@ -12,6 +12,7 @@ from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.records import Refused, Report, Row
 
 BATCH_ROWS = 256
+BROKEN = (OSError, ValueError, OverflowError, MemoryError)  # pyarrow's own errors derive from these, but for a few.
 
 
 def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
@@ -21,7 +22,7 @@ def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
 
     try:
         table = parquet.ParquetFile(file)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"the file is not Parquet: {error}") from None
     _check_size(table.metadata, limits)
     columns = list(table.schema_arrow.names)
@@ -50,7 +51,7 @@ def _rows(table: Any, limits: Limits) -> Iterator[Row]:
             for values in batch.to_pylist():
                 number += 1
                 yield Row(number, None, {name: plain(value) for name, value in values.items()})
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"after row {number}: {error}") from None
 
 

@@ -183,5 +183,8 @@ def item_content(
 
 
 def dataset_hash(contents: Iterable[dict[str, Any]]) -> str:
-    """SHA-256 over the contents of the active items, whatever their order. 64 hexadecimal digits."""
-    return content_hash(sorted(contents, key=lambda content: content["key"]))
+    """SHA-256 over (key, hash of the content) of the active items, whatever their order. 64 hexadecimal digits.
+
+    A hash of hashes, so that only one item's content is held at a time.
+    """
+    return content_hash(sorted((content["key"], content_hash(content)) for content in contents))

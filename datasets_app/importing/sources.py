@@ -77,10 +77,10 @@ def _bounded(rows: Iterator[Row], limits: Limits) -> Iterator[Row]:
 
 
 def encoding_of(file: BinaryIO, report: Report) -> str:
-    """utf-8-sig or utf-16; else cp1252, with a warning, where the bytes are not UTF-8."""
+    """utf-8-sig or utf-16; else cp1252, with a warning, where the bytes are neither."""
     head = file.read(4)
     file.seek(0)
-    if head.startswith(UTF16_MARKS):
+    if head.startswith(UTF16_MARKS) and _decodes(file, "utf-16"):
         return "utf-16"
     if _decodes(file, "utf-8-sig"):
         return "utf-8-sig"
