@@ -42,6 +42,8 @@ class ErrorClass(StrEnum):
     RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"
     NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
     MISSING_KEY = "missing_key"
+    UNRENDERABLE = "unrenderable"  # the prompt and the item make no request
+    INTERNAL_ERROR = "internal_error"  # a fault of this program
 
     @property
     def kind(self) -> Kind:
@@ -58,6 +60,7 @@ _TRANSIENT = frozenset(
         ErrorClass.CONNECTION,
         ErrorClass.MALFORMED_REPLY,
         ErrorClass.SOFT_FAILURE,
+        ErrorClass.INTERNAL_ERROR,
     }
 )
 

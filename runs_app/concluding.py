@@ -8,14 +8,13 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
-from runs_app.calls import CallFailure, CallReply
-from runs_app.parsing import parse_rating, visible_text
+from runs_app.calls import CallFailure, CallReply, ErrorClass, Kind
+from runs_app.parsing import parse_rating
 from runs_app.retrying import backoff_s
 
 # An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
 MAX_YIELDS = 200
 SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
-TRUNCATED = frozenset({"length", "max_tokens"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +30,11 @@ class Conclusion:
 
 def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
     """An answer ends its trial, whatever it says: an unreadable rating is a result, not an error."""
-    answer = visible_text(reply.text)
     columns = reply_columns(reply) | {
-        "raw_response": reply.text,
-        "answer": answer,
+        "raw_response": reply.raw_text,
+        "answer": reply.text,
         "reasoning": reply.reasoning,
-        "truncated": reply.finish_reason in TRUNCATED,
+        "truncated": reply.truncated,
         "refused": reply.refused,
     }
     if scale is not None:
@@ -50,10 +48,10 @@ def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: in
     """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
-    if failure.kind == "endpoint" and yields < MAX_YIELDS:
+    if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         pause = failure.retry_after_s if failure.retry_after_s is not None else min(wait, 5.0)
         return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause)
-    if failure.kind == "permanent" or attempts >= max_attempts:
+    if failure.kind == Kind.PERMANENT or attempts >= max_attempts:
         return Conclusion("failed", columns)
     return Conclusion("pending", columns, wait_s=wait)
 
@@ -92,9 +90,11 @@ def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
         "error_class": failure.error_class,
         "error": failure.message,
         "http_status": failure.http_status,
+        "trace_id": failure.trace_id,
         "latency_ms": failure.latency_ms,
-        "cost_usd": 0 if unbilled and failure.error_class != "malformed_reply" else None,
+        "cost_usd": 0 if unbilled and failure.error_class not in BILLED_PERHAPS else None,
     }
 
 
-NEVER_SENT = frozenset({"not_allowed", "missing_key", "unrenderable"})
+NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})
+BILLED_PERHAPS = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})

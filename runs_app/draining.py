@@ -20,7 +20,7 @@ from django.db import OperationalError, close_old_connections, connection, conne
 from evalsite.lib.scales import Scale
 from runs_app import asking, concluding
 from runs_app.admitting import Claim, admit
-from runs_app.calls import CallFailure, CallReply, CallRequest
+from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.prompts import PromptError
 from runs_app.questions import Questions
 from runs_app.recording import Result, record
@@ -138,7 +138,7 @@ class Drain:
         try:
             asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
         except (PromptError, OSError) as error:
-            asked = CallFailure("unrenderable", str(error))
+            asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
         return Job(claim, asked, question.scale, max_attempts)
 
     def _start(self, job: Job) -> None:
@@ -175,13 +175,17 @@ class Drain:
     async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> concluding.Conclusion:
         try:
             reply = await self._reply(job.asked, calls)
-        except CallFailure as failure:
-            calls.append(concluding.attempt_of_failure(failure) | {"call": len(calls)})
-            return concluding.failed(
-                failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
-            )
-        calls.append(concluding.attempt_of_reply(reply) | {"call": len(calls)})
-        return concluding.answered(reply, job.scale)
+            calls.append(concluding.attempt_of_reply(reply) | {"call": len(calls)})
+            return concluding.answered(reply, job.scale)
+        except CallFailure as refusal:
+            failure = refusal
+        except Exception:  # No fault of ours may leave a trial claimed, or end the drain for the others.
+            logger.exception("the call of trial %s broke", job.claim.trial_id)
+            failure = CallFailure(ErrorClass.INTERNAL_ERROR, "The program failed; the worker's log says how.")
+        calls.append(concluding.attempt_of_failure(failure) | {"call": len(calls)})
+        return concluding.failed(
+            failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
+        )
 
     async def _reply(self, asked: asking.Asked | CallFailure, calls: list[dict[str, Any]]) -> CallReply:
         if isinstance(asked, CallFailure):
@@ -189,7 +193,7 @@ class Drain:
         try:
             return await self.call(asked.request)
         except CallFailure as refusal:
-            if refusal.error_class != "response_format_unsupported":
+            if refusal.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
                 raise
             # The provider knows no schemas: asked again without one, as a second call that is on the record.
             calls.append(concluding.attempt_of_failure(refusal) | {"call": 0})

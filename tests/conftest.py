@@ -1,6 +1,10 @@
 """What every test may rest on."""
 
+import os
+from contextlib import ExitStack
+
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
 
@@ -11,6 +15,22 @@ MADE_BY_MIGRATIONS = {
     "auth_group",
     "auth_group_permissions",
 }
+
+
+def pytest_configure(config):
+    """Without a server named, the tests run on the embedded one, which ends with the last of their processes."""
+    if os.environ.get("DATABASE_URL"):
+        return
+    from evalsite.lib.postgres import Embedded
+
+    stack = ExitStack()
+    stack.enter_context(Embedded(settings.DATA_DIR / "postgres").held())
+    config.add_cleanup(stack.close)
+
+
+@pytest.fixture(autouse=True)
+def media_of_its_own(settings, tmp_path):
+    settings.MEDIA_ROOT = tmp_path / "media"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,6 +15,7 @@ def reply(text="ready", **fields):
     """An answer as the gateway gives it."""
     defaults = {
         "text": text,
+        "raw_text": text,
         "reasoning": "",
         "finish_reason": "stop",
         "refused": False,

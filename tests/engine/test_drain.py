@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.calls import CallFailure
+from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.reconciling import differences
 from tests import factories
@@ -72,7 +72,7 @@ def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, 
     monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
-        raise CallFailure("server_error", "the provider is unwell", http_status=500)
+        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
 
     drain(call)
     assert set(run.trials.values_list("status", "attempts", "error_class")) == {("failed", 3, "server_error")}
@@ -84,7 +84,7 @@ def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, 
 
 def test_a_permanent_error_is_never_tried_again(run):
     async def call(request):
-        raise CallFailure("content_refused", "against the rules", http_status=400)
+        raise CallFailure(ErrorClass.CONTENT_REFUSED, "against the rules", http_status=400)
 
     drain(call)
     assert set(run.trials.values_list("status", "attempts")) == {("failed", 1)}
@@ -98,7 +98,7 @@ def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(ru
         nonlocal calls
         calls += 1
         if calls <= 3:
-            raise CallFailure("rate_limited", "slow down", http_status=429, retry_after_s=0.05)
+            raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=0.05)
         return reply()
 
     drain(call)
@@ -115,7 +115,7 @@ def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call(t
 
     async def call(request):
         if request.response_format:
-            raise CallFailure("response_format_unsupported", "no schemas here", http_status=400)
+            raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
         return reply('{"rating": 6}')
 
     drain(call)
@@ -130,7 +130,7 @@ def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional
     factories.plan_trials(run)
 
     async def call(request):
-        raise CallFailure("unauthorized", "no such key", http_status=401)
+        raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key", http_status=401)
 
     drain(call, concurrency=10)
     run.refresh_from_db()
@@ -161,3 +161,17 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
     drain(answering())
     with pytest.raises(IntegrityError, match="never changes"):
         Trial.objects.update(answer="something else")
+
+
+def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
+    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+
+    async def call(request):
+        if "0 plus" in request.messages[-1]["content"]:
+            raise KeyError("a bug")
+        return reply()
+
+    drain(call)
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed) == (4, 2)
+    assert set(run.trials.filter(status="failed").values_list("error_class", "attempts")) == {("internal_error", 3)}

@@ -7,7 +7,7 @@ import pytest
 
 from runs_app import steering
 from runs_app.admitting import admit
-from runs_app.calls import CallFailure
+from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Experiment, Run
 from runs_app.reconciling import differences
 from runs_app.registering import Registration
@@ -70,7 +70,7 @@ def _cancel_once():
 def test_failed_trials_of_one_class_are_tried_again(run):
     async def refuse(request):
         kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
-        raise CallFailure(kind, "no", http_status=400)
+        raise CallFailure(ErrorClass(kind), "no", http_status=400)
 
     drain(refuse)
     assert steering.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
