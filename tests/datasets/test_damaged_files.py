@@ -1,0 +1,79 @@
+"""Files that were cut, mixed up or made to harm end as errors of the reading, never as an exception."""
+
+import io
+from contextlib import suppress
+
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from datasets_app.importing import Reading, Refused, read_columns, read_items, read_norms
+from tests.datasets.files import archive, messages, picture, upload
+
+
+def parquet_bytes() -> bytes:
+    buffer = io.BytesIO()
+    table = {"id": ["a", "b"], "question": ["q", "r"], "choices": [["x", "y"], None], "v_mean": [1.0, 2.0]}
+    parquet.write_table(pyarrow.table(table), buffer)
+    return buffer.getvalue()
+
+
+WHOLE = {
+    "a.csv": b'id,question,choices,v_mean\na,"Q ""x""",x|y,1\nb,R,"[""a"",""b""]",2\n',
+    "a.jsonl": b'{"id": "a", "question": "Q", "m": {"a": [1]}}\n{"id": 2, "question": "R", "v_mean": 1}\n',
+    "a.json": b'[{"id": "a", "question": "Q"}, {"id": "b", "question": "R"}]',
+    "a.parquet": parquet_bytes(),
+    "table.zip": archive({"a/cat.jpg": picture(), "i.csv": "id,image\n1,cat.jpg\n"}).getvalue(),
+    "images.zip": archive({"a/cat.gif": picture(form="GIF"), "b/x.webp": picture(form="WEBP")}).getvalue(),
+}
+INSERTED = st.binary(max_size=4) | st.sampled_from([b'"', b"\r", b"{", b"[", b"\x00", b"\xff\xfe", b"|", b"1e999"])
+DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), INSERTED), max_size=8)
+
+
+def damaged(whole: bytes, damage) -> bytes:
+    """At each place (a share of the length), some bytes are cut and others put in."""
+    data = bytearray(whole)
+    for place, cut, inserted in damage:
+        start = round(place * len(data))
+        data[start : start + cut] = inserted
+    return bytes(data)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(WHOLE)), DAMAGE)
+def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
+    data = damaged(WHOLE[name], damage)
+    reading = read_items(upload(data, name))
+    assert isinstance(reading, Reading)
+    assert reading.ok or all(str(error) for error in reading.errors)
+    norms = read_norms(upload(data, name), {"a": "x", "b": ""})
+    assert norms.ok or norms.report.errors
+    with suppress(Refused):
+        read_columns(upload(data, name))
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_the_files_that_are_damaged_were_whole(name):
+    assert read_items(upload(WHOLE[name], name)).ok
+
+
+def test_bytes_that_look_like_utf16_and_are_not():
+    assert not read_items(upload(b"\xff\xfeid,text\na,b\n", "a.csv")).ok
+
+
+def test_a_member_without_a_name_is_refused():
+    whole = archive({"x": b"x", "a.jpg": picture()}).getvalue()
+    central = whole.index(b"PK\x01\x02")
+    name = central + 46  # The name follows the fixed part of the entry; its length stands at 28, a comment's at 32.
+    moved = whole[: central + 28] + b"\0\0" + whole[central + 30 : central + 32] + b"\1\0" + whole[central + 34 : name]
+    assert "without a name" in messages(read_items(upload(moved + whole[name:], "a.zip")).errors)[0]
+
+
+def test_bytes_where_text_belongs_are_an_error_of_the_row():
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table({"id": ["a"], "question": [[b"\xff"]]}), buffer)
+    assert messages(read_items(upload(buffer.getvalue(), "a.parquet")).errors) == [
+        "row 1, input: holds values that are no text"
+    ]
