@@ -1,4 +1,4 @@
-"""What `up` and its task queue tell each other, as files in a folder that dies with `up`.
+"""What `up` and its task queue tell each other, as files in a folder that ends with `up`.
 
 Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy; files they can read
 and write. A cluster that was started without `up` has no noticeboard, and needs none.
@@ -6,16 +6,50 @@ and write. A cluster that was started without `up` has no noticeboard, and needs
 
 from __future__ import annotations
 
+import fcntl
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 VARIABLE = "EVALSITE_NOTICEBOARD"
+PREFIX = "up-"
 STOPPING = "stopping"
+IN_USE = "in-use"  # Locked by who made the board; the kernel frees it, however that process ends.
 
 
 class Noticeboard:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @classmethod
+    @contextmanager
+    def made_in(cls, parent: Path) -> Iterator[Noticeboard]:
+        """A new board for one `up`, gone after the block."""
+        parent.mkdir(parents=True, exist_ok=True)
+        board = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
+        try:
+            with (board.folder / IN_USE).open("w") as in_use:
+                fcntl.flock(in_use, fcntl.LOCK_EX)
+                yield board
+        finally:
+            board.remove()
+
+    @classmethod
+    def left_behind(cls, parent: Path) -> Iterator[Noticeboard]:
+        """The boards of killed ones."""
+        for path in parent.glob(f"{PREFIX}*/{IN_USE}"):
+            with path.open("w") as in_use:
+                try:
+                    fcntl.flock(in_use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    continue
+                yield cls(path.parent)
+
+    def remove(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     @classmethod
     def here(cls) -> Noticeboard | None:
@@ -49,7 +83,7 @@ class Noticeboard:
         """How many workers do a task now. The notice of one that was killed does not count."""
         return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
 
-    def clear(self) -> None:
+    def forget_busy(self) -> None:
         for path in self.folder.glob("busy-*"):
             path.unlink(missing_ok=True)
 

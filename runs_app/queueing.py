@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import datetime
 
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
@@ -28,26 +27,30 @@ LATE_LOOKS = 20  # Looks at an undone request while a worker is idle, after whic
 
 
 class Broker(ORM):  # type: ignore[misc]
-    """Takes from the queue that all clusters share, and from those of the `up` that started this cluster."""
+    """Takes from the queue that all clusters share, and from those of the `up` that started this cluster.
+
+    A task that is taken moves to this cluster's queue: if the cluster dies, it is known what it had.
+    """
 
     def dequeue(self) -> list[tuple[int, str]]:
         """At most one task, locked for this cluster; none after a pause where none waits."""
-        found = self._first()
+        board = Noticeboard.here()
+        keys = [self.list_key, *([board.queue, board.pulse_queue] if board else [])]
+        waiting = self.get_connection().filter(key__in=keys, lock__lt=timezone.now()).order_by("pk")
+        found = waiting.values_list("pk", "payload", "key", "lock").first()
         if found is None:
             time.sleep(Conf.POLL)
             return []
-        pk, payload, lock = found
-        taken = OrmQ.objects.filter(pk=pk, lock=lock).update(lock=self.timeout(payload))
+        pk, payload, key, lock = found
+        own = board.queue if board and key == self.list_key else key
+        taken = OrmQ.objects.filter(pk=pk, lock=lock).update(key=own, lock=self.timeout(payload))
         return [(pk, payload)] if taken else []  # Where not taken, another cluster was quicker.
 
-    def _first(self) -> tuple[int, str, datetime] | None:
-        waiting = self.get_connection().filter(key__in=self._keys(), lock__lt=timezone.now())
-        first: tuple[int, str, datetime] | None = waiting.order_by("pk").values_list("pk", "payload", "lock").first()
-        return first
 
-    def _keys(self) -> list[str]:
-        board = Noticeboard.here()
-        return [self.list_key, *([board.queue, board.pulse_queue] if board else [])]
+def hand_back(board: Noticeboard) -> None:
+    """Give what a cluster had taken or was yet to take to whoever comes first. All tasks may run twice."""
+    OrmQ.objects.filter(key=board.queue).update(key=Conf.CLUSTER_NAME, lock=timezone.now())
+    OrmQ.objects.filter(key=board.pulse_queue).delete()
 
 
 def announce_busy_workers() -> None:
@@ -69,6 +72,7 @@ class Pulse:
         self._board, self._workers, self._replace = board, workers, replace
         self._late = 0
         self._due = 0.0
+        self._is_new = True
 
     def __call__(self) -> float:
         """Look once; seconds until the next look."""
@@ -80,13 +84,15 @@ class Pulse:
             raise
         return LOOK_S
 
-    def forget(self) -> None:
-        """A new cluster starts with nothing to do, and nothing held against it."""
-        self._late = 0
-        self._board.clear()
-        OrmQ.objects.filter(key__in=[self._board.queue, self._board.pulse_queue]).delete()
+    def start_anew(self) -> None:
+        """Before a cluster starts: nothing is held against it, and what the one before it had is there to be taken."""
+        self._board.forget_busy()
+        self._is_new = True
 
     def _look(self) -> None:
+        if self._is_new:
+            hand_back(self._board)
+            self._is_new, self._late, self._due = False, 0, 0.0
         if not OrmQ.objects.filter(key=self._board.pulse_queue).exists():
             self._late = 0
             self._ask()

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import socket
 import sys
-import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
 from django.core.management import call_command
-from django.db import OperationalError, connection
+from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.postgres import Embedded
 from evalsite.lib.supervising import Child, Chore, Supervisor
 from runs_app.noticeboard import VARIABLE, Noticeboard
-from runs_app.queueing import Pulse
+from runs_app.queueing import Pulse, hand_back
 
 THREADS = 8
 WEB_GRACE_S = 8.0
@@ -66,21 +64,29 @@ def serve(
 
     `more` children are kept beside it; `when_served` is called once, with the address, when the first page is.
     """
-    with tempfile.TemporaryDirectory(prefix="evalsite-up-") as folder:
-        board = Noticeboard(Path(folder))
+    _tidy_up()
+    with Noticeboard.made_in(settings.DATA_DIR) as board:
         environment = {
-            VARIABLE: folder,
+            VARIABLE: str(board.folder),
             "EVALSITE_DRAINS": str(drains),
             "EVALSITE_DATA_DIR": str(settings.DATA_DIR),
         }
         queue = _queue(environment)
         pulse = Pulse(board, drains + 1, queue.replace)
-        queue.on_start = pulse.forget
+        queue.on_start = pulse.start_anew
         chores: list[Chore] = [_Announcement(listener, when_served), _restoring(pulse)]
         try:
             Supervisor([_web(listener, environment), queue, *more], chores, board.tell_to_stop).run()
         finally:
-            pulse.forget()
+            with suppress(DatabaseError):
+                hand_back(board)
+
+
+def _tidy_up() -> None:
+    """After an `up` that was killed on this machine: its tasks are not lost."""
+    for board in Noticeboard.left_behind(settings.DATA_DIR):
+        hand_back(board)
+        board.remove()
 
 
 def _web(listener: socket.socket, environment: dict[str, str]) -> Child:

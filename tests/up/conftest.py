@@ -1,0 +1,146 @@
+"""A whole site in a folder of its own, and the certainty that none of its processes outlives a test."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.conftest import ROOT, open_folder
+
+
+def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def environment(place: Path) -> dict[str, str]:
+    """As on a fresh machine: no database named, no debugging."""
+    kept = {
+        key: value for key, value in os.environ.items() if key != "DATABASE_URL" and not key.startswith("EVALSITE_")
+    }
+    return kept | {"EVALSITE_DATA_DIR": str(place / "data")}
+
+
+def processes_of(place: Path) -> dict[int, str]:
+    """Processes that were started for this folder, by their environment or their place of work; with their states."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = os.fsencode(place) in (process / "environ").read_bytes()
+            ours = ours or (process / "cwd").readlink().is_relative_to(place)
+            if ours:
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+class Site:
+    """`manage.py up` in a process of its own."""
+
+    def __init__(self, place: Path, *options: str, **more: str) -> None:
+        self.place, self.port = place, free_port()
+        self.log = place / "up.log"
+        self.was_served = False
+        command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={self.port}", *options]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=place, env=environment(place) | more, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as response:
+            return response.read()
+
+    def is_served(self) -> bool:
+        """Once the socket is there, a request may break off but is never refused, web server or not."""
+        assert self.process.poll() is None, self.said()
+        try:
+            self.was_served |= json.loads(self.get("/healthz")) == {"status": "ok"}
+        except OSError as error:
+            assert not (self.was_served and isinstance(getattr(error, "reason", None), ConnectionRefusedError))
+            return False
+        return True
+
+    def child(self, word: str) -> int | None:
+        """The child whose command line holds a word."""
+        return next((pid for pid in children(self.process.pid) if word in command_line(pid)), None)
+
+    def manage(self, *arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return subprocess.run(command, env=environment(self.place), check=True, capture_output=True, text=True).stdout
+
+    def enqueue(self, made: Path) -> None:
+        """Have the cluster make a folder, as proof that a task ran."""
+        self.manage(
+            "shell", "--no-imports", "-c", f"import django_q.tasks as q; q.async_task('os.mkdir', {str(made)!r})"
+        )
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 40) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[Path]:
+    """A data folder with a migrated database that is not running, to copy from."""
+    with open_folder() as folder:
+        subprocess.run(
+            [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment(folder), check=True, cwd=folder
+        )
+        yield folder / "data"
+
+
+@pytest.fixture
+def place(prepared: Path) -> Iterator[Path]:
+    """A folder with a space in its path, with a database in it."""
+    with open_folder() as folder:
+        spaced = folder / "my lab"
+        spaced.mkdir()
+        subprocess.run(["/bin/cp", "-a", prepared, spaced / "data"], check=True)
+        try:
+            yield spaced
+        finally:
+            for pid in processes_of(spaced):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture
+def site(place: Path) -> Iterator[Site]:
+    started = Site(place, "--workers=1")
+    try:
+        until(started.is_served)
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()

@@ -1,0 +1,100 @@
+"""`manage.py up`, with real processes."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.postgres.conftest import ROOT
+from tests.up.conftest import Site, children, environment, processes_of, until
+
+pytestmark = pytest.mark.processes
+
+
+def idle_worker(cluster: int) -> int | None:
+    """The worker that waits in the queue's pipe, on which all the others wait."""
+    (sentinel,) = children(cluster)
+    for pid in sorted(children(sentinel))[:2]:  # one drain's and the spare; then come the monitor and the pusher
+        if "pipe_read" in Path(f"/proc/{pid}/wchan").read_text():
+            return pid
+    return None
+
+
+def workers_are_ready(site: Site) -> bool:
+    cluster = site.child("qcluster")
+    if not cluster or len(children(cluster)) != 1 or len(children(children(cluster)[0])) != 4:
+        return False
+    return idle_worker(cluster) is not None
+
+
+def test_what_is_killed_is_replaced_and_works_again(site: Site, place: Path) -> None:
+    assert b"<form" in site.get("/accounts/login/")
+
+    until(lambda: workers_are_ready(site))
+    cluster = site.child("qcluster")
+    orphans = children(children(cluster)[0])
+    os.kill(cluster, signal.SIGKILL)
+    until(lambda: site.child("qcluster") not in (None, cluster))
+    assert not any(Path(f"/proc/{pid}/exe").exists() for pid in orphans), "workers of the killed cluster still run"
+    site.enqueue(place / "after the cluster")
+    until((place / "after the cluster").is_dir)
+
+    web = site.child("gunicorn")
+    os.kill(web, signal.SIGKILL)
+    until(lambda: site.is_served() and site.child("gunicorn") not in (None, web))
+    assert "queue was ended by SIGKILL" in site.said()
+    assert "web was ended by SIGKILL" in site.said()
+
+
+@pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="/proc does not tell what a process waits for")
+def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(site: Site, place: Path) -> None:
+    until(lambda: workers_are_ready(site))
+    cluster = site.child("qcluster")
+    os.kill(idle_worker(cluster), signal.SIGKILL)
+    began = time.monotonic()
+    site.enqueue(place / "taken while it hung")
+    until((place / "taken while it hung").is_dir, 60)
+    assert site.child("qcluster") != cluster
+    assert "with a worker idle" in site.said()
+    assert time.monotonic() - began < 50
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_leaves_no_process_behind(site: Site, place: Path, number: signal.Signals) -> None:
+    until(lambda: workers_are_ready(site))
+    assert len(processes_of(place)) > 8
+    assert site.stop(number) == 0
+    until(lambda: not processes_of(place), 5)
+    assert list((place / "data").glob("up-*")) == []
+    assert "Traceback" not in site.said()
+
+
+def test_a_second_signal_stops_at_once(site: Site, place: Path) -> None:
+    until(lambda: workers_are_ready(site))
+    os.kill(site.child("gunicorn"), signal.SIGSTOP)  # will not end when asked to
+    site.process.send_signal(signal.SIGINT)
+    until(lambda: "stopping" in site.said())
+    assert site.stop(signal.SIGINT, seconds=5) == 0
+    until(lambda: not processes_of(place), 5)
+
+
+def test_when_it_is_killed_itself_its_children_do_not_outlive_it(site: Site, place: Path) -> None:
+    until(lambda: workers_are_ready(site))
+    site.process.kill()
+    until(lambda: not [line for line in processes_of(place).values() if "postgres" not in line], 10)
+
+
+def test_a_port_in_use_is_said_in_one_line(place: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={port}"]
+        ended = subprocess.run(command, env=environment(place), capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert ended.stderr.count("\n") == 1
+    assert f"127.0.0.1:{port}" in ended.stderr
+    assert "in use" in ended.stderr
