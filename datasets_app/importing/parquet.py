@@ -21,7 +21,11 @@ def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
     from pyarrow import parquet
 
     try:
-        table = parquet.ParquetFile(file)
+        schema = parquet.ParquetFile(file).schema
+        leaves = (schema.column(index) for index in range(len(schema)))
+        texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
+        # Kept as dictionaries, a text that a million rows repeat is held once, until rows are made of it.
+        table = parquet.ParquetFile(file, read_dictionary=texts)
     except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"the file is not Parquet: {error}") from None
     _check_size(table.metadata, limits)
@@ -36,8 +40,8 @@ def _check_size(metadata: Any, limits: Limits) -> None:
     if metadata.num_rows > limits.rows:
         raise Refused(f"the table has {metadata.num_rows:,} rows; at most {limits.rows:,} are read")
     unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if unpacked > limits.unpacked_bytes:
-        raise Refused(f"the table unpacks to more than {limits.unpacked_bytes // MIB} MiB")
+    if unpacked > limits.file_bytes:
+        raise Refused(f"the table unpacks to more than {limits.file_bytes // MIB} MiB")
 
 
 def _rows(table: Any, limits: Limits) -> Iterator[Row]:
@@ -46,13 +50,40 @@ def _rows(table: Any, limits: Limits) -> Iterator[Row]:
     number = 0
     try:
         for batch in table.iter_batches(batch_size=BATCH_ROWS):
-            if batch.nbytes > limits.table_bytes:
-                raise Refused(f"{BATCH_ROWS} rows hold more than {limits.table_bytes // MIB} MiB")
-            for values in batch.to_pylist():
+            for values in _unfolded(batch, limits):
                 number += 1
                 yield Row(number, None, {name: plain(value) for name, value in values.items()})
     except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"after row {number}: {error}") from None
+
+
+def _unfolded(batch: Any, limits: Limits) -> Iterator[dict[str, Any]]:
+    """The rows of a batch, in halves as long as it would unfold to more than one image's worth of bytes."""
+    if batch.nbytes + sum(_repeated_bytes(column) for column in batch.columns) <= limits.image_bytes:
+        yield from batch.to_pylist()
+    elif batch.num_rows > 1:
+        middle = batch.num_rows // 2
+        yield from _unfolded(batch.slice(0, middle), limits)
+        yield from _unfolded(batch.slice(middle), limits)
+    elif batch.num_rows and sum(_repeated_bytes(column) for column in batch.columns) <= limits.image_bytes:
+        yield from batch.to_pylist()  # Its dictionary is large, its one row is not.
+    elif batch.num_rows:
+        raise Refused(f"a row holds more than {limits.image_bytes // MIB} MiB")
+
+
+def _repeated_bytes(array: Any) -> int:
+    """At most what the texts of an array take, once each is written out as often as it is named."""
+    import pyarrow
+    from pyarrow import compute
+
+    if isinstance(array, pyarrow.DictionaryArray):
+        used = array.dictionary.take(compute.unique(array.indices.drop_null()))
+        return len(array) * (compute.max(compute.binary_length(used)).as_py() or 0)
+    if isinstance(array, pyarrow.StructArray):
+        return sum(_repeated_bytes(member) for member in array.flatten())
+    if isinstance(array, pyarrow.ListArray | pyarrow.LargeListArray):
+        return _repeated_bytes(array.flatten())
+    return 0
 
 
 def plain(value: Any) -> Any:

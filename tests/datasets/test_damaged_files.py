@@ -1,6 +1,7 @@
 """Files that were cut, mixed up or made to harm end as errors of the reading, never as an exception."""
 
 import io
+import tracemalloc
 from contextlib import suppress
 
 import pyarrow
@@ -77,3 +78,39 @@ def test_bytes_where_text_belongs_are_an_error_of_the_row():
     assert messages(read_items(upload(buffer.getvalue(), "a.parquet")).errors) == [
         "row 1, input: holds values that are no text"
     ]
+
+
+def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
+    """Parquet holds a text once, however many rows repeat it."""
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array([text]))
+    if listed:
+        texts = pyarrow.ListArray.from_arrays(pyarrow.array([0, rows], pyarrow.int32()), texts)
+    table = pyarrow.table({"id": [str(number) for number in range(len(texts))], "question": texts})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, compression="zstd", dictionary_pagesize_limit=100_000_000)
+    return buffer.getvalue()
+
+
+def test_a_text_that_unfolds_to_gigabytes_is_refused_row_by_row():
+    """200,000 characters too many in each of 5,000 rows: 2 GB written out, a few kilobytes in the file."""
+    data = repeated("x" * 400_000, 5000)
+    assert len(data) < 100_000
+    tracemalloc.start()
+    reading = read_items(upload(data, "a.parquet"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert reading.report.error_total == 5000
+    assert "at most 200,000 are taken" in str(reading.errors[0])
+    assert peak < 200 * 2**20
+
+
+def test_a_single_row_that_unfolds_to_gigabytes_is_refused():
+    assert "a row holds more than" in str(
+        read_items(upload(repeated("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
+    )
+
+
+def test_a_repeated_text_of_a_normal_length_is_read():
+    reading = read_items(upload(repeated("How many?", 1000), "a.parquet"))
+    assert reading.ok
+    assert {item.input for item in reading.items} == {"How many?"}
