@@ -74,8 +74,9 @@ class Page:
     searched_to: int | None = None
 
 
-def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = PAGE) -> Page:
-    """The trials next to a cursor: those above `after`, else those below `before`, else the first ones."""
+def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
+    """The `size` (else PAGE) trials next to a cursor: above `after`, else below `before`, else the first ones."""
+    size = size or PAGE
     if before is not None and after is None:
         return _found_backwards(search, before, size)
     keys, searched_to = _walk(search, after, 1, size)

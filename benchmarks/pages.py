@@ -1,0 +1,134 @@
+"""How long pages take at a million trials: `python benchmarks/pages.py [TRIALS]`, on a database of its own.
+
+Prints for each page the middle and the slowest of REPEATS requests in milliseconds, its queries, and its size. The
+trials lie in RUNS runs of four experiments; a researcher sees one of them, which was planned last.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+import django
+
+django.setup()
+
+from django.db import connection  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.test.utils import CaptureQueriesContext  # noqa: E402
+from django.urls import reverse  # noqa: E402
+
+from evalsite.lib import roles  # noqa: E402
+from runs_app.models import Experiment, Run, Trial  # noqa: E402
+from tests import factories  # noqa: E402
+
+EXPERIMENTS, RUNS, ITEMS, REPEATS = 4, 10, 1000, 5
+
+FILL = """
+INSERT INTO runs_app_trial (run_id, item_id, dimension_id, sample_idx, status, attempts, rating, answer, raw_response,
+    error_class, truncated, cost_usd, completed_at)
+SELECT %(run)s, item.id, NULL, sample_idx,
+    CASE WHEN n %% 50 = 0 THEN 'failed' WHEN n %% 97 = 0 THEN 'pending' ELSE 'done' END, 1, 1 + n %% 7,
+    'The answer is ' || n || '. ' || repeat('It was reasoned about at some length. ', 12), repeat('x', 600),
+    CASE WHEN n %% 500 = 0 THEN 'refusal' WHEN n %% 50 = 0 THEN 'timeout' ELSE '' END, n %% 1000 = 0, 0.0001, now()
+FROM (SELECT id, row_number() OVER (ORDER BY id) AS at FROM datasets_app_item WHERE dataset_id = %(dataset)s) AS item
+CROSS JOIN generate_series(0, %(samples)s - 1) AS sample_idx
+CROSS JOIN LATERAL (SELECT item.at + sample_idx * %(items)s AS n) AS numbered
+ORDER BY sample_idx, item.id
+"""
+
+
+def fill(trials: int) -> list[Experiment]:
+    samples = trials // (EXPERIMENTS * RUNS * ITEMS)
+    dataset = factories.make_dataset("many", ITEMS)
+    models = [factories.make_model(f"m{at}") for at in range(RUNS)]
+    experiments = []
+    for at in range(EXPERIMENTS):
+        experiment = factories.make_experiment(
+            f"big-{at}", dataset=dataset, models=models, samples=samples, status="active"
+        )
+        for run in factories.make_runs(experiment, status="done"):
+            with connection.cursor() as cursor:
+                cursor.execute(FILL, {"run": run.pk, "dataset": dataset.pk, "samples": samples, "items": ITEMS})
+            factories.refresh_counters(run)
+            Run.objects.filter(pk=run.pk).update(errors={"timeout": 450, "refusal": 50})
+        experiments.append(experiment)
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+    return experiments
+
+
+def pages(experiment: Experiment) -> dict[str, str]:
+    trials, run = reverse("trial_list"), experiment.runs.order_by("pk").last()
+    middle = Trial.objects.filter(run=run).order_by("pk")[1000]
+    return {
+        "home": reverse("home"),
+        "experiments": reverse("experiment_list"),
+        "progress": reverse("experiment_progress", args=[experiment.slug]),
+        "run": reverse("run_detail", args=[run.pk]),
+        "trials": trials,
+        "trials, deep": f"{trials}?after={middle.pk}",
+        "trials, back": f"{trials}?before={middle.pk}",
+        "experiment": f"{trials}?experiment={experiment.slug}",
+        "run's trials": f"{trials}?run={run.pk}",
+        "failed": f"{trials}?status=failed",
+        "running (none)": f"{trials}?status=running",
+        "error class": f"{trials}?error=refusal",
+        "one item": f"{trials}?item=item-7",
+        "an item's rating": f"{trials}?item=item-7&rating=3",
+        "category": f"{trials}?category=even",
+        "rating": f"{trials}?rating=7",
+        "truncated": f"{trials}?truncated=true",
+        "from cache (none)": f"{trials}?from_cache=true",
+        "text": f"{trials}?contains=answer+is+777",
+        "text (none)": f"{trials}?contains=no+such+words",
+        "text in a run": f"{trials}?contains=no+such+words&run={run.pk}",
+        "trial": reverse("trial_detail", args=[middle.pk]),
+        "trial, by text": reverse("trial_detail", args=[middle.pk]) + "?contains=no+such+words",
+    }
+
+
+def timed(client: Client, address: str) -> tuple[list[float], int, int]:
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        response = client.get(address)
+        times.append(1000 * (time.perf_counter() - start))
+        assert response.status_code == 200, address
+    with CaptureQueriesContext(connection) as queries:
+        client.get(address)
+    return times, len(queries), len(response.content)
+
+
+def main(trials: int) -> None:
+    start = time.perf_counter()
+    experiments = fill(trials)
+    print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - start:.0f} s", flush=True)
+    late = experiments[-1]
+    late.owner = factories.make_user("researcher", roles.RESEARCHER)
+    late.save()
+    people = {"operator, who sees all": factories.make_user("operator", roles.OPERATOR), "researcher": late.owner}
+    for who, user in people.items():
+        client = Client(headers={"host": "localhost"})
+        client.force_login(user)
+        print(f"\n{who}\n{'page':20} {'median ms':>10} {'slowest':>8} {'queries':>8} {'kB':>5}")
+        for name, address in pages(late).items():
+            times, queries, size = timed(client, address)
+            print(
+                f"{name:20} {statistics.median(times):10.0f} {max(times):8.0f} {queries:8} {size / 1000:5.0f}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    name = connection.creation.create_test_db(verbosity=0, autoclobber=True)
+    try:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    finally:
+        connection.creation.destroy_test_db(name, verbosity=0)

@@ -1,0 +1,177 @@
+"""Trials are found by filter and by key: the same rows as a plain query gives, in pages, for whoever may see them."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from runs_app import browsing
+from runs_app.models import Run, Trial
+from tests import factories
+
+ADDRESS = "/trials/"
+
+
+@pytest.fixture
+def many(people):
+    """Two experiments of sixty trials each, whose keys alternate between their runs; the second is shared."""
+    dataset = factories.make_dataset("many", 10)
+    dimension = factories.make_dimension("valence")
+    made = []
+    for slug, sharing in (("mine", "private"), ("shared", "group")):
+        experiment = factories.make_experiment(
+            slug, owner=people["owner"], dataset=dataset, samples=3, dimensions=[dimension], sharing=sharing,
+            models=[factories.make_model("a"), factories.make_model("b")], status="active",
+        )  # fmt: skip
+        made.append((experiment, factories.make_runs(experiment)))
+    for number in range(2):
+        for _, runs in made:
+            factories.plan_trials(runs[number], answer=outcome)
+    return made
+
+
+def outcome(item, dimension, sample_idx):
+    if item.position == 9:
+        return None
+    if item.position == 8:
+        return factories.failed("timeout" if sample_idx else "refusal", "No answer")
+    return {"answer": f"Answer {item.position} of {sample_idx}", "rating": 1 + item.position % 7,
+            "truncated": item.position == 3, "from_cache": sample_idx == 2}  # fmt: skip
+
+
+def keys_on(response):
+    return response.context["page"].keys
+
+
+def walk(client, query, *, back=False):
+    """The keys of every page, following Next (or Previous from the end)."""
+    seen, query_now = [], query
+    for _ in range(20):
+        response = client.get(f"/trials/?{query_now}")
+        seen = keys_on(response) + seen if back else seen + keys_on(response)
+        url = response.context["previous_url" if back else "next_url"]
+        if not url:
+            return seen
+        query_now = url.removeprefix("?")
+    raise AssertionError("the pages do not end")
+
+
+FILTERS = {
+    "": {},
+    "experiment=mine": {"run__experiment__slug": "mine"},
+    "status=failed": {"status": "failed"},
+    "status=pending&experiment=shared": {"status": "pending", "run__experiment__slug": "shared"},
+    "error=timeout": {"error_class": "timeout"},
+    "error=timeout&status=failed&item=item-8": {"error_class": "timeout", "item__key": "item-8"},
+    "item=item-3": {"item__key": "item-3"},
+    "item=item-3&rating=4": {"item__key": "item-3", "rating": 4},
+    "item=item-3&rating=5": {"item__key": "item-3", "rating": 5},
+    "rating=2": {"rating": 2},
+    "category=odd": {"item__category": "odd"},
+    "truncated=true": {"truncated": True},
+    "from_cache=true&status=done": {"from_cache": True, "status": "done"},
+    "refused=true": {"refused": True},
+    "contains=ANSWER 4": {"answer__icontains": "answer 4"},
+    "contains=%": {"answer__contains": "%"},
+    "error=nothing": {"error_class": "nothing"},
+    "item=nowhere": {"item__key": "nowhere"},
+}
+
+
+@pytest.mark.parametrize("query", FILTERS)
+def test_pages_hold_what_a_plain_query_finds(many, as_, query, monkeypatch):
+    monkeypatch.setattr(browsing, "PAGE", 7)
+    monkeypatch.setattr(browsing, "SEARCHED", 25)
+    wanted = list(Trial.objects.filter(**FILTERS[query]).order_by("pk").values_list("pk", flat=True))
+    assert walk(as_("owner"), query) == wanted
+
+
+def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
+    monkeypatch.setattr(browsing, "PAGE", 7)
+    monkeypatch.setattr(browsing, "SEARCHED", 25)
+    client, beyond = as_("owner"), Trial.objects.order_by("-pk").first().pk + 1
+    for query in ("", "rating=2", "status=failed"):
+        stem = f"{query}&" if query else ""
+        assert walk(client, f"{stem}before={beyond}", back=True) == walk(client, query), query
+
+
+def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
+    monkeypatch.setattr(browsing, "PAGE", 7)
+    client = as_("owner")
+    first = client.get(ADDRESS)
+    second = client.get(ADDRESS + first.context["next_url"])
+    again = client.get(ADDRESS + second.context["previous_url"])
+    assert keys_on(again) == keys_on(first)
+    assert first.context["previous_url"] == ""
+    assert again.context["previous_url"] == ""
+
+
+def test_a_stretch_without_a_hit_says_so_and_leads_on(many, as_, monkeypatch):
+    monkeypatch.setattr(browsing, "SEARCHED", 10)
+    response = as_("owner").get(ADDRESS, {"contains": "Answer 7 of 2"})
+    assert "Nothing was found in this stretch" in response.content.decode()
+    assert response.context["next_url"]
+
+
+def test_a_viewer_sees_the_trials_of_shared_experiments_only(many, as_):
+    shown = walk(as_("viewer"), "")
+    assert set(shown) == set(Trial.objects.filter(run__experiment__slug="shared").values_list("pk", flat=True))
+    assert keys_on(as_("viewer").get(ADDRESS, {"run": Run.objects.filter(experiment__slug="mine").first().pk})) == []
+
+
+def test_an_experiment_out_of_reach_is_no_choice_and_shows_nothing(many, as_):
+    response = as_("viewer").get(ADDRESS, {"experiment": "mine"})
+    assert "experiment" in response.context["filter"].form.errors
+    assert keys_on(response) == []
+
+
+@pytest.mark.parametrize("query", ["rating=high", "status=odd", "run=-1", "experiment=none", "truncated=perhaps"])
+def test_what_cannot_be_read_shows_an_error_and_no_rows(many, as_, query):
+    response = as_("owner").get(f"{ADDRESS}?{query}")
+    assert response.status_code == 200
+    assert response.context["filter"].form.errors
+    assert keys_on(response) == []
+
+
+@pytest.mark.parametrize("cursor", ["x", "-3", "99999999999999999999", "", "1e3", "٣"])
+def test_a_cursor_that_is_no_key_is_left_out(many, as_, cursor):
+    assert as_("owner").get(ADDRESS, {"after": cursor}).status_code == 200
+
+
+def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatch):
+    client = as_("owner")
+    for query in ("", "experiment=mine", "status=failed", "contains=Answer", "item=item-3"):
+        counts = set()
+        for size in (1, 40):
+            monkeypatch.setattr(browsing, "PAGE", size)
+            with CaptureQueriesContext(connection) as queries:
+                client.get(f"{ADDRESS}?{query}")
+            counts.add(len(queries))
+        assert len(counts) == 1, (query, counts)
+        assert counts.pop() <= 14, query
+
+
+def test_no_page_counts_or_skips_trials(many, as_):
+    with CaptureQueriesContext(connection) as queries:
+        as_("owner").get(ADDRESS, {"contains": "Answer", "after": "3"})
+    said = [query["sql"].upper() for query in queries if "RUNS_APP_TRIAL" in query["sql"].upper()]
+    assert said
+    assert not [sql for sql in said if "COUNT(" in sql or re.search(r"\bOFFSET \d", sql)]
+
+
+def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
+    failed = list(Trial.objects.filter(status="failed").order_by("pk"))
+    response = as_("owner").get(f"/trials/{failed[1].pk}/?status=failed")
+    assert response.context["previous"] == failed[0].pk
+    assert response.context["next"] == failed[2].pk
+    assert f'href="/trials/{failed[2].pk}/?status=failed"' in response.content.decode()
+    last = as_("owner").get(f"/trials/{failed[-1].pk}/?status=failed")
+    assert last.context["next"] is None
+    assert as_("owner").get(f"/trials/{failed[0].pk}/?status=failed").context["previous"] is None
+
+
+def test_the_link_to_a_trial_carries_the_filter(many, as_):
+    response = as_("owner").get(ADDRESS, {"status": "failed", "after": "1"})
+    first = keys_on(response)[0]
+    assert f'href="/trials/{first}/?status=failed"' in response.content.decode()
