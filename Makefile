@@ -1,0 +1,52 @@
+# `make demo` on a fresh machine is all that is needed: Python 3.11 or later, and make.
+# `make demo ARGS=--no-serve` ends after the job. Every path is relative, so the checkout may lie anywhere.
+
+PYTHON ?= python3
+ARGS ?=
+TEST_DATA_DIR ?= var/test
+
+RUN := .venv/bin/python
+CODE := evalsite datasets_app runs_app grading_app manage.py
+
+.PHONY: help install install-dev demo test lint
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make install               a venv in .venv, from the hashed lock'
+	@echo 'make demo                  the whole site with the sample data; ARGS=--no-serve ends after the job'
+	@echo 'make test                  the tests; ARGS go to pytest'
+	@echo 'make lint                  style, types, layers, templates, migrations, settings'
+
+install: .venv/installed
+install-dev: .venv/installed-dev
+
+.venv/bin/python:
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo 'Python 3.11 or later is needed. Name it: make install PYTHON=python3.12 (on Debian and Ubuntu: apt-get install python3)' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import ensurepip, venv' 2>/dev/null || { \
+		echo "This Python cannot make a venv. On Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
+	"$(PYTHON)" -m venv .venv
+
+# The stamps make a second time quick. pip would say nothing while it downloads for minutes, if it were quieter.
+.venv/installed: requirements.lock | .venv/bin/python
+	$(RUN) -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements.lock
+	@touch .venv/installed
+
+.venv/installed-dev: requirements-dev.lock | .venv/bin/python
+	$(RUN) -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements-dev.lock
+	@touch .venv/installed .venv/installed-dev
+
+demo: install
+	@$(RUN) manage.py demo $(ARGS)
+
+test: install-dev
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+
+lint: install-dev
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+	$(RUN) -m mypy $(CODE)
+	.venv/bin/lint-imports --verbose
+	find templates -name '*.html' -exec .venv/bin/djade --check {} +
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
