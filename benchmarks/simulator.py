@@ -1,6 +1,6 @@
 """How many chat completions a second the simulated provider answers, to a bare aiohttp client.
 
-    python benchmarks/simulator.py [--requests 20000] [--in-flight 64] [--image-kb 80]
+    python -m benchmarks.simulator [--requests 20000] [--in-flight 64] [--image-kb 80]
 
 The server runs in a process of its own, so server and client take a core each.
 """

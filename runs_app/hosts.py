@@ -33,9 +33,21 @@ def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
         return "The address must not hold a name or a password; the key comes from an environment variable."
     if _is_loopback(host):
         return None
+    if _is_link_local(host):
+        return "Link-local addresses, such as a cloud's metadata service, are never called."
     if host in PROVIDER_HOSTS or host in allowed_hosts or f"{host}:{port}" in allowed_hosts:
         return None if parts.scheme == "https" or host not in PROVIDER_HOSTS else "A provider is called by https only."
     return f"{host} is not on the list of allowed hosts; an operator adds it to EVALSITE_LLM_ALLOWED_HOSTS."
+
+
+def _is_link_local(host: str) -> bool:
+    """Link-local addresses answer with a machine's own credentials in most clouds, whoever put them on a list."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host == "metadata.google.internal"
+    mapped = getattr(address, "ipv4_mapped", None)
+    return address.is_link_local or (mapped is not None and mapped.is_link_local)
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,0 +1,133 @@
+"""Calls a second through our gateway, and through `litellm.acompletion` with its defaults, in one run.
+
+    python -m benchmarks.gateway [--calls 6000] [--in-flight 64] [--latency-ms 50] [--image-kb 0] [--rounds 3]
+
+Both ask the same simulated provider, which runs in a process of its own. The two take turns, each round in a fresh
+process, since what one imports and freezes would change the other.
+"""
+
+import argparse
+import asyncio
+import base64
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from runs_app.simulating import SimulatorConfig, simulator_process
+
+RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating": N}}.\n\n[{number:010x}]'
+WARM_UP = 200
+
+
+def messages(number: int, image: str) -> list[dict[str, Any]]:
+    text = {"type": "text", "text": RATE.format(number=number)}
+    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
+    return [{"role": "user", "content": [text, picture] if image else text["text"]}]
+
+
+def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+    """`litellm.acompletion` as its documentation has it."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm
+
+    def call(number: int) -> Awaitable[Any]:
+        return litellm.acompletion(
+            model="openai/sim-a",
+            api_base=url,
+            api_key="none",
+            messages=messages(number, image),
+            temperature=1.0,
+            max_tokens=64,
+            timeout=60,
+        )
+
+    return call
+
+
+def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
+    """The gateway, warmed up as a drain does it."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+    from runs_app import gateway
+    from runs_app.calls import CallRequest
+
+    gateway.warm_up()
+    parameters = {"temperature": 1.0, "max_tokens": 64}
+
+    def call(number: int) -> Awaitable[Any]:
+        return gateway.call(CallRequest("openai", "sim-a", url, None, messages(number, image), parameters))
+
+    return call
+
+
+async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: int) -> dict[str, float]:
+    """Calls a second and milliseconds of processor time a call."""
+
+    async def take_turns(numbers: "range") -> None:
+        waiting = iter(numbers)
+
+        async def worker() -> None:
+            for number in waiting:
+                await call(number)
+
+        await asyncio.gather(*(worker() for _ in range(in_flight)))
+
+    await take_turns(range(calls, calls + WARM_UP))
+    started, processor = time.perf_counter(), time.process_time()
+    await take_turns(range(calls))
+    seconds, processor = time.perf_counter() - started, time.process_time() - processor
+    return {"calls_per_s": calls / seconds, "processor_ms": processor / calls * 1000}
+
+
+def one_round(who: str, url: str, options: argparse.Namespace) -> None:
+    """In the child process: measure one way and print the numbers."""
+    image = base64.b64encode(os.urandom(options.image_kb * 1024)).decode()
+    caller = {"default": default_caller, "ours": our_caller}[who](url, image)
+    print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))
+
+
+def in_a_fresh_process(who: str, url: str) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.gateway", *sys.argv[1:], "--who", who, "--url", url]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    numbers: dict[str, float] = json.loads(done.stdout.strip().splitlines()[-1])
+    return numbers
+
+
+def compare(options: argparse.Namespace) -> None:
+    found: dict[str, list[dict[str, float]]] = {"default": [], "ours": []}
+    with simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as simulator:
+        for _ in range(options.rounds):
+            for who, rounds in found.items():
+                rounds.append(in_a_fresh_process(who, simulator.url))
+    best = {who: max(rounds, key=lambda numbers: numbers["calls_per_s"]) for who, rounds in found.items()}
+    names = {"default": "litellm.acompletion, defaults", "ours": "our gateway"}
+    for who, rounds in found.items():
+        rates = ", ".join(f"{numbers['calls_per_s']:,.0f}" for numbers in rounds)
+        middle = statistics.median(numbers["processor_ms"] for numbers in rounds)
+        print(f"{names[who]:31} {rates} calls/s; {middle:.2f} ms of processor a call")
+    ratio = best["ours"]["calls_per_s"] / best["default"]["calls_per_s"]
+    print(f"best of {options.rounds} rounds: {ratio:.2f} x the default, at {options.in_flight} in flight")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=6000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--latency-ms", type=float, default=50)
+    parser.add_argument("--image-kb", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--who", help=argparse.SUPPRESS)
+    parser.add_argument("--url", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.who:
+        one_round(options.who, options.url, options)
+    else:
+        compare(options)
+
+
+if __name__ == "__main__":
+    main()

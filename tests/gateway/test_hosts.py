@@ -1,0 +1,76 @@
+"""Where a key and an item may be sent: loopback, the providers by https, and what an operator lists."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.hosts import PROVIDER_HOSTS, host_allowed, problem_with_url
+
+LISTED = ["models.example.org", "gpu.example.org:8443"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:8000/v1",
+        "http://localhost/v1",
+        "http://LOCALHOST./v1",
+        "http://[::1]:11434",
+        "http://127.8.9.10/v1",
+        "https://api.openai.com/v1",
+        "https://openrouter.ai/api/v1",
+        "http://models.example.org:9999/v1",
+        "https://MODELS.example.org./v1",
+        "https://gpu.example.org:8443/v1",
+    ],
+)
+def test_these_are_allowed(url: str) -> None:
+    assert host_allowed(url, LISTED)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "models.example.org",
+        "//models.example.org/v1",
+        "http://",
+        "http://[::1",
+        "http://127.0.0.1:99999/v1",
+        "ftp://127.0.0.1/",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/",
+        "http://api.openai.com/v1",
+        "https://api.openai.com.example.net/v1",
+        "https://api.openai.com@evil.example/v1",
+        "https://user:secret@api.openai.com/v1",
+        "http://token@127.0.0.1/v1",
+        "http://gpu.example.org:8444/v1",
+        "http://gpu.example.org/v1",
+        "http://sub.models.example.org/v1",
+        "http://0.0.0.0/v1",
+        "http://10.0.0.1/v1",
+        "http://2130706433/v1",
+        "http://127.1/v1",
+        "http://169.254.169.254/latest/meta-data",
+    ],
+)
+def test_these_are_not(url: str) -> None:
+    problem = problem_with_url(url, LISTED)
+    assert problem
+    assert "secret" not in problem
+
+
+@pytest.mark.parametrize(
+    "host", ["169.254.169.254", "[fe80::1]", "[::ffff:169.254.169.254]", "metadata.google.internal"]
+)
+def test_a_metadata_service_is_refused_even_if_it_is_listed(host: str) -> None:
+    assert not host_allowed(f"http://{host}/v1", [host.strip("[]"), host])
+
+
+@given(st.text(max_size=80))
+def test_any_text_is_judged_without_an_error_and_nothing_unlisted_passes(text: str) -> None:
+    for url in (text, f"https://{text}", f"http://{text}/v1"):
+        if host_allowed(url, []):
+            authority = url.partition("://")[2].lower()
+            assert authority.startswith(("localhost", "127.", "[::", "[0", *PROVIDER_HOSTS))
