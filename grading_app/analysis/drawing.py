@@ -1,0 +1,197 @@
+"""How figures look: one set of colours for light and dark, hairlines, words beside the marks instead of a legend.
+
+matplotlib is imported inside the functions: pages that show no figure do not pay for it. pyplot is never used, its
+figures would live for ever. Each colour is a pair; the picture follows the reader's theme by CSS `light-dark`.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Theme = Literal["auto", "light", "dark"]
+
+# As in tokens.css. Light values are unique: they stand for the pair until the picture is written.
+TEXT = "#1e2228"
+MUTED = "#585c63"
+LINE = "#e0e0dc"
+RULE = "#87857e"
+SURFACE = "#ffffff"
+DATA = "#2e5091"
+DATA_SOFT = "#9fb2d6"
+HUMAN = "#9a5200"
+DARK_OF = {
+    TEXT: "#e1e3e6",
+    MUTED: "#9ea4ab",
+    LINE: "#2d3135",
+    RULE: "#6a6f76",
+    SURFACE: "#181b1f",
+    DATA: "#9ab8ee",
+    DATA_SOFT: "#4a6296",
+    HUMAN: "#e6bd77",
+}
+FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
+FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
+
+WIDE, NARROW = 560, 332  # CSS pixels: half of a page, and a phone.
+PIXEL = 0.75  # points
+LETTER = 6.4  # CSS pixels of an average letter at the normal size.
+SMALL, NORMAL = 11 * PIXEL, 12 * PIXEL
+DRAWING = threading.Lock()  # Fonts and settings of matplotlib are shared by all threads.
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Panels in columns; all sizes are CSS pixels. `left` is room for the words beside the first panel of a row."""
+
+    panels: int
+    columns: int
+    width: int
+    panel_height: int
+    left: int = 44
+    right: int = 12
+    top: int = 26
+    bottom: int = 44
+    gap_x: int = 18
+    gap_y: int = 40
+
+    @property
+    def rows(self) -> int:
+        return -(-self.panels // self.columns)
+
+    @property
+    def height(self) -> int:
+        return self.top + self.bottom + self.rows * self.panel_height + (self.rows - 1) * self.gap_y
+
+    @property
+    def panel_width(self) -> float:
+        return (self.width - self.left - self.right - (self.columns - 1) * self.gap_x) / self.columns
+
+    def figure(self) -> tuple[Figure, list[Axes]]:
+        """An empty figure and its panels, row by row."""
+        figure = new_figure(self.width, self.height)
+        axes = [self._place(figure, number) for number in range(self.panels)]
+        return figure, axes
+
+    def _place(self, figure: Figure, number: int) -> Axes:
+        row, column = divmod(number, self.columns)
+        x = self.left + column * (self.panel_width + self.gap_x)
+        y = self.height - self.top - (row + 1) * self.panel_height - row * self.gap_y
+        box = (x / self.width, y / self.height, self.panel_width / self.width, self.panel_height / self.height)
+        return plain_axes(figure.add_axes(box))
+
+
+def new_figure(width: int, height: int) -> Figure:
+    """A transparent figure of so many CSS pixels."""
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    figure = MatplotlibFigure(figsize=(width * PIXEL / 72, height * PIXEL / 72), dpi=72)
+    figure.patch.set_visible(False)
+    return figure
+
+
+def plain_axes(axes: Axes) -> Axes:
+    """A bottom line and small words; no box, no tick marks, no background."""
+    axes.set_facecolor("none")
+    for side in ("top", "right", "left"):
+        axes.spines[side].set_visible(False)
+    axes.spines["bottom"].set_color(RULE)
+    axes.spines["bottom"].set_linewidth(PIXEL)
+    axes.tick_params(length=0, labelsize=SMALL, labelcolor=MUTED, pad=4)
+    return axes
+
+
+def gridlines(axes: Axes, axis: Literal["x", "y"]) -> None:
+    axes.grid(visible=True, axis=axis, color=LINE, linewidth=PIXEL)
+    axes.set_axisbelow(True)
+
+
+def head(axes: Axes, text: str, *, left: float = 0, offset: float = 6) -> None:
+    """The name of a panel, so many pixels above it, from so many to the left of it."""
+    note(axes, 0, 1, text, left=left, offset=offset, va="bottom", fontsize=NORMAL, color=TEXT, fontweight="bold")
+
+
+def note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **how: Any) -> None:
+    """A few muted words at a place of the panel, in shares of it; moved left and raised by so many pixels."""
+    style: dict[str, Any] = {"fontsize": SMALL, "color": MUTED, "ha": "left", "va": "top"}
+    axes.annotate(
+        text,
+        (x, y),
+        xycoords="axes fraction",
+        xytext=(-left * PIXEL, offset * PIXEL),
+        textcoords="offset points",
+        annotation_clip=False,
+        **{**style, **how},
+    )
+
+
+def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **how: Any) -> None:
+    """Words at a place of the data, moved by so many pixels."""
+    axes.annotate(
+        text,
+        place,
+        xytext=(right * PIXEL, up * PIXEL),
+        textcoords="offset points",
+        annotation_clip=False,
+        **{"va": "center", "fontsize": NORMAL, "color": TEXT, **how},
+    )
+
+
+def shortened(text: str, width: float) -> str:
+    """What fits into so many pixels at the normal size, by the average letter; the middle goes, both ends tell more."""
+    room = max(6, int(width / LETTER))
+    if len(text) <= room:
+        return text
+    tail = (room - 1) // 2
+    return f"{text[: room - 1 - tail]}…{text[-tail:]}"
+
+
+def interval_rows(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:
+    """Place, value, low and high: a dot and the line of its interval, at y = -place, so from the top down."""
+    for place, value, low, high in rows:
+        if low is not None and high is not None:
+            axes.plot([low, high], [-place, -place], color=DATA, linewidth=2 * PIXEL, solid_capstyle="butt")
+        axes.plot([value], [-place], marker="o", markersize=7 * PIXEL, color=DATA, markeredgewidth=0, clip_on=False)
+
+
+def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
+    """The picture as SVG with real text; the same figure gives the same bytes.
+
+    "auto" follows the preference of the page that shows it; "light" and "dark" are fixed, with their own background.
+    """
+    import matplotlib as mpl
+
+    out = io.BytesIO()
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "evalsite",
+        "path.simplify": False,
+        "text.parse_math": False,
+    }
+    with DRAWING, mpl.rc_context(settings):
+        figure = draw()
+        figure.patch.set(visible=theme != "auto", facecolor=SURFACE)
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
+    return _themed(out.getvalue().decode(), theme).encode()
+
+
+def _themed(picture: str, theme: Theme) -> str:
+    """Fonts as on the page; colours of the theme, or both, and the reader's preference decides."""
+    picture = picture[picture.index("<svg") :]
+    picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)
+    for light, dark in DARK_OF.items():
+        # The plain colour first, for readers that do not know light-dark.
+        both = {"dark": dark, "light": light, "auto": f"{light}; \\1: light-dark({light}, {dark})"}[theme]
+        picture = re.sub(rf"(fill|stroke): {light}\b", rf"\1: {both}", picture)
+    if theme != "auto":
+        return picture
+    end = picture.index(">") + 1
+    return f"{picture[:end]}<style>:root {{ color-scheme: light dark }}</style>{picture[end:]}"

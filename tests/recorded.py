@@ -1,0 +1,57 @@
+"""Experiments made from recorded answers of real models, for tests that find the folder beside the checkout."""
+
+from tests import factories
+from tests.core.realdata import csv_rows, json_lines
+
+SOLVERS = ("6b_finetuning", "6b_verification")
+
+
+def word_problems():
+    """1,319 word problems, each answered once by two models; graded by nobody yet. Also the published rows."""
+    rows = json_lines("gsm8k-model-solutions.jsonl")
+    items = [
+        {"key": str(number), "input": row["question"], "target": row["ground_truth"].rpartition("A:")[2].strip()}
+        for number, row in enumerate(rows)
+    ]
+    experiment = factories.make_experiment(
+        "word-problems",
+        dataset=factories.make_dataset("word-problems", items),
+        models=[factories.make_model(name) for name in SOLVERS],
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        solutions = {str(number): row[run.condition.model.name]["solution"] for number, row in enumerate(rows)}
+        factories.plan_trials(run, answer=lambda item, *cell, solutions=solutions: solutions[item.key])
+    return experiment, rows
+
+
+def rated_photographs():
+    """Forty photographs with human norms, rated twenty times on two dimensions by two models; also the recorded rows."""
+    items = [
+        {
+            "key": row["image_id"],
+            "category": row["Category"],
+            "norms": {name: float(row[f"human_{name}_mean"]) for name in ("valence", "arousal")},
+        }
+        for row in csv_rows("uniform40-items.csv")
+    ]
+    recorded = {name: csv_rows(f"uniform40-trials-{name}.csv") for name in ("gemma", "qwen")}
+    experiment = factories.make_experiment(
+        "photographs",
+        dataset=factories.make_dataset("uniform40", items),
+        models=[factories.make_model(name) for name in recorded],
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        samples=20,
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        rows = recorded[run.condition.model.name]
+        said = {(row["image_id"], row["dimension"], int(row["sample_idx"])): row for row in rows}
+        factories.plan_trials(run, answer=lambda *cell, said=said: _outcome(said[cell[0].key, cell[1].name, cell[2]]))
+    return experiment, [row for rows in recorded.values() for row in rows]
+
+
+def _outcome(row):
+    if row["status"] != "done":
+        return factories.failed("refused", row["error"])
+    text = row["raw_response"]
+    return {"answer": text, "rating": int(row["rating"]) if row["rating"] else None, "raw_response": text}
