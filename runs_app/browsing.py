@@ -17,7 +17,7 @@ from django.db.models.functions import Left
 from runs_app.models import Run, Trial
 
 PAGE = 50
-SEARCHED = 50_000
+SEARCHED = 25_000
 EXCERPT = 240
 WIDE_COLUMNS = (
     "raw_response",

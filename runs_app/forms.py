@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.apps import apps
+from django.db import transaction
 from django.db.models import Q
 
 from datasets_app.models import Dataset
+from datasets_app.models.history import record_changes
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 
 LONGEST_FILE = 1_000_000
@@ -134,7 +137,8 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.planned_samples = self.instance.samples
+        self.user = user
+        self.planned_samples, self.former_budget = self.instance.samples, self.instance.max_usd
 
     def clean_samples(self) -> int:
         samples: int = self.cleaned_data["samples"]
@@ -143,6 +147,19 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
                 f"There are trials for {self.planned_samples} samples already; this can only grow."
             )
         return samples
+
+    def save(self, commit: bool = True) -> Experiment:
+        """Who changed the budget, and from what, is history."""
+        with transaction.atomic():
+            experiment: Experiment = super().save(commit)
+            if experiment.max_usd != self.former_budget:
+                before, after = _dollars(self.former_budget), _dollars(experiment.max_usd)
+                record_changes([(experiment, before, after)], by=self.user, reason="", what="budget")
+        return experiment
+
+
+def _dollars(amount: Decimal | None) -> str:
+    return "none" if amount is None else str(amount)
 
 
 class ExperimentFileForm(forms.Form):

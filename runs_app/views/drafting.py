@@ -17,7 +17,7 @@ from runs_app.crossed import Design
 from runs_app.forms import ExperimentFileForm, ExperimentForm, LaunchedExperimentForm
 from runs_app.models import Experiment
 from runs_app.outlook import Outlook, outlook
-from runs_app.views.fetching import editable_experiment
+from runs_app.views.fetching import editable_experiment, posted
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -25,7 +25,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def experiment_new(request: HttpRequest) -> HttpResponse:
-    form = ExperimentForm(request.POST or None, user=request.user)
+    form = ExperimentForm(posted(request)[0], user=request.user)
     return _draft(request, form, "New experiment")
 
 
@@ -36,9 +36,9 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return _draft(
-            request, ExperimentForm(request.POST or None, instance=experiment, user=request.user), f"Edit {slug}"
+            request, ExperimentForm(posted(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
         )
-    form = LaunchedExperimentForm(request.POST or None, instance=experiment, user=request.user)
+    form = LaunchedExperimentForm(posted(request)[0], instance=experiment, user=request.user)
     if request.method == "POST" and form.is_valid():
         return _saved(request, form)
     return render(request, "runs_app/experiment_settings.html", {"form": form, "experiment": experiment})
@@ -55,7 +55,7 @@ def experiment_outlook(request: HttpRequest) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def experiment_from_file(request: HttpRequest) -> HttpResponse:
-    form = ExperimentFileForm(request.POST or None, request.FILES or None)
+    form = ExperimentFileForm(*posted(request))
     if request.method == "POST" and form.is_valid():
         try:
             experiment = designing.create_experiment(designing.read_yaml(form.cleaned_data["text"]), by=request.user)

@@ -17,6 +17,7 @@ from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from runs_app.forms import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.views.fetching import posted
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 CHECKING = "running"
@@ -34,28 +35,28 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_new(request: HttpRequest) -> HttpResponse:
-    return _edit(request, EndpointForm(request.POST or None), "New endpoint")
+    return _edit(request, EndpointForm(posted(request)[0]), "New endpoint")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def endpoint_edit(request: HttpRequest, pk: int) -> HttpResponse:
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    return _edit(request, EndpointForm(request.POST or None, instance=endpoint), f"Edit {endpoint}")
+    return _edit(request, EndpointForm(posted(request)[0], instance=endpoint), f"Edit {endpoint}")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def model_new(request: HttpRequest) -> HttpResponse:
     chosen = {"endpoint": request.GET.get("endpoint")}
-    return _edit(request, LanguageModelForm(request.POST or None, initial=chosen), "New model")
+    return _edit(request, LanguageModelForm(posted(request)[0], initial=chosen), "New model")
 
 
 @require_http_methods(READ_OR_WRITE)
 @operators_only
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    return _edit(request, LanguageModelForm(request.POST or None, instance=model), f"Edit {model}")
+    return _edit(request, LanguageModelForm(posted(request)[0], instance=model), f"Edit {model}")
 
 
 @require_POST

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
@@ -35,3 +37,8 @@ def editable_run(request: HttpRequest, pk: int) -> Run:
     run = visible_run(request, pk)
     editable_experiment(request, run.experiment.slug)
     return run
+
+
+def posted(request: HttpRequest) -> tuple[Any, Any]:
+    """The data and the files for a form: nothing where the page is only opened, so that nothing is checked yet."""
+    return (request.POST, request.FILES) if request.method == "POST" else (None, None)

@@ -21,7 +21,7 @@ from runs_app.models.runs import RunQuerySet
 from runs_app.outlook import outlook_of
 from runs_app.planning import PlanError
 from runs_app.progress import Totals
-from runs_app.views.fetching import editable_experiment, editable_run
+from runs_app.views.fetching import editable_experiment, editable_run, posted
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     """GET shows what a launch would do and cost; POST does it."""
     experiment = editable_experiment(request, slug)
     outlook = outlook_of(experiment, wave_label=request.POST.get("wave", "").strip())
-    form = LaunchForm(request.POST or None, needs_confirmation=outlook.needs_confirmation)
+    form = LaunchForm(posted(request)[0], needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
             report = steering.launch(experiment, by=request.user, wave=form.cleaned_data["wave"])

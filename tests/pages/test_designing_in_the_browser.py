@@ -1,0 +1,225 @@
+"""A design by form or by file: saved as a draft, refused with the field's name, shown with its size and cost."""
+
+from decimal import Decimal
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.urls import reverse
+
+from runs_app.models import Experiment
+from tests import factories
+
+NEW = "/experiments/new/"
+
+
+@pytest.fixture
+def parts(people):
+    return {
+        "dataset": factories.make_dataset("questions", 5),
+        "models": [factories.make_model("small"), factories.make_model("large")],
+        "prompt": factories.make_prompt("plain"),
+        "sampler": factories.make_sampler("short", max_tokens=100),
+        "dimension": factories.make_dimension("valence"),
+    }
+
+
+@pytest.fixture
+def entered(parts):
+    return {
+        "slug": "first-try",
+        "title": "A first try",
+        "sharing": "private",
+        "dataset": parts["dataset"].pk,
+        "language_models": [model.pk for model in parts["models"]],
+        "prompts": [parts["prompt"].pk],
+        "samplers": [parts["sampler"].pk],
+        "samples": 4,
+        "max_concurrency": 8,
+        "request_timeout_s": 30,
+        "max_attempts": 2,
+        "max_usd": "2.50",
+        "cache": "on",
+    }
+
+
+def test_the_form_makes_a_draft_of_ones_own(entered, as_, people):
+    response = as_("researcher").post(NEW, entered)
+    experiment = Experiment.objects.get(slug="first-try")
+    assert response.url == f"/experiments/{experiment.slug}/"
+    assert (experiment.owner, experiment.status, experiment.samples) == (people["researcher"], "draft", 4)
+    assert experiment.max_usd == Decimal("2.5")
+    assert experiment.language_models.count() == 2
+    assert experiment.cache
+    assert not experiment.cache_buster
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("slug", "", "required"),
+        ("slug", "Not A Slug", "small letters"),
+        ("samples", "0", "greater than or equal to 1"),
+        ("max_usd", "-1", "greater than or equal to 0"),
+        ("dataset", "", "required"),
+        ("language_models", [], "required"),
+        ("prompts", ["999999"], "not one of the available choices"),
+        ("max_attempts", "21", "less than or equal to 20"),
+        ("scorers", ["no-such-scorer"], "not one of the available choices"),
+    ],
+)
+def test_an_error_is_at_its_field_and_nothing_is_saved(entered, as_, field, value, said):
+    response = as_("researcher").post(NEW, {**entered, field: value})
+    assert response.status_code == 200
+    assert said in " ".join(response.context["form"].errors[field])
+    assert f'aria-describedby="id_{field}' in response.content.decode() or field in response.content.decode()
+    assert not Experiment.objects.exists()
+
+
+def test_a_name_that_is_taken_is_refused(entered, as_):
+    as_("researcher").post(NEW, entered)
+    response = as_("owner").post(NEW, entered)
+    assert "already exists" in " ".join(response.context["form"].errors["slug"])
+
+
+def test_drafts_of_datasets_and_prompts_are_no_choice(parts, as_):
+    draft = factories.make_dataset("unready", 2, approved=False)
+    unread = factories.make_prompt("unread", status="draft")
+    form = as_("researcher").get(NEW).context["form"]
+    assert draft not in form.fields["dataset"].queryset
+    assert unread not in form.fields["prompts"].queryset
+    assert parts["prompt"] in form.fields["prompts"].queryset
+
+
+def test_an_inactive_model_is_no_choice_unless_the_draft_has_it(entered, parts, as_):
+    as_("researcher").post(NEW, entered)
+    parts["models"][0].is_active = False
+    parts["models"][0].save()
+    new = as_("researcher").get(NEW).context["form"].fields["language_models"].queryset
+    kept = as_("researcher").get("/experiments/first-try/edit/").context["form"].fields["language_models"].queryset
+    assert parts["models"][0] not in new
+    assert parts["models"][0] in kept
+
+
+def test_the_panel_counts_what_was_chosen_so_far(entered, as_):
+    response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "slug": ""})
+    outlook = response.context["outlook"]
+    assert (outlook.conditions, outlook.items, outlook.estimate.trials) == (2, 5, 40)
+    assert outlook.estimate.ceiling_usd > 0
+    assert not Experiment.objects.exists()
+
+
+def test_the_panel_waits_for_a_dataset(as_, people):
+    response = as_("researcher").post(reverse("experiment_outlook"), {"samples": "x"})
+    assert "Choose a dataset" in response.content.decode()
+
+
+def test_an_unknown_price_is_said_and_never_read_as_zero(entered, parts, as_):
+    unknown = factories.make_model("unpriced", input_price=None, output_price=None)
+    response = as_("researcher").post(reverse("experiment_outlook"), {**entered, "language_models": [unknown.pk]})
+    text = response.content.decode()
+    assert response.context["outlook"].estimate.ceiling_usd is None
+    assert "price unknown" in text
+    assert "unpriced has no price" in text
+
+
+def test_size_and_cost_are_shown_without_a_script_and_without_saving(entered, as_):
+    response = as_("researcher").post(NEW, {**entered, "look": "1"})
+    assert response.context["outlook"].estimate.trials == 40
+    assert not Experiment.objects.exists()
+
+
+def test_a_draft_is_edited_by_its_owner(entered, as_):
+    as_("researcher").post(NEW, entered)
+    response = as_("researcher").post("/experiments/first-try/edit/", {**entered, "samples": 9, "slug": "renamed"})
+    assert response.url == "/experiments/renamed/"
+    assert Experiment.objects.get().samples == 9
+    assert as_("owner").post("/experiments/renamed/edit/", entered).status_code == 404
+
+
+def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
+    address = f"/experiments/{lab.experiment.slug}/edit/"
+    form = {"title": "New words", "sharing": "group", "samples": 3, "max_usd": "9", "dataset": "1", "slug": "other"}
+    as_("owner").post(address, form)
+    lab.experiment.refresh_from_db()
+    assert (lab.experiment.title, lab.experiment.samples, lab.experiment.slug) == ("New words", 3, "pilot")
+    refused = as_("owner").post(address, {**form, "samples": 1})
+    assert "can only grow" in " ".join(refused.context["form"].errors["samples"])
+
+
+def test_a_raised_budget_shows_in_the_history(lab, as_, people):
+    as_("owner").post(f"/experiments/{lab.experiment.slug}/edit/", {"sharing": "private", "samples": 2, "max_usd": "9"})
+    change = lab.experiment.history.get(what="budget")
+    assert (change.from_value, change.to_value, change.by) == ("5.0000", "9", people["owner"])
+
+
+YAML = """
+experiment: from-a-file
+dataset: questions@1
+models: [small]
+prompts: [plain]
+samplers: [short]
+samples: 2
+budget: {max_usd: 1.00}
+"""
+
+
+def test_a_pasted_file_makes_a_draft(parts, as_):
+    response = as_("researcher").post("/experiments/new/file/", {"text": YAML})
+    assert response.url == "/experiments/from-a-file/"
+    assert Experiment.objects.get().samples == 2
+
+
+def test_an_uploaded_file_makes_a_draft(parts, as_):
+    file = SimpleUploadedFile("design.yaml", YAML.encode())
+    assert as_("researcher").post("/experiments/new/file/", {"file": file}).status_code == 302
+    assert Experiment.objects.get().slug == "from-a-file"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (YAML + "smaples: 3\n", "smaples"),
+        (YAML.replace("plain", "unheard-of"), "prompts[0]"),
+        ("- a list", "mapping"),
+        ("{", "YAML"),
+    ],
+)
+def test_a_file_with_a_fault_is_refused_by_name(parts, as_, text, said):
+    response = as_("researcher").post("/experiments/new/file/", {"text": text})
+    assert response.status_code == 200
+    assert said in " ".join(response.context["form"].non_field_errors())
+    assert not Experiment.objects.exists()
+
+
+def test_neither_or_both_are_refused(parts, as_):
+    file = SimpleUploadedFile("design.yaml", YAML.encode())
+    for given in ({}, {"text": YAML, "file": file}):
+        response = as_("researcher").post("/experiments/new/file/", given)
+        assert "one of the two" in " ".join(response.context["form"].non_field_errors())
+
+
+def test_a_file_that_is_no_text_is_refused(parts, as_):
+    response = as_("researcher").post("/experiments/new/file/", {"file": SimpleUploadedFile("x.yaml", b"\xff\xfe\x00")})
+    assert "not text in UTF-8" in " ".join(response.context["form"].errors["file"])
+
+
+def test_what_is_downloaded_makes_the_same_design_again(lab, as_):
+    response = as_("owner").get(f"/experiments/{lab.experiment.slug}/yaml/")
+    assert response["Content-Disposition"] == 'attachment; filename="pilot.yaml"'
+    again = response.content.decode().replace("experiment: pilot", "experiment: again")
+    assert as_("owner").post("/experiments/new/file/", {"text": again}).url == "/experiments/again/"
+    copy = Experiment.objects.get(slug="again")
+    assert set(copy.prompts.all()) == set(lab.experiment.prompts.all())
+
+
+def test_the_preview_is_exactly_what_is_sent(lab, as_):
+    address = f"/experiments/{lab.experiment.slug}/preview/"
+    text = as_("owner").get(address, {"item": "item-1"}).content.decode()
+    assert "How much valence does this show? What is 1 plus 1?" in text
+    assert "You rate." in text
+
+
+def test_the_preview_of_a_stranger_says_so(lab, as_):
+    address = f"/experiments/{lab.experiment.slug}/preview/"
+    assert "No item of this dataset" in as_("owner").get(address, {"item": "nobody"}).content.decode()
+    assert as_("owner").get(address, {"prompt": "999999"}).status_code == 404
