@@ -50,7 +50,8 @@ class SimulatorConfig:
         check_faults(self.faults)
         for name in ("latency_ms", "latency_sigma", "slow_s", "retry_after_s"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value >= 0):
+            is_optional = name in ("slow_s", "retry_after_s")
+            if (value is None and not is_optional) or (value is not None and not 0 <= value < math.inf):
                 raise ConfigError(f"{name}: must be a number of 0 or more, not {value}")
         for name in ("max_in_flight", "rpm"):
             value = getattr(self, name)

@@ -125,7 +125,16 @@ def test_faults_change_while_the_server_runs() -> None:
 
 
 @pytest.mark.parametrize(
-    "wanted", [{"errors": "teapot=1"}, {"erors": "500=1"}, {"errors": "500=0.7,503=0.7"}, {"latency_ms": -1}, [1]]
+    "wanted",
+    [
+        {"errors": "teapot=1"},
+        {"erors": "500=1"},
+        {"errors": "500=0.7,503=0.7"},
+        {"latency_ms": -1},
+        {"latency_ms": None},
+        {"latency_ms": "5"},
+        [1],
+    ],
 )
 def test_faults_that_make_no_sense_are_refused_and_nothing_changes(wanted: object) -> None:
     async def scene(client: Client) -> None:
