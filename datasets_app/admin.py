@@ -10,6 +10,8 @@ from typing import Any
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.utils import flatten
+from django.contrib.admin.widgets import AdminTextareaWidget
+from django.db import models
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import reverse
@@ -113,6 +115,7 @@ class DatasetAdmin(VerbAdmin):
         "history_list",
     ]
     editable = frozenset({"title", "description", "source", "licence"})
+    formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
         """Only what the database lets change after approval, too. The status never is a field."""

@@ -91,7 +91,7 @@ def _read_file(reading: Reading, file: BinaryIO, finder: ImageFinder | None, lim
     reading.source_sha256 = file_sha256(file)
     table, name, inside = _table_and_images(file, reading.source_name, limits)
     stash = Stash(finder or inside, limits)
-    reading.stash = stash.folder
+    reading.scratch = stash.scratch
     if name:
         reading.columns, rows = read_rows(table, name, reading.report, limits)
     else:

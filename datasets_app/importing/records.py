@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import mkdtemp
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
@@ -127,6 +129,14 @@ class ItemRecord:
         )
 
 
+class ScratchFolder:
+    """A temporary folder that goes when nobody holds this object any more, and at the latest when Python ends."""
+
+    def __init__(self) -> None:
+        self.path = Path(mkdtemp(prefix="evalsite-import-"))
+        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+
 @dataclass(slots=True)
 class Reading:
     """A whole file, read. With an error in it, nothing of it may be saved.
@@ -141,7 +151,7 @@ class Reading:
     source_name: str
     source_sha256: str
     report: Report
-    stash: TemporaryDirectory[str] | None = None
+    scratch: ScratchFolder | None = None
 
     @property
     def ok(self) -> bool:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from pathlib import Path, PurePosixPath
-from tempfile import TemporaryDirectory
+from pathlib import PurePosixPath
 
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.images import BadImage, read_image
 from datasets_app.importing.limits import Limits
-from datasets_app.importing.records import StashedImage
+from datasets_app.importing.records import ScratchFolder, StashedImage
 
 
 class Stash:
     def __init__(self, finder: ImageFinder | None, limits: Limits) -> None:
         self.finder = finder
         self.limits = limits
-        self.folder = TemporaryDirectory(prefix="evalsite-import-")
+        self.scratch = ScratchFolder()
         self.by_name: dict[str, StashedImage | BadImage] = {}
 
     def by_path(self, wanted: str) -> StashedImage:
@@ -46,7 +45,7 @@ class Stash:
             image = read_image(data, self.limits)
         except BadImage as error:
             return error
-        path = Path(self.folder.name) / f"{image.sha256}.{image.format}"
+        path = self.scratch.path / f"{image.sha256}.{image.format}"
         path.write_bytes(image.data)
         return StashedImage(
             image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]

@@ -1,5 +1,6 @@
 """Images from strangers: decoded under limits and encoded again."""
 
+import gc
 import io
 import struct
 import zlib
@@ -182,3 +183,12 @@ def test_parquet_may_hold_the_images_themselves():
     reading = read_items(upload(buffer.getvalue(), "items.parquet"))
     assert reading.errors == []
     assert reading.items[0].image.width == 40
+
+
+def test_the_images_of_a_reading_go_when_it_goes():
+    reading = read_items(archive({"cat.jpg": picture()}))
+    folder = reading.items[0].image.path.parent
+    assert folder.is_dir()
+    del reading
+    gc.collect()
+    assert not folder.exists()
