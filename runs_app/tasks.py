@@ -13,6 +13,7 @@ from django.conf import settings
 from django.db import connection, transaction
 from django.utils import timezone
 
+from runs_app.calls import CallFailure, CallReply, CallRequest
 from runs_app.noticeboard import stop_is_asked
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def drain() -> int:
 
 
 def _drain_once() -> int:
-    from runs_app import gateway
+    from runs_app import exchange, gateway
     from runs_app.draining import Drain, Limits
     from runs_app.registering import Registration
 
@@ -63,6 +64,7 @@ def _drain_once() -> int:
             return await drain.run()
         finally:
             watch.cancel()
+            await exchange.close()
 
     registration = Registration()
     return asyncio.run(run())
@@ -120,9 +122,7 @@ def runs_finished(run_ids: Sequence[int]) -> None:
 
 def check_model(pk: int) -> str:
     """One tiny call, in a worker, so that the web server never loads the model library."""
-    from runs_app import gateway
     from runs_app.asking import target_of
-    from runs_app.calls import CallFailure, CallRequest
     from runs_app.models import LanguageModel
 
     model = LanguageModel.objects.select_related("endpoint").get(pk=pk)
@@ -140,10 +140,19 @@ def check_model(pk: int) -> str:
         prices=target.prices,
     )
     try:
-        reply = asyncio.run(gateway.call(request))
+        reply = asyncio.run(_one_call(request))
         status, detail = "ok", f"Answered in {reply.latency_ms} ms as {reply.served_model or 'an unnamed model'}."
     except CallFailure as failure:
         passing = failure.kind != "permanent"
         status, detail = ("unverified" if passing else "dead"), f"{failure.error_class}: {failure.message}"
     LanguageModel.objects.filter(pk=pk).update(check_status=status, check_detail=detail, checked_at=timezone.now())
     return status
+
+
+async def _one_call(request: CallRequest) -> CallReply:
+    from runs_app import exchange, gateway
+
+    try:
+        return await gateway.call(request)
+    finally:
+        await exchange.close()

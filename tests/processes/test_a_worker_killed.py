@@ -2,60 +2,20 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
-from django.db import connection
 
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests import factories
+from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
-IN_FLIGHT = 16
 LEASE_S = 4.0
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
-
-
-def database_url():
-    known = connection.settings_dict
-    parts = {"host": known["HOST"], "port": known["PORT"], "user": known["USER"], "password": known["PASSWORD"]}
-    query = "&".join(f"{name}={value}" for name, value in parts.items() if value)
-    return f"postgresql:///{known['NAME']}?{query}"
-
-
-@contextmanager
-def drain_process(**environment):
-    """A worker as an operator starts it, in a process group of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)],
-        cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database_url(), **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-
-
-def wait_until(is_true, seconds=60.0):
-    deadline = time.monotonic() + seconds
-    while not is_true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)
 
 
 def launched(base_url, items=40, samples=10):

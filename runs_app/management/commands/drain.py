@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 from argparse import ArgumentParser
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand
+
+if TYPE_CHECKING:
+    from runs_app.draining import Drain
 
 
 class Command(BaseCommand):
@@ -18,20 +22,23 @@ class Command(BaseCommand):
         parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
 
     def handle(self, *args: Any, concurrency: int, until_idle: bool, **options: Any) -> None:
-        from runs_app import gateway
+        from runs_app import exchange, gateway
         from runs_app.draining import Drain, Limits
         from runs_app.registering import Registration
 
         gateway.warm_up()
         registration = Registration()
         limits = Limits(concurrency=concurrency, until_idle=until_idle)
-        recorded = asyncio.run(self._drain(Drain, gateway.call, registration, limits))
+        drain = Drain(gateway.call, registration, limits)
+        recorded = asyncio.run(self._drain(drain, registration.name, exchange.close))
         self.stdout.write(f"{recorded} results recorded")
 
-    async def _drain(self, drain_class: Any, call: Any, registration: Any, limits: Any) -> int:
-        drain = drain_class(call, registration, limits)
+    async def _drain(self, drain: Drain, name: str, close: Callable[[], Awaitable[None]]) -> int:
         for signal_number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(signal_number, drain.stop)
-        self.stdout.write(f"draining as {registration.name}")
+        self.stdout.write(f"draining as {name}")
         self.stdout.flush()
-        return int(await drain.run())
+        try:
+            return await drain.run()
+        finally:
+            await close()

@@ -1,0 +1,54 @@
+"""Workers as an operator starts them: real processes on the tests' database."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parents[2]
+IN_FLIGHT = 16
+
+
+def database_url():
+    known = connection.settings_dict
+    parts = {"host": known["HOST"], "port": known["PORT"], "user": known["USER"], "password": known["PASSWORD"]}
+    query = "&".join(f"{name}={value}" for name, value in parts.items() if value)
+    return f"postgresql:///{known['NAME']}?{query}"
+
+
+def data_dir():
+    """Where a test's images are: its own MEDIA_ROOT is this folder's `media`."""
+    return str(Path(settings.MEDIA_ROOT).parent)
+
+
+@contextmanager
+def drain_process(**environment):
+    """A worker as an operator starts it, in a process group of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url(), "EVALSITE_DATA_DIR": data_dir(), **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def wait_until(is_true, seconds=60.0):
+    deadline = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.02)
