@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
@@ -29,6 +30,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         "table": RunTable(runs),
         "editable": may_edit(request, experiment),
         "trials_query": f"experiment={experiment.slug}",
+        "retry_url": reverse("experiment_steer", args=[experiment.slug, "retry"]),
         **_live(experiment, runs),
     }
     context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
@@ -47,6 +49,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "editable": may_edit(request, run.experiment),
         "history": list(run.history[:50]),
         "trials_query": f"run={run.pk}",
+        "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }

@@ -85,7 +85,7 @@ def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
 def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
     chosen = form.cleaned_data["only"] or None
     n = steering.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
-    return f"{count_text(n)} failed trials will be tried again." if n else ""
+    return f"{count_text(n)} failed {'trial' if n == 1 else 'trials'} will be tried again." if n else ""
 
 
 VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {

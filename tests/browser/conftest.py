@@ -47,7 +47,7 @@ def chromium():
 
 @pytest.fixture
 def visitor(chromium, live_server):
-    """`visitor(user, viewport)` is a page signed in as that user; whatever the console complains about fails the test."""
+    """`visitor(user, viewport)` is a page signed in as that user; what the console complains about fails the test."""
     complaints, contexts = [], []
 
     def open_page(user=None, viewport=LAPTOP, **options):

@@ -35,7 +35,8 @@ def busy_site(owner, operator):
     prompts = [
         factories.make_prompt("affect-rating", answer_format="rating_with_reasoning",
                               system="You take part in a study of how people feel.\nAnswer as a typical adult would.",
-                              user="{{input}}\n\n{{dimension_instructions}}\nRate from {{scale_min}} to {{scale_max}}: {{scale_labels}}"),
+                              user="{{input}}\n\n{{dimension_instructions}}\nRate from {{scale_min}} to "
+                                   "{{scale_max}}:\n{{scale_labels}}"),
         factories.make_prompt("plain", user="{{input}} {{dimension_instructions}}"),
     ]  # fmt: skip
     dimension = factories.make_dimension("valence", labels={"1": "Very negative", "4": "Neutral", "7": "Very positive"})

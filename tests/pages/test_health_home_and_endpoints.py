@@ -1,0 +1,114 @@
+"""The health check, the home page of each role, and what operators do to endpoints."""
+
+import pytest
+from django.db import DatabaseError, connection
+
+from runs_app.models import Endpoint, LanguageModel
+from tests import factories
+
+
+@pytest.mark.django_db
+def test_health_says_ok_to_anybody_and_nothing_more(client):
+    response = client.get("/healthz")
+    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+    assert "django" not in str(response.headers).lower()
+    assert response.headers["Cache-Control"].startswith("max-age=0")
+
+
+def test_health_says_503_when_the_database_does_not_answer(client, monkeypatch):
+    def broken():
+        raise DatabaseError("secret details of the server")
+
+    monkeypatch.setattr(connection, "cursor", broken)
+    response = client.get("/healthz")
+    assert (response.status_code, response.json()) == (503, {"status": "unavailable"})
+
+
+def home(client):
+    return client.get("/").content.decode()
+
+
+def test_an_empty_site_leads_a_researcher_step_by_step(as_):
+    page = home(as_("researcher"))
+    assert "Import a dataset" in page
+    assert "/experiments/new/" in page
+    assert 'href="/endpoints/"' in page
+
+
+def test_the_steps_end_when_they_are_walked(lab, as_):
+    assert "What comes next" not in home(as_("owner"))
+
+
+def test_home_shows_what_runs_and_only_what_one_may_see(lab, as_):
+    assert "Running now" in home(as_("owner"))
+    assert "pilot" not in home(as_("researcher"))
+    assert "Nothing is shared with you yet" in home(as_("viewer"))
+
+
+def test_a_rater_finds_no_experiment_on_the_home_page(lab, as_):
+    page = home(as_("rater"))
+    assert "pilot" not in page
+    assert "experiments/" not in page.split("<main")[1].split("</main>")[0]
+
+
+ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LAB_KEY",
+            "max_concurrency": 4, "is_active": "on"}  # fmt: skip
+
+
+def test_an_operator_adds_an_endpoint_and_a_model(as_):
+    client = as_("operator")
+    assert client.post("/endpoints/new/", ENDPOINT).status_code == 302
+    endpoint = Endpoint.objects.get()
+    assert endpoint.key_env == "LAB_KEY"
+    model = {"name": "small", "endpoint": endpoint.pk, "model": "vendor/small", "input_price": "0.5", "is_active": "on"}
+    assert client.post("/endpoints/models/new/", model).status_code == 302
+    assert LanguageModel.objects.get().output_price is None
+    assert "unknown" in client.get("/endpoints/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("base_url", "http://evil.example/v1", "not on the list of allowed hosts"),
+        ("base_url", "file:///etc/passwd", "must start with http"),
+        ("base_url", "http://user:secret@127.0.0.1/", "must not hold a name or a password"),
+        ("key_env", "sk-live-123", "environment variable"),
+        ("name", "Not a slug", "small letters"),
+        ("max_concurrency", "0", "greater than or equal to 1"),
+    ],
+)
+def test_a_refusal_is_at_its_field(as_, field, value, said):
+    response = as_("operator").post("/endpoints/new/", {**ENDPOINT, field: value})
+    assert said in " ".join(response.context["form"].errors[field])
+    assert not Endpoint.objects.exists()
+
+
+def test_a_researcher_sees_endpoints_and_cannot_change_them(lab, as_):
+    page = as_("researcher").get("/endpoints/").content.decode()
+    assert "vendor/small" in page
+    assert "/edit/" not in page
+    assert as_("researcher").post(f"/endpoints/{lab.model.endpoint_id}/edit/", ENDPOINT).status_code == 404
+
+
+def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(lab, as_, monkeypatch):
+    asked = []
+    monkeypatch.setattr("runs_app.views.endpoints.async_task", lambda *call: asked.append(call))
+    address = f"/endpoints/models/{lab.model.pk}/check/"
+    part = as_("researcher").post(address, headers={"HX-Request": "true"}).content.decode()
+    assert asked == [("runs_app.tasks.check_model", lab.model.pk)]
+    assert 'hx-trigger="every 2s"' in part
+    LanguageModel.objects.update(check_status="dead", check_detail="HTTP 401: no key")
+    part = as_("researcher").get(f"/endpoints/models/{lab.model.pk}/status/").content.decode()
+    assert "HTTP 401: no key" in part
+    assert "hx-trigger" not in part
+
+
+def test_the_list_of_endpoints_takes_a_constant_number_of_queries(lab, as_, django_assert_num_queries):
+    client = as_("operator")
+    client.get("/endpoints/")
+    with django_assert_num_queries(5):
+        client.get("/endpoints/")
+    for number in range(4):
+        factories.make_model(f"m{number}", endpoint=factories.make_endpoint(f"e{number}"))
+    with django_assert_num_queries(5):
+        client.get("/endpoints/")

@@ -1,0 +1,155 @@
+"""Progress comes from counters and ticks; it is fetched again only while something moves."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from runs_app import progress
+from runs_app.models import Run, Tick
+from tests import factories
+
+START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+POLL = 'hx-trigger="every 2s"'
+
+
+def page(client, lab, **headers):
+    return client.get(f"/experiments/{lab.experiment.slug}/progress/", headers=headers).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("status", "polls"),
+    [("running", True), ("queued", True), ("paused", False), ("stopped", False), ("done", False), ("cancelled", False)],
+)
+def test_polling_ends_with_the_work(lab, as_, status, polls):
+    Run.objects.update(status=status)
+    assert (POLL in page(as_("owner"), lab)) is polls
+    run = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
+    assert (POLL in run) is polls
+    assert ('http-equiv="refresh"' in run) is polls
+
+
+def test_a_poll_gets_the_live_part_alone(lab, as_):
+    part = page(as_("owner"), lab, **{"HX-Request": "true"})
+    assert part.lstrip().startswith('<div id="live"')
+    assert "<html" not in part
+
+
+def test_numbers_come_from_the_counters(lab, as_):
+    Run.objects.update(n_done=90, n_failed=4, n_running=2, n_pending=4)
+    context = as_("owner").get(f"/experiments/{lab.experiment.slug}/progress/").context
+    assert (context["totals"].trials, context["done_share"]) == (100, "90.0")
+
+
+def test_no_trial_is_read_for_the_progress(lab, as_):
+    with CaptureQueriesContext(connection) as queries:
+        page(as_("owner"), lab)
+    assert not [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
+
+
+def test_the_number_of_queries_does_not_grow_with_the_runs(lab, as_):
+    client = as_("owner")
+    with CaptureQueriesContext(connection) as few:
+        page(client, lab)
+    lab.experiment.language_models.add(*[factories.make_model(f"m{number}") for number in range(5)])
+    factories.make_runs(lab.experiment, wave=1)
+    with CaptureQueriesContext(connection) as many:
+        page(client, lab)
+    assert len(many) == len(few) <= 12
+
+
+def test_the_list_of_experiments_takes_a_constant_number_of_queries(lab, as_):
+    client = as_("owner")
+    with CaptureQueriesContext(connection) as few:
+        client.get("/experiments/")
+    for number in range(5):
+        other = factories.make_experiment(f"e{number}", owner=lab.people["owner"], dataset=lab.experiment.dataset)
+        factories.make_runs(other)
+    with CaptureQueriesContext(connection) as many:
+        client.get("/experiments/")
+    assert len(many) == len(few)
+    assert not [query["sql"] for query in many if '"runs_app_trial"' in query["sql"]]
+
+
+def test_errors_lead_to_their_trials(lab, as_):
+    assert "/trials/?experiment=pilot&amp;error=bad_request" in page(as_("owner"), lab)
+
+
+def test_a_run_that_stopped_itself_says_why(lab, as_):
+    Run.objects.update(status="stopped", stop_reason="6 of 60 attempts failed for good")
+    assert "6 of 60 attempts failed for good" in page(as_("owner"), lab)
+
+
+def test_no_worker_is_said_while_trials_wait(lab, as_):
+    from runs_app.models import Worker
+
+    Worker.objects.update(seen_at=START)
+    assert "No worker is alive" in page(as_("owner"), lab)
+
+
+# --- pace and curve
+
+
+@pytest.fixture
+def run(lab):
+    Tick.objects.all().delete()
+    return lab.run
+
+
+def tick(run, seconds, done=0, failed=0):
+    Tick.objects.create(run=run, at=START + timedelta(seconds=seconds), done=done, failed=failed)
+
+
+def test_the_pace_is_of_the_last_whole_minute(run):
+    tick(run, -100, done=1000)
+    for seconds in range(0, 60, 10):
+        tick(run, seconds, done=9, failed=1)
+    tick(run, 60, done=3)
+    pace = progress.pace_of([run], remaining=120, now=START + timedelta(seconds=65))
+    assert pace.per_minute == 60
+    assert pace.seconds_left == 120
+
+
+def test_a_young_run_is_not_averaged_over_the_time_before_it(run):
+    tick(run, 40, done=10)
+    tick(run, 50, done=10)
+    assert progress.pace_of([run], 20, now=START + timedelta(seconds=61)).per_minute == 60
+
+
+def test_without_ticks_there_is_no_pace_and_no_time_left(run):
+    pace = progress.pace_of([run], 20, now=START)
+    assert (pace.per_minute, pace.seconds_left, pace.points) == (0, None, [])
+
+
+def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
+    lab.experiment.language_models.add(factories.make_model("second"))
+    other = next(made for made in factories.make_runs(lab.experiment, wave=1))
+    tick(run, 0, done=1)
+    tick(other, 0, done=2)
+    tick(run, -3600, done=50)
+    pace = progress.pace_of([run, other], 0, now=START)
+    assert pace.points == [(START, 3)]
+
+
+def test_a_curve_fills_gaps_with_zero_and_ends_on_a_round_top():
+    curve = progress.curve_of([(START, 10), (START + timedelta(seconds=30), 20)])
+    assert curve.line == "0.0,98.0 240.0,140.0 480.0,140.0 720.0,56.0"
+    assert (curve.top, curve.peak) == (200, 120)
+
+
+def test_one_tick_is_no_curve():
+    assert progress.curve_of([(START, 10)]) is None
+    assert progress.curve_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "top"), [(0, 1), (1, 1), (3, 5), (6, 10), (10, 10), (11, 20), (450, 500), (501, 1000)]
+)
+def test_axes_end_in_round_numbers(value, top):
+    assert progress._round_up(value) == top
+
+
+def test_a_hundred_per_cent_is_said_only_when_all_is_done(lab, as_):
+    Run.objects.update(n_done=99_999, n_failed=0, n_running=0, n_pending=1)
+    assert as_("owner").get(f"/runs/{lab.run.pk}/").context["done_share"] == "99.9"

@@ -1,0 +1,146 @@
+"""Launch, pause, resume, cancel, retry, concurrency: each a POST, with its author and reason in the history."""
+
+import pytest
+from django.contrib.messages import get_messages
+
+from runs_app.models import Experiment, Run, Trial
+from tests import factories
+
+
+def said(response):
+    return [str(message) for message in get_messages(response.wsgi_request)]
+
+
+def steer(client, lab, verb, **data):
+    return client.post(f"/experiments/{lab.experiment.slug}/steer/{verb}/", data)
+
+
+def test_pause_and_resume_have_author_and_reason(lab, as_, people):
+    client = as_("owner")
+    assert said(steer(client, lab, "pause", reason="Lunch"))[-1] == "1 run paused."
+    lab.run.refresh_from_db()
+    assert lab.run.status == "paused"
+    change = lab.run.history.first()
+    assert (change.by, change.reason, change.from_value, change.to_value) == (
+        people["owner"], "Lunch", "running", "paused",
+    )  # fmt: skip
+    steer(client, lab, "resume", reason="Back")
+    lab.run.refresh_from_db()
+    assert lab.run.status == "running"
+
+
+def test_a_cancel_needs_a_reason(lab, as_):
+    client = as_("owner")
+    assert "Reason: This field is required." in said(steer(client, lab, "cancel"))
+    lab.run.refresh_from_db()
+    assert lab.run.status == "running"
+    steer(client, lab, "cancel", reason="Wrong prompt")
+    lab.run.refresh_from_db()
+    assert (lab.run.status, lab.run.n_pending) == ("cancelled", 0)
+
+
+def test_what_changes_nothing_says_so(lab, as_):
+    assert said(steer(as_("owner"), lab, "resume"))[-1].startswith("Nothing changed")
+
+
+def test_retry_of_one_class_leaves_the_others(lab, as_):
+    assert said(steer(as_("owner"), lab, "retry", only="timeout"))[-1].startswith("Nothing changed")
+    assert said(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be tried again."
+    assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
+
+
+def test_an_unknown_verb_is_not_there(lab, as_):
+    assert steer(as_("owner"), lab, "explode").status_code == 404
+
+
+@pytest.mark.parametrize("role", ["viewer", "researcher"])
+def test_reading_is_not_steering(lab, as_, role):
+    Experiment.objects.update(sharing="group")
+    assert as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").status_code == 200
+    assert steer(as_(role), lab, "pause").status_code == 404
+    assert as_(role).post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": 3}).status_code == 404
+    assert as_(role).get(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
+    assert as_(role).post(f"/experiments/{lab.experiment.slug}/launch/").status_code == 404
+    page = as_(role).get(f"/experiments/{lab.experiment.slug}/progress/").content.decode()
+    assert "steer" not in page
+    lab.run.refresh_from_db()
+    assert (lab.run.status, lab.run.max_concurrency) == ("running", 32)
+
+
+def test_one_run_is_steered_alone(lab, as_):
+    other = factories.make_experiment("other", owner=lab.people["owner"], dataset=lab.experiment.dataset)
+    (elsewhere,) = factories.make_runs(other)
+    as_("owner").post(f"/runs/{lab.run.pk}/steer/pause/", {})
+    elsewhere.refresh_from_db()
+    lab.run.refresh_from_db()
+    assert (lab.run.status, elsewhere.status) == ("paused", "running")
+
+
+@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("0", 32), ("many", 32), ("100000", 32)])
+def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, kept):
+    as_("owner").post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": entered})
+    lab.run.refresh_from_db()
+    assert lab.run.max_concurrency == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "to"), [("/trials/", "/trials/"), ("https://elsewhere.example/", None), ("//x.y", None)]
+)
+def test_the_way_back_stays_on_the_site(lab, as_, given, to):
+    response = steer(as_("owner"), lab, "pause", next=given)
+    assert response.url == (to or f"/experiments/{lab.experiment.slug}/progress/")
+
+
+def test_a_form_without_its_token_is_refused(lab, people):
+    from django.test import Client
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(people["owner"])
+    assert steer(strict, lab, "pause").status_code == 403
+
+
+# --- launch
+
+
+@pytest.fixture
+def draft(people):
+    return factories.make_experiment(
+        "draft", owner=people["owner"], samples=2, max_usd=5, confirm_above_usd="0.0001",
+        samplers=[factories.make_sampler("short", max_tokens=1000)],
+    )  # fmt: skip
+
+
+def test_the_launch_page_says_how_many_and_how_much(draft, as_):
+    text = as_("owner").get("/experiments/draft/launch/").content.decode()
+    assert "Trials to make" in text
+    assert "I have seen what this can cost" in text
+    assert not Run.objects.exists()
+
+
+def test_a_launch_above_the_limit_wants_to_be_confirmed(draft, as_):
+    response = as_("owner").post("/experiments/draft/launch/", {"wave": ""})
+    assert response.context["form"].errors["confirmed"]
+    assert not Run.objects.exists()
+
+
+def test_a_launch_plans_every_trial_and_leads_to_the_progress(draft, as_, people):
+    response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "confirmed": "on"})
+    assert response.url == "/experiments/draft/progress/"
+    draft.refresh_from_db()
+    run = draft.runs.get()
+    assert (draft.status, run.n_trials, run.status) == ("active", 6, "running")
+    assert draft.history.first().by == people["owner"]
+    assert draft.manifests.count() == 1
+
+
+def test_a_wave_observes_the_design_again(draft, as_):
+    for wave in ("", "again"):
+        as_("owner").post("/experiments/draft/launch/", {"wave": wave, "confirmed": "on"})
+    assert sorted(draft.runs.values_list("wave__label", "n_pending")) == [("", 6), ("again", 6)]
+
+
+def test_a_design_with_a_fault_is_not_launched_and_the_fault_is_named(draft, as_):
+    draft.prompts.set([factories.make_prompt("unread", status="draft")])
+    response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "confirmed": "on"})
+    assert "a curator must approve it" in response.content.decode()
+    assert not Run.objects.exists()
