@@ -50,7 +50,7 @@ def drain() -> int:
 
 
 def _drain_once() -> int:
-    from runs_app import exchange, gateway
+    from runs_app import gateway
     from runs_app.draining import Drain, Limits
     from runs_app.registering import Registration
 
@@ -64,7 +64,7 @@ def _drain_once() -> int:
             return await drain.run()
         finally:
             watch.cancel()
-            await exchange.close()
+            await gateway.close()
 
     registration = Registration()
     return asyncio.run(run())
@@ -150,9 +150,9 @@ def check_model(pk: int) -> str:
 
 
 async def _one_call(request: CallRequest) -> CallReply:
-    from runs_app import exchange, gateway
+    from runs_app import gateway
 
     try:
         return await gateway.call(request)
     finally:
-        await exchange.close()
+        await gateway.close()

@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
 
     def handle(self, *args: Any, concurrency: int, until_idle: bool, **options: Any) -> None:
-        from runs_app import exchange, gateway
+        from runs_app import gateway
         from runs_app.draining import Drain, Limits
         from runs_app.registering import Registration
 
@@ -30,7 +30,7 @@ class Command(BaseCommand):
         registration = Registration()
         limits = Limits(concurrency=concurrency, until_idle=until_idle)
         drain = Drain(gateway.call, registration, limits)
-        recorded = asyncio.run(self._drain(drain, registration.name, exchange.close))
+        recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
         self.stdout.write(f"{recorded} results recorded")
 
     async def _drain(self, drain: Drain, name: str, close: Callable[[], Awaitable[None]]) -> int:

@@ -1,0 +1,148 @@
+"""The drain against bare litellm, in one run: calls a second and processor time, against one simulated provider.
+
+    python -m benchmarks.drain [--trials 4000] [--in-flight 64] [--latency-ms 50] [--rounds 3]
+
+In turn, each in a fresh process: `litellm.acompletion` with its defaults; our gateway alone; one drain with every
+promise on; two drains. Rates of drains are from the first claim to the last record, as the database saw them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import time
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+
+def bare(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
+    """Calls without a database: litellm's own, or through our gateway."""
+    from benchmarks.gateway import default_caller, measure, our_caller
+
+    caller = default_caller(url, "") if kind == "litellm" else our_caller(url, "")
+    return asyncio.run(measure(caller, calls, in_flight))
+
+
+def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
+    """One worker. Returns the results it wrote and its processor seconds, once warm."""
+    import django
+
+    django.setup()
+    from django.db import connection
+
+    connection.settings_dict["NAME"] = database
+    from runs_app import gateway
+    from runs_app.draining import Drain, Limits
+    from runs_app.registering import Registration
+
+    gateway.warm_up()
+    registration = Registration()
+
+    async def run() -> int:
+        try:
+            return await Drain(
+                gateway.call, registration, Limits(concurrency=in_flight, until_idle=True)
+            ).run()
+        finally:
+            await gateway.close()
+
+    barrier.wait()
+    started = time.process_time()
+    return asyncio.run(run()), time.process_time() - started
+
+
+def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, float]:
+    """So many drains on an experiment of its own."""
+    from django.db import connection, connections
+
+    from runs_app import planning
+    from runs_app.models import Run
+    from runs_app.reconciling import differences
+
+    experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, options.in_flight * workers)
+    planning.plan(experiment)
+    Run.objects.filter(experiment=experiment).update(status="running")
+    connections.close_all()
+    context = get_context("spawn")
+    with context.Manager() as manager, context.Pool(workers) as pool:
+        barrier = manager.Barrier(workers)
+        rows = pool.starmap(drain, [(connection.settings_dict["NAME"], options.in_flight, barrier)] * workers)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*), extract(epoch FROM max(completed_at) - min(claimed_at)) FROM runs_app_trial t"
+            " JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %s AND t.status = 'done'",
+            [experiment.pk],
+        )
+        done, seconds = cursor.fetchone()
+    if differences() or done != sum(row[0] for row in rows):
+        raise SystemExit("the counters do not equal the rows")
+    return {"calls_per_s": done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / done}
+
+
+def designed(slug: str, url: str, trials: int, in_flight: int) -> Any:
+    from tests import factories
+
+    endpoint = factories.make_endpoint(slug, base_url=url, max_concurrency=in_flight, is_free=True)
+    return factories.make_experiment(
+        slug,
+        dataset=factories.make_dataset(f"{slug}-items", 1000),
+        models=[factories.make_model(slug, endpoint=endpoint, model="sim-a")],
+        samplers=[factories.make_sampler(slug, temperature=1.0, max_tokens=64)],
+        samples=trials // 1000,
+        max_concurrency=in_flight,
+        max_usd=None,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=4000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--latency-ms", type=float, default=50)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    from benchmarks.stored import database_of_its_own
+    from runs_app.simulating import SimulatorConfig, simulator_process
+
+    rows: dict[str, list[dict[str, float]]] = {}
+    with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
+        for _ in range(options.rounds):
+            for name, round_ in rounds(provider.url, options).items():
+                rows.setdefault(name, []).append(round_())
+                print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
+    report(rows)
+
+
+def rounds(url: str, options: argparse.Namespace) -> dict[str, Any]:
+    def alone(kind: str) -> dict[str, float]:
+        with get_context("spawn").Pool(1) as pool:
+            return pool.apply(bare, (kind, url, options.trials, options.in_flight))
+
+    return {
+        "litellm.acompletion, defaults": lambda: alone("litellm"),
+        "our gateway alone": lambda: alone("gateway"),
+        "one drain": lambda: drains(1, url, options),
+        "two drains": lambda: drains(2, url, options),
+    }
+
+
+def report(rows: dict[str, list[dict[str, float]]]) -> None:
+    def median(name: str, figure: str) -> float:
+        return statistics.median(row[figure] for row in rows[name])
+
+    base = median("litellm.acompletion, defaults", "calls_per_s")
+    print("| what | calls/s | processor ms a call | against bare litellm |\n| --- | --- | --- | --- |")
+    for name in rows:
+        rate, cpu = median(name, "calls_per_s"), median(name, "processor_ms")
+        print(f"| {name} | {rate:,.0f} | {cpu:.2f} | {rate / base:.2f} |")
+
+
+if __name__ == "__main__":
+    main()
