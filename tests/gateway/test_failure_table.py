@@ -66,6 +66,7 @@ def test_every_class_has_a_kind() -> None:
         "connection",
         "malformed_reply",
         "soft_failure",
+        "internal_error",
     }
 
 
