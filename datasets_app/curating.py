@@ -99,6 +99,18 @@ def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
         raise CurationError(f"{dataset} is in use by {users}") from None
 
 
+def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor) -> None:
+    """Change what is said about a draft: title, description, source, licence. History says which, not what."""
+    before = Dataset.objects.get(pk=dataset.pk)
+    changed = sorted(name for name, text in about.items() if getattr(before, name) != text)
+    if not changed:
+        return
+    with transaction.atomic():
+        hold_draft(dataset)
+        Dataset.objects.filter(pk=dataset.pk).update(**{name: about[name] for name in changed})
+        note(dataset, "about", f"edited {', '.join(changed)}", by=by)
+
+
 def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
     if not reason.strip():
         raise CurationError(f"reason: say why to {verb} {dataset}")

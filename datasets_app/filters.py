@@ -1,0 +1,57 @@
+"""What the lists can be narrowed to. Every filter is in the address."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import django_filters as df
+from django import forms
+from django.db.models import Q, QuerySet
+
+from datasets_app.models import Dataset, Item
+
+YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
+NO_CATEGORY = " "  # No category is called so: names are stripped when they are read.
+
+
+class DatasetFilter(df.FilterSet):
+    q = df.CharFilter(label="Name or title", method="named", widget=forms.TextInput(attrs={"type": "search"}))
+    status = df.ChoiceFilter(choices=Dataset.Status.choices, empty_label="Any")
+
+    class Meta:
+        model = Dataset
+        fields = ["q", "status"]
+
+    def named(self, datasets: QuerySet[Dataset], _name: str, text: str) -> QuerySet[Dataset]:
+        return datasets.filter(Q(slug__icontains=text) | Q(title__icontains=text) | Q(source__icontains=text))
+
+
+class YesNoFilter(df.TypedChoiceFilter):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
+
+
+class ItemFilter(df.FilterSet):
+    q = df.CharFilter(label="Key or text", method="holding", widget=forms.TextInput(attrs={"type": "search"}))
+    category = df.CharFilter(label="Category", method="in_category", strip=False, widget=forms.Select)
+    excluded = YesNoFilter(label="Excluded", field_name="excluded")
+    image = YesNoFilter(label="Image", method="with_image")
+
+    class Meta:
+        model = Item
+        fields: list[str] = []
+
+    def __init__(self, *args: Any, categories: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "Any"), *((name or NO_CATEGORY, name or "No category") for name in categories)]
+        self.form.fields["category"].widget.choices = choices
+
+    def holding(self, items: QuerySet[Item], _name: str, text: str) -> QuerySet[Item]:
+        return items.filter(Q(key__icontains=text) | Q(input__icontains=text))
+
+    def in_category(self, items: QuerySet[Item], _name: str, name: str) -> QuerySet[Item]:
+        return items.filter(category=name.strip())
+
+    def with_image(self, items: QuerySet[Item], _name: str, wanted: bool) -> QuerySet[Item]:
+        return items.filter(image__isnull=not wanted)

@@ -1,0 +1,233 @@
+"""What people enter about datasets: files, mappings, draws, reasons. Status is never a field."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from django import forms
+from django.forms.boundfield import BoundField
+
+from datasets_app.importing import FIELDS
+from datasets_app.models import Dataset
+from datasets_app.models.datasets import slug_validator
+from datasets_app.sampling import STRATEGIES
+from datasets_app.uploading import MIB, MOST_BYTES
+
+TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
+ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
+LARGEST_SEED = 2**31 - 1
+EXPRESSION_CHARS = 2000
+
+
+def fresh_seed() -> int:
+    """Short enough to be read out."""
+    return secrets.randbelow(1_000_000)
+
+
+class SlugField(forms.CharField):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(max_length=80, validators=[slug_validator], **{"label": "Name", **kwargs})
+
+
+class TableField(forms.FileField):
+    """An uploaded file of bounded size."""
+
+    def __init__(self, part: str, accept: str, **kwargs: Any) -> None:
+        self.most_bytes = MOST_BYTES[part]
+        super().__init__(widget=forms.FileInput(attrs={"accept": accept}), **kwargs)
+
+    def clean(self, data: Any, initial: Any = None) -> Any:
+        file = super().clean(data, initial)
+        if file and file.size > self.most_bytes:
+            raise forms.ValidationError(f"This file has more than {self.most_bytes // MIB} MiB.")
+        return file
+
+
+class UploadForm(forms.Form):
+    """The first step: the files and what the set is called. What the columns mean is the second."""
+
+    file = TableField(
+        "items",
+        f"{TABLES},.zip",
+        label="Items",
+        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images with or without a table in it",
+    )
+    images = TableField(
+        "images", ".zip", required=False, label="Images", help_text="A zip with the images that the table names"
+    )
+    norms = TableField(
+        "norms",
+        TABLES,
+        required=False,
+        label="Human norms",
+        help_text="A table with the items' keys and columns such as Valence_mean, Valence_SD, Valence_N",
+    )
+    slug = SlugField(help_text="Small letters, digits, - and _. A name that exists gets its next version")
+    title = forms.CharField(max_length=200, required=False)
+    source = forms.CharField(
+        required=False,
+        max_length=5000,
+        help_text="Where the items come from: a citation or an address",
+        widget=forms.Textarea(attrs={"rows": 2}),
+    )
+    licence = forms.CharField(max_length=200, required=False, help_text="What it allows, such as CC BY 4.0")
+
+    def clean_images(self) -> Any:
+        images = self.cleaned_data["images"]
+        if images and images.read(4) not in ZIP_STARTS:
+            raise forms.ValidationError("This file is no zip archive.")
+        return images
+
+    def parts(self) -> dict[str, Any]:
+        """The files that were sent, by part."""
+        given = {"items": "file", "images": "images", "norms": "norms"}
+        return {part: self.cleaned_data[name] for part, name in given.items() if self.cleaned_data.get(name)}
+
+    def about(self) -> dict[str, str]:
+        return {name: self.cleaned_data[name] for name in ("title", "source", "licence")}
+
+
+class Meaning(NamedTuple):
+    label: str
+    help: str
+
+
+MEANINGS = {
+    "key": Meaning("Key", "Names the item. Left out, rows are numbered"),
+    "input": Meaning("Input", "The text that a model is asked about"),
+    "image": Meaning("Image", "The file's name in the zip, or the image itself"),
+    "target": Meaning("Target", "The right answer"),
+    "choices": Meaning("Choices", "A list, or several columns: a+b+c"),
+    "grading_scheme": Meaning("Grading scheme", "How a judge should grade the answer"),
+    "category": Meaning("Category", "The stratum that samples are drawn by"),
+    "metadata": Meaning("Metadata", "Kept beside the item; several columns: a+b"),
+    "dims": Meaning("Norms in this table", "Dimensions with a column of means: valence+arousal"),
+}
+LEFT_OUT, THE_REST, NONE = "", "*", "-"
+
+
+class MappingRow(NamedTuple):
+    """One field of an item: a column to choose, and an expression that goes before it."""
+
+    meaning: Meaning
+    column: BoundField | None
+    expression: BoundField
+
+
+class MappingForm(forms.Form):
+    """The second step: for each field of an item a column, or an expression as `manage.py dataset import` takes it."""
+
+    def __init__(self, *args: Any, columns: list[str], guess: Mapping[str, str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.columns = columns
+        for field in FIELDS:
+            self._add(field, guess.get(field, ""))
+
+    def _add(self, field: str, guessed: str) -> None:
+        known = guessed in self.columns
+        label = MEANINGS[field].label
+        if field != "dims":
+            first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
+            self.fields[f"column_{field}"] = forms.ChoiceField(
+                # A column may be called "*" or "-": so columns go by their number.
+                choices=[*first, *((str(at), name) for at, name in enumerate(self.columns))],
+                required=False,
+                label=f"{label}: column",
+                initial=str(self.columns.index(guessed)) if known else first[0][0],
+            )
+        self.fields[f"expression_{field}"] = forms.CharField(
+            required=False,
+            strip=False,
+            max_length=EXPRESSION_CHARS,
+            label=f"{label}: expression" if field != "dims" else label,
+            initial="" if known else guessed,
+            widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false", "autocomplete": "off"}),
+        )
+
+    def rows(self) -> Iterator[MappingRow]:
+        for field, meaning in MEANINGS.items():
+            column = self[f"column_{field}"] if field != "dims" else None
+            yield MappingRow(meaning, column, self[f"expression_{field}"])
+
+    @property
+    def mapping(self) -> dict[str, str]:
+        """As `read_items` takes it: every field, "" where it is left out; metadata only where it is not the rest."""
+        expressions = {field: self._chosen(field) for field in FIELDS}
+        if expressions["metadata"] == THE_REST:
+            del expressions["metadata"]
+        return expressions
+
+    def _chosen(self, field: str) -> str:
+        written: str = self.cleaned_data[f"expression_{field}"]
+        if written.strip():
+            return written
+        chosen: str = self.cleaned_data.get(f"column_{field}", "")
+        if chosen.isdecimal():
+            return self.columns[int(chosen)]
+        return THE_REST if chosen == THE_REST else ""
+
+    def point_at(self, problems: Mapping[str, str]) -> None:
+        """Say at each field what is wrong with its expression."""
+        for field, message in problems.items():
+            name = f"expression_{field}"
+            self.add_error(name if name in self.fields else None, message)
+
+
+class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Dataset
+        fields = ["title", "description", "source", "licence"]
+        help_texts = {"source": "Where the items come from: a citation or an address"}
+        widgets = {"description": forms.Textarea(attrs={"rows": 4}), "source": forms.Textarea(attrs={"rows": 2})}
+
+
+class SampleForm(forms.Form):
+    """A draw into a new draft."""
+
+    slug = SlugField(label="Name of the new draft", help_text="A name that exists gets its next version")
+    strategy = forms.ChoiceField(
+        choices=[(name, name.capitalize()) for name in STRATEGIES],
+        widget=forms.RadioSelect,
+        initial="stratified",
+    )
+    n = forms.IntegerField(min_value=1, required=False, label="Items", help_text="Not needed for all")
+    seed = forms.IntegerField(
+        min_value=0, max_value=LARGEST_SEED, help_text="The same seed draws the same items, for whoever tries"
+    )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("strategy") != "all" and cleaned.get("n") is None and "n" not in self.errors:
+            self.add_error("n", "Say how many items to draw.")
+        return cleaned
+
+    def refuse(self, message: str) -> None:
+        """Put what the draw refused at the field that it is about: the name, or else the number."""
+        field, _, rest = message.partition(": ")
+        self.add_error("slug" if field == "name" else "n", rest if field == "name" else message)
+
+
+class NormsForm(forms.Form):
+    norms = TableField(
+        "norms",
+        TABLES,
+        label="Table of norms",
+        help_text="The items' keys and columns such as Valence_mean, Valence_SD, Valence_N; "
+        "or the columns dimension, mean, sd, n",
+    )
+
+
+class ReasonForm(forms.Form):
+    """Why; and for a new draw, with which seed."""
+
+    reason = forms.CharField(max_length=500, required=False, label="Reason")
+    seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, required=False, label="Seed")
+
+
+def suggested_slug(name: str) -> str:
+    """A name for the set from the name of its file."""
+    stem = PurePosixPath(name.lower()).stem
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")[:80]

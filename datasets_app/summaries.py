@@ -1,0 +1,75 @@
+"""What a dataset holds, in a few numbers: its categories, its norms, its relatives, what its files were warned of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.db.models import Avg, Count, Max, Min, Q
+
+from datasets_app.models import Dataset, Norm, StatusChange
+
+SHOWN_CATEGORIES = 200
+
+
+class Category(NamedTuple):
+    """`share` is the length of its bar: per cent of the largest category."""
+
+    name: str
+    total: int
+    active: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The first two hundred by name, and how many there are."""
+
+    rows: list[Category]
+    number: int
+
+    @property
+    def names(self) -> list[str]:
+        return [row.name for row in self.rows]
+
+    @property
+    def more(self) -> int:
+        return self.number - len(self.rows)
+
+
+def categories_of(dataset: Dataset) -> Categories:
+    """Counted by the database, in one query."""
+    counts = list(
+        dataset.items.order_by("category")
+        .values_list("category")
+        .annotate(total=Count("pk"), active=Count("pk", filter=Q(excluded=False)))
+    )
+    largest = max((total for _, total, _ in counts), default=1)
+    rows = [
+        Category(name, total, active, round(100 * active / largest, 2))
+        for name, total, active in counts[:SHOWN_CATEGORIES]
+    ]
+    return Categories(rows, len(counts))
+
+
+def norms_of(dataset: Dataset) -> list[dict[str, Any]]:
+    """For each dimension: items with a norm, and the mean, lowest and highest of their means."""
+    norms: Any = Norm.objects.filter(item__dataset=dataset).order_by("dimension")
+    rows = norms.values("dimension").annotate(
+        items=Count("pk"), average=Avg("mean"), lowest=Min("mean"), highest=Max("mean"), people=Avg("n")
+    )
+    return list(rows)
+
+
+def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
+    """Other versions of the name, and what was drawn from this one, as far as this person sees them."""
+    visible = Dataset.objects.visible_to(user)
+    return {
+        "versions": list(visible.filter(slug=dataset.slug).exclude(pk=dataset.pk)[:20]),
+        "children": list(visible.filter(parent=dataset).order_by("slug", "version")[:20]),
+    }
+
+
+def warnings_in(history: list[StatusChange]) -> list[StatusChange]:
+    """The lines of history that hold what the files of the import were warned of."""
+    return [change for change in history if change.what == "warnings"]

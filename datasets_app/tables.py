@@ -1,0 +1,103 @@
+"""The lists of the datasets app, as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from datasets_app.models import Dataset, Item
+from evalsite.lib import wording
+from evalsite.lib.templatetags import evalsite_tags as tags
+
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+TIGHT = {"td": {"class": "tight"}}
+CLIP = {"td": {"class": "clip clip-short"}}
+
+
+class DatasetTable(tables.Table):
+    slug = tables.Column(verbose_name="Dataset", order_by=("slug", "-version"), attrs={"td": {"class": "primary"}})
+    status = tables.Column()
+    version = tables.Column(attrs=NUMBER)
+    active_count = tables.Column(verbose_name="Items", attrs=NUMBER)
+    n_categories = tables.Column(verbose_name="Categories", attrs=NUMBER, orderable=False)
+    source = tables.Column(attrs=CLIP)
+    licence = tables.Column(attrs=CLIP)
+    created_at = tables.Column(verbose_name="Created", attrs=TIGHT)
+
+    class Meta:
+        model = Dataset
+        fields = ()
+        default = wording.MISSING
+        order_by = "-created_at"
+
+    def render_slug(self, record: Dataset) -> SafeString:
+        title = format_html(' <small class="muted d-block">{}</small>', record.title) if record.title else ""
+        return format_html('<a href="{}">{}</a>{}', record.get_absolute_url(), record.slug, title)
+
+    def render_status(self, record: Dataset) -> SafeString:
+        return tags.status_badge(record.status, label=record.get_status_display())
+
+    def render_active_count(self, record: Dataset) -> SafeString | str:
+        excluded = record.item_count - record.active_count
+        text = wording.count_text(record.active_count)
+        if not excluded:
+            return text
+        return format_html('{} <small class="muted">+ {} excluded</small>', text, wording.count_text(excluded))
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, date_only=True)
+
+
+class ItemTable(tables.Table):
+    """Keeps the list's filter in its links; `editable` rows can be excluded from the keyboard."""
+
+    image = tables.Column(empty_values=(), verbose_name="", attrs={"td": {"class": "tight"}})
+    key = tables.Column(attrs={"td": {"class": "primary"}})
+    category = tables.Column(attrs={"td": {"class": "tight"}})
+    input = tables.Column(accessor="excerpt", attrs={"td": {"class": "clip"}})
+    target = tables.Column(accessor="target_excerpt", attrs=CLIP)
+    excluded = tables.Column(verbose_name="In use", attrs={"td": {"class": "clip clip-short"}})
+
+    class Meta:
+        model = Item
+        fields = ()
+        default = wording.MISSING
+        orderable = False
+        row_attrs = {"id": lambda record: f"item-{record.pk}"}
+
+    def __init__(self, *args: Any, query: str = "", **kwargs: Any) -> None:
+        self.query = f"?{query}" if query else ""
+        super().__init__(*args, **kwargs)
+
+    def render_image(self, record: Item) -> SafeString | str:
+        if record.image is None:
+            return ""
+        return format_html(
+            '<img class="thumb" src="{}" alt="" width="56" height="42" loading="lazy">', record.image.thumbnail_url
+        )
+
+    def render_key(self, record: Item) -> SafeString:
+        return item_link(record, self.query)
+
+    def render_excluded(self, record: Item) -> SafeString:
+        if not record.excluded:
+            return tags.status_badge("active", label="In use")
+        badge = tags.status_badge("excluded", title=record.note)
+        return format_html('{} <span class="muted">{}</span>', badge, record.note)
+
+
+def item_link(item: Item, query: str) -> SafeString:
+    """The key, and what the page's script needs to exclude the item or to take it in again."""
+    return format_html(
+        '<a href="{}{}" id="link-{}" data-item="{}" data-excluded="{}">{}</a>',
+        reverse("item_detail", args=[item.dataset.slug, item.dataset.version, item.pk]),
+        query,
+        item.pk,
+        item.key,
+        "yes" if item.excluded else "",
+        item.key,
+    )

@@ -1,0 +1,24 @@
+"""Addresses of datasets, their items, and images."""
+
+from django.urls import path
+
+from datasets_app.views import assets, datasets, drafts, items, uploads
+
+ONE = "datasets/<slug:slug>/<int:version>/"
+
+urlpatterns = [
+    path("datasets/", datasets.dataset_list, name="dataset_list"),
+    path("datasets/new/", uploads.dataset_new, name="dataset_new"),
+    path("datasets/new/upload/<slug:token>/", uploads.dataset_import, name="dataset_import"),
+    path(ONE, datasets.dataset_detail, name="dataset_detail"),
+    path(f"{ONE}table/", datasets.dataset_table, name="dataset_table"),
+    path(f"{ONE}about/", datasets.dataset_about, name="dataset_about"),
+    path(f"{ONE}edit/", datasets.dataset_edit, name="dataset_edit"),
+    path(f"{ONE}norms/", uploads.dataset_norms, name="dataset_norms"),
+    path(f"{ONE}sample/", drafts.dataset_sample, name="dataset_sample"),
+    path(f"{ONE}act/<slug:verb>/", drafts.dataset_act, name="dataset_act"),
+    path(f"{ONE}items/<int:pk>/", items.item_detail, name="item_detail"),
+    path(f"{ONE}items/<int:pk>/act/<slug:verb>/", items.item_act, name="item_act"),
+    path("assets/<slug:sha256>", assets.asset, name="asset"),
+    path("assets/<slug:sha256>/thumbnail", assets.thumbnail, name="thumbnail"),
+]

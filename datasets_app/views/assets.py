@@ -1,0 +1,49 @@
+"""Images, to those who may see a dataset that holds them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.http import FileResponse, Http404, HttpRequest
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from datasets_app.models import Asset, Item
+from datasets_app.storing import asset_file, thumbnail_file
+from evalsite.lib.access import readers_only
+
+# What lies at an address never changes: the address is the hash of it. Private, since not everybody may see it.
+FOR_EVER = "private, max-age=31536000, immutable"
+
+
+@require_safe
+@readers_only
+def asset(request: HttpRequest, sha256: str) -> FileResponse:
+    image = _visible(request, sha256)
+    return _sent(asset_file(image), image.content_type)
+
+
+@require_safe
+@readers_only
+def thumbnail(request: HttpRequest, sha256: str) -> FileResponse:
+    return _sent(thumbnail_file(_visible(request, sha256)), "image/jpeg")
+
+
+def _visible(request: HttpRequest, sha256: str) -> Asset:
+    image = get_object_or_404(Asset, pk=sha256)
+    if not Item.objects.visible_to(request.user).filter(image=image).exists():
+        raise Http404
+    return image
+
+
+def _sent(path: Path, content_type: str) -> FileResponse:
+    """The path comes from the row, the type from the format we encoded it in; neither from a file's name."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:
+        raise Http404 from None
+    response = FileResponse(file, content_type=content_type)
+    response["Cache-Control"] = FOR_EVER
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response

@@ -1,0 +1,136 @@
+"""The list of datasets, and the pages of one: its items as a gallery or a table, and what is known about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.template.defaultfilters import pluralize
+from django.views.decorators.http import require_http_methods, require_safe
+from django_tables2 import RequestConfig
+
+from datasets_app import browsing, curating
+from datasets_app.filters import DatasetFilter, ItemFilter
+from datasets_app.forms import AboutForm, fresh_seed
+from datasets_app.models import Dataset, Item
+from datasets_app.summaries import Categories, categories_of, norms_of, relatives_of, warnings_in
+from datasets_app.tables import DatasetTable, ItemTable
+from datasets_app.views.fetching import rights, visible_dataset, visible_draft
+from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.roles import is_member
+from evalsite.lib.wording import count_text
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+PER_PAGE = 25
+CURSORS = ("after", "before")
+
+
+@require_safe
+@readers_only
+def dataset_list(request: HttpRequest) -> HttpResponse:
+    visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_number_of_categories())
+    filter_ = DatasetFilter(request.GET, queryset=visible, request=request)
+    table = DatasetTable(filter_.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    context = {"filter": filter_, "table": table, "shown": shown, "may_curate": is_member(request.user)}
+    return render(request, "datasets_app/dataset_list.html", context)
+
+
+@require_safe
+@readers_only
+def dataset_detail(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    context = _items_page(request, visible_dataset(request, slug, version))
+    return render(request, "datasets_app/dataset_gallery.html", context)
+
+
+@require_safe
+@readers_only
+def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    context = _items_page(request, visible_dataset(request, slug, version))
+    table = ItemTable(context["page"].items, query=context["query"])
+    return render(request, "datasets_app/dataset_table.html", {**context, "table": table})
+
+
+@require_safe
+@readers_only
+def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    """Where it comes from, what became of it, its norms, and who changed what, when and why."""
+    dataset = visible_dataset(request, slug, version)
+    history = list(dataset.history[:100])
+    context = {
+        **rights(request, dataset),
+        **relatives_of(dataset, request.user),
+        "norms": norms_of(dataset),
+        "history": [change for change in history if change.what != "warnings"],
+        "warnings": warnings_in(history),
+        "mapping": [(field, text) for field, text in dataset.mapping.items() if text],
+        "recipe": [(name, value) for name, value in dataset.recipe.items() if value not in (None, "")],
+        "seed": fresh_seed(),
+    }
+    return render(request, "datasets_app/dataset_about.html", context)
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    dataset = visible_draft(request, slug, version)
+    form = AboutForm(request.POST or None, instance=dataset)
+    if request.method == "POST" and form.is_valid():
+        curating.describe(dataset, form.cleaned_data, by=request.user)
+        messages.success(request, f"{dataset} is saved.")
+        return redirect(dataset)
+    return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})
+
+
+def _number_of_categories() -> Subquery:
+    items = Item.objects.filter(dataset=OuterRef("pk")).order_by().values("dataset")
+    number = items.annotate(number=Count("category", distinct=True)).values("number")
+    return Subquery(number, output_field=IntegerField())
+
+
+def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
+    """What both views of the items need: one page of them under the filter of the address."""
+    categories = categories_of(dataset)
+    filter_ = item_filter(request, dataset, categories)
+    found: QuerySet[Item] = filter_.qs
+    after, before = (browsing.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
+    page = browsing.find(browsing.in_short(found), after=after, before=before)
+    query = without_cursors(request)
+    return {
+        **rights(request, dataset),
+        "categories": categories,
+        "filter": filter_,
+        "count_label": _count_label(found if filter_.form.changed_data else None, dataset),
+        "page": page,
+        "query": query,
+        "next_url": _stepped(query, "after", page.after),
+        "previous_url": _stepped(query, "before", page.before),
+    }
+
+
+def _count_label(filtered: QuerySet[Item] | None, dataset: Dataset) -> str:
+    if filtered is None:
+        return f"{count_text(dataset.item_count)} item{pluralize(dataset.item_count)}"
+    return f"{count_text(filtered.count())} of {count_text(dataset.item_count)} match the filter"
+
+
+def item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:
+    names = categories.names if categories else []
+    return ItemFilter(request.GET, queryset=dataset.items.all(), request=request, categories=names)
+
+
+def without_cursors(request: HttpRequest) -> str:
+    query = request.GET.copy()
+    for name in CURSORS:
+        query.pop(name, None)
+    return query.urlencode()
+
+
+def _stepped(query: str, name: str, cursor: browsing.Cursor | None) -> str:
+    if cursor is None:
+        return ""
+    return f"?{query}&{name}={cursor}" if query else f"?{name}={cursor}"

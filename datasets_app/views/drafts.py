@@ -1,0 +1,105 @@
+"""What is done to a whole dataset: drawing from it, and the transitions, each a POST with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from django.contrib import messages
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from datasets_app import curating
+from datasets_app.drafts import CurationError
+from datasets_app.forms import ReasonForm, SampleForm, fresh_seed
+from datasets_app.models import Dataset, TransitionError
+from datasets_app.summaries import categories_of
+from datasets_app.views.fetching import visible_dataset
+from datasets_app.views.items import first_error
+from evalsite.lib.access import members_only
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    parent = visible_dataset(request, slug, version)
+    form = SampleForm(request.POST or None, initial={"seed": fresh_seed()})
+    if request.method == "POST" and form.is_valid():
+        try:
+            draft = curating.generate(parent, by=request.user, **form.cleaned_data)
+        except CurationError as error:
+            form.refuse(str(error))
+        else:
+            messages.success(request, f"{draft} is a draft of {draft.item_count} items.")
+            return redirect(draft)
+    context = {"form": form, "dataset": parent, "categories": categories_of(parent)}
+    return render(request, "datasets_app/dataset_sample.html", context)
+
+
+class Done(NamedTuple):
+    """What is said, and where it leads: a dataset, or a name of an address."""
+
+    text: str
+    to: Any
+
+
+def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    curating.approve(dataset, by=by, reason=entered["reason"])
+    return Done(f"{dataset} is approved: nothing can change its items now.", dataset)
+
+
+def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    curating.archive(dataset, by=by, reason=entered["reason"])
+    return Done(f"{dataset} is archived.", dataset)
+
+
+def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    draft = curating.duplicate(dataset, by=by, reason=entered["reason"])
+    return Done(f"{draft} is a new draft with the active items of {dataset}.", draft)
+
+
+def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    name = str(dataset)
+    curating.delete_draft(dataset, by=by, reason=entered["reason"])
+    return Done(f"{name} is deleted.", "dataset_list")
+
+
+def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    seed = fresh_seed() if entered["seed"] is None else entered["seed"]
+    keys = curating.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
+    return Done(f"{len(keys)} items were drawn anew with seed {seed}.", dataset)
+
+
+VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], Done]] = {
+    "approve": _approve,
+    "archive": _archive,
+    "duplicate": _duplicate,
+    "delete": _delete,
+    "reshuffle": _reshuffle,
+}
+CURATORS_VERBS = frozenset({"approve", "archive"})
+
+
+@require_POST
+@members_only
+def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> HttpResponse:
+    dataset = visible_dataset(request, slug, version)
+    if verb not in VERBS:
+        raise Http404
+    if verb in CURATORS_VERBS and not request.user.has_perm("datasets_app.approve_dataset"):
+        raise PermissionDenied
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return redirect(dataset)
+    try:
+        done = VERBS[verb](dataset, form.cleaned_data, request.user)
+    except (CurationError, TransitionError) as error:
+        messages.error(request, str(error))
+        return redirect(dataset)
+    messages.success(request, done.text)
+    return redirect(done.to)

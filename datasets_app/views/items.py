@@ -1,0 +1,95 @@
+"""One item, and what is done to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from datasets_app import browsing, curating
+from datasets_app.drafts import CurationError
+from datasets_app.forms import ReasonForm, fresh_seed
+from datasets_app.importing.mapping import as_text
+from datasets_app.models import Dataset, Item, TransitionError
+from datasets_app.views.datasets import item_filter, without_cursors
+from datasets_app.views.fetching import back, rights, visible_dataset, visible_item
+from evalsite.lib.access import members_only, readers_only
+
+
+@require_safe
+@readers_only
+def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpResponse:
+    """Everything about it, with its neighbours under the list's filter."""
+    dataset = visible_dataset(request, slug, version)
+    item = visible_item(request, dataset, pk)
+    previous, following = browsing.neighbours(item_filter(request, dataset).qs, item)
+    context = {
+        **rights(request, dataset),
+        "item": item,
+        "norms": list(item.norms.all()),
+        "metadata": [(name, as_text(value)) for name, value in item.metadata.items()],
+        "query": without_cursors(request),
+        "previous": previous,
+        "next": following,
+        "seed": fresh_seed(),
+    }
+    return render(request, "datasets_app/item_detail.html", context)
+
+
+def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
+    curating.exclude_items(dataset, [item.key], by=by, reason=entered["reason"])
+    return f"{item.key} is excluded."
+
+
+def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
+    curating.include_items(dataset, [item.key], by=by, reason=entered["reason"])
+    return f"{item.key} is in use again."
+
+
+def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
+    seed = fresh_seed() if entered["seed"] is None else entered["seed"]
+    new = curating.replace_item(dataset, item.key, by=by, seed=seed, reason=entered["reason"])
+    return f"{item.key} is replaced by {new}."
+
+
+VERBS: dict[str, Callable[[Dataset, Item, dict[str, Any], Any], str]] = {
+    "exclude": _exclude,
+    "include": _include,
+    "replace": _replace,
+}
+
+
+@require_POST
+@members_only
+def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) -> HttpResponse:
+    dataset = visible_dataset(request, slug, version)
+    item = visible_item(request, dataset, pk)
+    if verb not in VERBS:
+        raise Http404
+    form = ReasonForm(request.POST)
+    try:
+        done = VERBS[verb](dataset, item, form.cleaned_data, request.user) if form.is_valid() else ""
+    except (CurationError, TransitionError) as error:
+        messages.error(request, str(error))
+    else:
+        _say(request, form, done)
+    if verb == "replace":  # The page of the old item is gone.
+        return redirect(dataset)
+    return back(request, reverse("item_detail", args=[slug, version, pk]))
+
+
+def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
+    if form.errors:
+        messages.error(request, first_error(form))
+    elif not request.htmx:  # type: ignore[attr-defined] # The page shows it itself there.
+        messages.success(request, done)
+
+
+def first_error(form: ReasonForm) -> str:
+    name, errors = next(iter(form.errors.items()))
+    return f"{form[name].label}: {errors[0]}"
