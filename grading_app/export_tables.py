@@ -203,14 +203,22 @@ LEDGER = ExportTable(
 
 TABLES: Mapping[str, ExportTable] = {table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER)}
 
-# Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows.
+# Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows. They are called as in the
+# list of trials, so that what is seen there can be exported as it is.
 FILTERS: Mapping[str, str] = {
     "status": "t.status = %(status)s",
     "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
-        WHERE fc.condition_id = %(condition)s)""",
+        WHERE %(condition)s IN (fc.condition_id, fc.id::text))""",
     "wave": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_wave fw ON fw.id = fr.wave_id
-        WHERE fw.label = %(wave)s)""",
+        WHERE %(wave)s IN (fw.label, fw.number::text))""",
     "run": "t.run_id::text = %(run)s",
-    "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE name = %(dimension)s)",
-    "error_class": "t.error_class = %(error_class)s",
+    "item": "t.item_id IN (SELECT id FROM datasets_app_item WHERE key = %(item)s)",
+    "category": "t.item_id IN (SELECT id FROM datasets_app_item WHERE category = %(category)s)",
+    "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE %(dimension)s IN (name, id::text))",
+    "rating": "t.rating::text = %(rating)s",
+    "error": "t.error_class = %(error)s",
+    "truncated": "t.truncated::text = %(truncated)s",
+    "refused": "t.refused::text = %(refused)s",
+    "from_cache": "t.from_cache::text = %(from_cache)s",
+    "contains": "strpos(lower(t.answer), lower(%(contains)s)) > 0",
 }

@@ -86,7 +86,9 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
         return None
     if mean.se is None:
         return Share(mean.n, mean.clusters, mean.mean, None, None, None, None)
-    effect = max(1.0, mean.inflation**2) if mean.inflation is not None else mean.n / mean.clusters
+    variance = mean.mean * (1 - mean.mean)
+    # Of the estimates without their corrections for few clusters and scores: then one answer an item gives exactly 1.
+    effect = max(1.0, sums.residuals_squared / (sums.n * variance)) if variance > 1e-12 else mean.n / mean.clusters
     effective = mean.n / effect
     interval = wilson(min(mean.mean, 1.0) * effective, effective, confidence)
     return Share(mean.n, mean.clusters, mean.mean, mean.se, interval.low, interval.high, effective)

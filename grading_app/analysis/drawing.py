@@ -38,7 +38,8 @@ DARK_OF = {
     DATA_SOFT: "#4a6296",
     HUMAN: "#e6bd77",
 }
-FONTS = ["system-ui", "-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
+# No system-ui: inside a picture it is another font than on the page around it.
+FONTS = ["-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
 FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
 
 WIDE, NARROW = 560, 332  # CSS pixels: half of a page, and a phone.

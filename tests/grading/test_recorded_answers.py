@@ -2,54 +2,46 @@
 
 import csv
 import io
+from collections import Counter
 
 import pytest
 
 from grading_app.exporting import export_chunks
 from grading_app.grading import grade
 from grading_app.models import Grading
-from runs_app.models import Trial
-from tests import factories
-from tests.core.realdata import json_lines
+from tests import recorded
 
 pytestmark = pytest.mark.django_db
-MODELS = {"6b_finetuning": 286, "6b_verification": 515}
-
-
-def answered_word_problems():
-    rows = json_lines("gsm8k-model-solutions.jsonl")
-    items = [
-        {"key": str(number), "input": row["question"], "target": row["ground_truth"].rpartition("A:")[2].strip()}
-        for number, row in enumerate(rows)
-    ]
-    experiment = factories.make_experiment(
-        dataset=factories.make_dataset("word-problems", items),
-        models=[factories.make_model(name) for name in MODELS],
-        scorers=["numeric"],
-    )
-    for run in factories.make_runs(experiment):
-        solutions = {str(number): row[run.condition.model.name]["solution"] for number, row in enumerate(rows)}
-        factories.plan_trials(run, answer=lambda item, *cell, solutions=solutions: solutions[item.key])
-    return experiment, rows
+RIGHT = {"6b_finetuning": 286, "6b_verification": 515}
 
 
 def test_word_problems_are_graded_as_their_authors_graded_them():
-    experiment, rows = answered_word_problems()
+    experiment, rows = recorded.word_problems()
     (report,) = grade(experiment, by="a test")
     assert (report.graded, report.unread.total()) == (2638, 0)
     graded = Grading.objects.values_list("trial__run__condition__model__name", "trial__item__key", "score")
     found = {(model, key): score == 1 for model, key, score in graded}
-    published = {(model, str(at)): row[model]["is_correct"] for at, row in enumerate(rows) for model in MODELS}
+    published = {(model, str(at)): row[model]["is_correct"] for at, row in enumerate(rows) for model in RIGHT}
     assert {pair for pair in found if found[pair] != published[pair]} == set()
-    assert {model: sum(right for (who, _), right in found.items() if who == model) for model in MODELS} == MODELS
+    assert Counter(model for (model, _), right in found.items() if right) == RIGHT
 
 
 def test_the_exported_gradings_say_the_same():
-    experiment, _ = answered_word_problems()
+    experiment, _ = recorded.word_problems()
     grade(experiment, by="a test")
     text = b"".join(export_chunks(experiment, "gradings", "csv")).decode()
-    right = dict.fromkeys(MODELS, 0)
-    for row in csv.DictReader(io.StringIO(text, newline="")):
-        right[row["model"]] += float(row["score"])
-    assert right == MODELS
-    assert Trial.objects.count() == 2638
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    assert Counter(row["model"] for row in rows if float(row["score"]) == 1) == RIGHT
+
+
+def test_ratings_are_graded_by_what_was_read_when_they_came():
+    experiment, rows = recorded.rated_photographs()
+    (report,) = grade(experiment, by="a test")
+    assert (report.scorer, report.graded) == ("rating", 3160)
+    graded = Grading.objects.values_list("trial__item__key", "trial__dimension__name", "trial__sample_idx", "score")
+    read = [
+        (row["image_id"], row["dimension"], int(row["sample_idx"]), float(row["rating"]))
+        for row in rows
+        if row["rating"]
+    ]
+    assert Counter(graded) == Counter(read)

@@ -34,6 +34,11 @@ MEMBERS = Row((TO_LOGIN, GONE, GONE, 200, 200, 200))
 SIGNED_IN = Row((TO_LOGIN, 200, 200, 200, 200, 200))
 
 
+def of_group(args, answer=200, method="get"):
+    """Datasets belong to the group; a viewer sees those of shared experiments, and these are not."""
+    return Row((TO_LOGIN, GONE, GONE, answer, answer, answer), args, method)
+
+
 def operators(args="", answer=200):
     return Row((TO_LOGIN, GONE, GONE, GONE, GONE, answer), args)
 
@@ -56,7 +61,24 @@ MATRIX = {
     "experiment_preview": of_experiment(),
     "experiment_progress": of_experiment(),
     "experiment_launch": of_experiment(),
+    "experiment_results": of_experiment(),
+    "experiment_figure": of_experiment(args="slug ratings"),
+    "experiment_export": of_experiment(args="slug trials csv"),
     "experiment_steer": of_experiment(302, method="post", args="slug pause"),
+    "dataset_list": READERS,
+    "dataset_new": MEMBERS,
+    "dataset_import": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "somebody-elses-upload"),
+    "dataset_detail": of_group("dataset version"),
+    "dataset_table": of_group("dataset version"),
+    "dataset_about": of_group("dataset version"),
+    "dataset_edit": of_group("draft one"),
+    "dataset_norms": of_group("draft one"),
+    "dataset_sample": of_group("dataset version"),
+    "dataset_act": of_group("dataset version duplicate", 302, "post"),
+    "item_detail": of_group("draft one item"),
+    "item_act": of_group("draft one item exclude", 302, "post"),
+    "asset": of_group("image"),
+    "thumbnail": of_group("image"),
     "run_detail": of_experiment(args="run"),
     "run_steer": of_experiment(302, method="post", args="run pause"),
     "trial_list": READERS,
@@ -95,6 +117,10 @@ def values_of(lab):
         "model": lab.model.pk,
         "dataset": lab.experiment.dataset.slug,
         "version": lab.experiment.dataset.version,
+        "draft": lab.draft.slug,
+        "one": lab.draft.version,
+        "item": lab.draft.items.first().pk,
+        "image": lab.draft.items.first().image_id,
     }
 
 

@@ -1,0 +1,54 @@
+"""Aggregates and pictures, kept as long as nothing that they show has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.cache import cache
+from django.db.models import Max, OuterRef, Subquery
+
+from datasets_app.models import StatusChange
+from evalsite.lib.hashing import content_hash
+from grading_app.analysis import drawing
+from grading_app.analysis.figures.kinds import AnyFigure
+from grading_app.analysis.frames import Frames, load_frames
+from grading_app.models import GradeCondition, Grading
+from runs_app.models import Experiment, Wave
+
+SECONDS = 24 * 3600
+LOOKS = 1  # Raise it when figures are drawn differently: the browsers' copies are then old.
+
+
+def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
+    """Another text whenever trials have ended or grades have come; read from counters, never from the rows."""
+    runs = experiment.runs.filter(wave=wave) if wave else experiment.runs.all()
+    counters = runs.order_by("pk").values_list("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
+    newest = Grading.objects.filter(condition=OuterRef("pk")).order_by("-trial").values("trial")[:1]
+    grades = GradeCondition.objects.filter(experiment=experiment).annotate(newest=Subquery(newest))
+    graded = StatusChange.objects.of(experiment).filter(what="gradings").aggregate(last=Max("pk"))
+    content: list[Any] = [
+        LOOKS,
+        experiment.pk,
+        wave.pk if wave else None,
+        list(counters),
+        list(grades.order_by("pk").values_list("pk", "newest")),
+        graded["last"],
+    ]
+    return content_hash(content)
+
+
+def kept_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
+    """The aggregates of the experiment in this state (a fingerprint)."""
+    found: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), SECONDS)
+    return found or load_frames(experiment, wave)
+
+
+def kept_picture(figure: AnyFigure, frames: Frames, state: str, width: int, theme: drawing.Theme) -> bytes | None:
+    """The figure as SVG, or None where the experiment has nothing to show of it."""
+
+    def draw() -> bytes | None:
+        frame = figure.frame(frames)
+        return None if frame is None else drawing.svg(lambda: figure.draw(frame, width), theme)
+
+    picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, SECONDS)
+    return picture

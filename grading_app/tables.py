@@ -1,0 +1,115 @@
+"""The tables of the results page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib import wording as site_wording
+from grading_app.analysis import wording
+from grading_app.analysis.figures.kinds import Table
+from grading_app.analysis.frames import Outcomes
+from grading_app.analysis.summaries import ScoreLine
+
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+
+
+class NumberColumn(tables.Column):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": NUMBER, **kwargs})
+
+
+class TrialsColumn(NumberColumn):
+    """A count that leads to the trials it counts."""
+
+    def __init__(self, query: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.query = query
+
+    def render(self, value: int, record: Outcomes, table: Any) -> SafeString | str:
+        if not value:
+            return "0"
+        where = urlencode({"experiment": table.slug, "condition": record.condition})
+        address = f"{reverse('trial_list')}?{where}{self.query}"
+        return format_html('<a href="{}">{}</a>', address, site_wording.count_text(value))
+
+
+class AnswerTable(tables.Table):
+    """What became of the trials, a row for each condition."""
+
+    condition = tables.Column()
+    trials = TrialsColumn("")
+    done = TrialsColumn("&status=done")
+    failed = TrialsColumn("&status=failed")
+    open = NumberColumn(verbose_name="To come")
+    unread = NumberColumn(verbose_name="No rating read")
+    empty = NumberColumn()
+    truncated = TrialsColumn("&truncated=true")
+    refused = TrialsColumn("&refused=true")
+
+    class Meta:
+        orderable = False
+
+    def __init__(self, rows: Iterable[Outcomes], *, slug: str, labels: dict[int, str], rated: bool) -> None:
+        self.slug, self.labels = slug, labels
+        super().__init__(list(rows), exclude=() if rated else ("unread",))
+
+    def render_condition(self, value: int) -> str:
+        return self.labels[value]
+
+
+class ScoreTable(tables.Table):
+    """A row for each measure and condition."""
+
+    measure = tables.Column(accessor="measure__label")
+    condition = tables.Column()
+    n = NumberColumn(verbose_name="Scores")
+    items = NumberColumn()
+    unread = NumberColumn(verbose_name="No score")
+    mean = NumberColumn(verbose_name="Mean")
+    sd = NumberColumn(verbose_name="SD")
+    se = NumberColumn(verbose_name="SE by item")
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, lines: list[ScoreLine]) -> None:
+        super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
+
+    def render_n(self, value: int) -> str:
+        return site_wording.count_text(value)
+
+    def render_items(self, value: int) -> str:
+        return site_wording.count_text(value)
+
+    def render_mean(self, value: float, record: ScoreLine) -> str:
+        return wording.per_cent(value) if record.measure.is_share else wording.number(value)
+
+    def render_sd(self, value: float) -> str:
+        return wording.number(value)
+
+    def render_se(self, value: float, record: ScoreLine) -> str:
+        return wording.per_cent(value) if record.measure.is_share else wording.number(value, 3)
+
+    def render_interval(self, record: ScoreLine) -> str:
+        if record.measure.is_share:
+            return wording.per_cent_interval(record.low, record.high)
+        return wording.interval(record.low, record.high)
+
+
+def behind(numbers: Table) -> tables.Table:
+    """The table behind a figure."""
+    columns = [
+        (f"c{at}", tables.Column(verbose_name=name, attrs=NUMBER if at >= numbers.first_number else {}))
+        for at, name in enumerate(numbers.head)
+    ]
+    rows = [{f"c{at}": cell for at, cell in enumerate(row)} for row in numbers.rows]
+    return tables.Table(rows, extra_columns=columns, orderable=False, attrs={"class": "data-table keep-table"})

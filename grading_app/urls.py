@@ -1,0 +1,15 @@
+"""Addresses of results, their figures and their files."""
+
+from django.urls import path
+
+from grading_app import views
+
+urlpatterns = [
+    path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
+    path("experiments/<slug:slug>/figures/<slug:name>.svg", views.experiment_figure, name="experiment_figure"),
+    path(
+        "experiments/<slug:slug>/export/<slug:table>.<slug:file_format>",
+        views.experiment_export,
+        name="experiment_export",
+    ),
+]

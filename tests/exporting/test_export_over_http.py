@@ -1,0 +1,63 @@
+"""Exports from the browser: streamed, filtered by the address, named for the disk."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.urls import reverse
+
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment(client):
+    made = factories.make_experiment(samples=2)
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, _, index: factories.failed("server") if index else "=4")
+    client.force_login(made.owner)
+    return made
+
+
+def got(client, table="trials", file_format="csv", **query):
+    return client.get(reverse("experiment_export", args=["pilot", table, file_format]), query)
+
+
+def rows(answer):
+    return list(csv.DictReader(io.StringIO(answer.getvalue().decode(), newline="")))
+
+
+def test_it_streams_a_file_with_a_name(client, experiment):
+    answer = got(client)
+    assert answer.streaming
+    assert answer["Content-Disposition"] == 'attachment; filename="pilot-trials.csv"'
+    assert answer["Content-Type"] == "text/csv; charset=utf-8"
+    assert len(rows(answer)) == 6
+
+
+def test_json_lines_and_parquet_too(client, experiment):
+    lines = got(client, file_format="jsonl").getvalue().splitlines()
+    assert {json.loads(line)["experiment"] for line in lines} == {"pilot"}
+    assert got(client, file_format="parquet").getvalue()[:4] == b"PAR1"
+
+
+def test_the_filters_of_the_list_of_trials_narrow_it(client, experiment):
+    condition, item = experiment.conditions.get(), experiment.dataset.items.first()
+    assert len(rows(got(client, status="failed"))) == 3
+    assert len(rows(got(client, error="server", item=item.key))) == 1
+    assert len(rows(got(client, condition=condition.pk, run=experiment.runs.get().pk, experiment="pilot"))) == 6
+    assert len(rows(got(client, condition=condition.condition_id, category="odd"))) == 2
+    assert len(rows(got(client, contains="=4", truncated="false", refused="false", from_cache="false"))) == 3
+    assert rows(got(client, wave="spring")) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "file_format", "query"),
+    [("answers", "csv", {}), ("trials", "xlsx", {}), ("trials", "csv", {"colour": "red"})],
+)
+def test_what_does_not_exist_is_refused_in_words(client, experiment, table, file_format, query):
+    answer = got(client, table, file_format, **query)
+    assert answer.status_code == 400
+    assert "there is no" in answer.content.decode() or "no filter" in answer.content.decode()

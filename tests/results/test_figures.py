@@ -1,0 +1,146 @@
+"""Figures: what they show of recorded answers, and that they are safe to show."""
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from django.conf import settings
+
+from grading_app.analysis import drawing
+from grading_app.analysis.figures import FIGURES
+from grading_app.analysis.frames import load_frames
+from grading_app.grading import grade
+from tests import factories, recorded
+
+pytestmark = pytest.mark.django_db
+HOSTILE = "<script>alert(1)</script> & $\\frac{x}{y}$ {0} %s"
+
+
+@pytest.fixture
+def frames_with_everything():
+    """Rated and graded at once, with norms, categories and names that no renderer should believe."""
+    items = [
+        {"key": f"i{at}", "target": str(at), "category": ("even", HOSTILE)[at % 2], "norms": {"valence": 1 + at % 6}}
+        for at in range(8)
+    ]
+    made = factories.make_experiment(
+        dataset=factories.make_dataset(items=items),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence", title=HOSTILE)],
+        samples=2,
+        scorers=["numeric"],
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(
+            run,
+            answer=lambda item, _, index, run=run: {
+                "answer": item.target if (run.pk + index + int(item.target)) % 3 else "9",
+                "rating": 1 + (int(item.target) + index + run.pk) % 7,
+            },
+        )
+    grade(made, by="a test")
+    return load_frames(made)
+
+
+def drawn(name, frames, width=drawing.WIDE, theme="auto"):
+    figure = FIGURES[name]
+    frame = figure.frame(frames)
+    return drawing.svg(lambda: figure.draw(frame, width), theme).decode()
+
+
+def tree_of(picture):
+    return ElementTree.fromstring(picture)  # noqa: S314 - our own picture
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_is_plain_svg_that_runs_nothing(name, frames_with_everything):
+    tree = tree_of(drawn(name, frames_with_everything))
+    tags = {element.tag.rpartition("}")[2] for element in tree.iter()}
+    assert "script" not in tags
+    assert "foreignObject" not in tags
+    names = {attribute.rpartition("}")[2] for element in tree.iter() for attribute in element.attrib}
+    assert not {name for name in names if name.startswith("on")}
+    links = [value for element in tree.iter() for key, value in element.attrib.items() if key.endswith("href")]
+    assert all(link.startswith(("#", "data:image/png;base64,")) for link in links)
+
+
+@pytest.mark.parametrize("name", ["ratings", "norms"])
+def test_names_are_shown_as_they_are_and_never_set_as_formulas(name, frames_with_everything):
+    texts = "".join(tree_of(drawn(name, frames_with_everything)).itertext())
+    assert "<script>" in texts
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("width", [drawing.WIDE, drawing.NARROW])
+def test_a_figure_has_the_size_that_the_page_keeps_for_it(name, width, frames_with_everything):
+    figure, picture = FIGURES[name], drawn(name, frames_with_everything, width)
+    points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
+    expected = figure.size(figure.frame(frames_with_everything), width)
+    assert tuple(point / drawing.PIXEL for point in points) == pytest.approx(expected, abs=1)
+    assert expected[0] <= width
+
+
+def test_a_figure_follows_the_readers_theme_or_keeps_the_one_asked_for(frames_with_everything):
+    auto, light, dark = (drawn("accuracy", frames_with_everything, theme=theme) for theme in ("auto", "light", "dark"))
+    assert f"light-dark({drawing.DATA}, {drawing.DARK_OF[drawing.DATA]})" in auto
+    assert drawing.DATA in light
+    assert drawing.DARK_OF[drawing.DATA] not in light
+    assert drawing.DARK_OF[drawing.DATA] in dark
+    assert drawing.DATA not in dark
+
+
+def test_the_same_figure_gives_the_same_bytes(frames_with_everything):
+    assert drawn("norms", frames_with_everything) == drawn("norms", frames_with_everything)
+
+
+def test_colours_are_those_of_the_site():
+    tokens = (settings.BASE_DIR / "evalsite/static/evalsite/tokens.css").read_text()
+    for token, light in {
+        "text": drawing.TEXT,
+        "muted": drawing.MUTED,
+        "line": drawing.LINE,
+        "accent": drawing.DATA,
+    }.items():
+        assert f"--{token}: light-dark({light}, {drawing.DARK_OF[light]})" in tokens
+
+
+def test_nothing_is_shown_where_there_is_nothing_to_show():
+    frames = load_frames(factories.make_experiment())
+    assert [name for name, figure in FIGURES.items() if figure.frame(frames) is not None] == []
+
+
+def test_model_means_correlate_with_human_norms_as_computed_from_the_recorded_rows():
+    experiment, rows = recorded.rated_photographs()
+    comparison = FIGURES["norms"].frame(load_frames(experiment))
+    humans = {
+        (item.key, norm.dimension): norm.mean
+        for item in experiment.dataset.items.prefetch_related("norms")
+        for norm in item.norms.all()
+    }
+    assert len(comparison.panels) == 4
+    for panel in comparison.panels:
+        name = panel.asked.title.lower()
+        said = {}
+        for row in rows:
+            if panel.condition in row["model"] and row["dimension"] == name and row["rating"]:
+                said.setdefault(row["image_id"], []).append(int(row["rating"]))
+        x = np.array([humans[key, name] for key in said])
+        y = np.array([np.mean(values) for values in said.values()])
+        r = np.corrcoef(x, y)[0, 1]
+        low, high = np.tanh(np.arctanh(r) + np.array([-1, 1]) * 1.959963984540054 / np.sqrt(len(x) - 3))
+        found = panel.correlation
+        assert (found.r, found.low, found.high, found.n) == pytest.approx((r, low, high, len(x)))
+        assert panel.mean_difference == pytest.approx(float(np.mean(y - x)))
+
+
+def test_accuracy_of_recorded_solutions_is_as_published():
+    experiment, _ = recorded.word_problems()
+    grade(experiment, by="a test")
+    accuracy = FIGURES["accuracy"].frame(load_frames(experiment))
+    assert {line.condition: round(line.mean * line.n) for line in accuracy.lines} == {
+        "6b_finetuning": 286,
+        "6b_verification": 515,
+    }
+    (_, first) = FIGURES["accuracy"].table(accuracy).rows
+    assert first[1:6] == ("6b_verification", "1319", "1319", "39.0 %", "36.4 to 41.7 %")

@@ -1,0 +1,159 @@
+"""Every number of the results equals one computed from the exported rows, by other means."""
+
+import csv
+import io
+import math
+from collections import Counter, defaultdict
+from statistics import mean, stdev
+
+import pytest
+from scipy.stats import t
+
+from grading_app.analysis.frames import load_frames
+from grading_app.analysis.summaries import score_lines
+from grading_app.exporting import export_chunks
+from grading_app.grading import grade
+from runs_app.models import Wave
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def rows_of(experiment, table):
+    text = b"".join(export_chunks(experiment, table, "csv")).decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def lumpy(*parts):
+    """A number that is the same in every run and different from cell to cell."""
+    return sum(ord(letter) * (at + 3) for at, letter in enumerate("|".join(map(str, parts)))) % 97
+
+
+@pytest.fixture
+def rated():
+    made = factories.make_experiment(
+        dataset=factories.make_dataset(items=7),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        samples=4,
+    )
+
+    for wave in (0, 1):
+        for run in factories.make_runs(made, wave=wave):
+            factories.plan_trials(run, answer=lambda *cell, run=run: _rated(run, *cell))
+    return made
+
+
+def _rated(run, item, dimension, sample_idx):
+    chance = lumpy(run.pk % 2, run.wave.number, item.key, dimension.name, sample_idx)
+    if chance % 11 == 0:
+        return factories.failed()
+    if chance % 7 == 0:
+        return {"answer": "no", "rating": None, "parse_error": "no_rating_found", "truncated": chance % 2 == 0}
+    return {"answer": str(chance % 7 + 1), "rating": chance % 7 + 1, "refused": chance % 13 == 0}
+
+
+@pytest.fixture
+def graded():
+    made = factories.make_experiment(
+        dataset=factories.make_dataset(items=9),
+        models=[factories.make_model("a"), factories.make_model("b")],
+        samples=3,
+        scorers=["numeric", "exact_match"],
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(
+            run,
+            answer=lambda item, _, index, run=run: (
+                "none"
+                if lumpy(run.pk % 2, item.key, index) % 5 == 0
+                else str(lumpy(item.key, run.pk % 2) % 2 * 10**6 or item.target)
+            ),
+        )
+    grade(made, by="a test")
+    return made
+
+
+def by_hand(values, items):
+    """n, mean, SD, standard error by item and interval, straight from the definitions."""
+    n, centre, groups = len(values), mean(values), defaultdict(float)
+    for value, item in zip(values, items, strict=True):
+        groups[item] += value - centre
+    k = len(groups)
+    se = math.sqrt(k / (k - 1) * sum(residual**2 for residual in groups.values())) / n
+    reach = t.ppf(0.975, k - 1) * se
+    return n, centre, stdev(values), se, centre - reach, centre + reach
+
+
+def test_ratings_have_the_mean_and_the_error_of_the_exported_rows(rated):
+    frames = load_frames(rated)
+    lines = score_lines(frames.ratings, frames)
+    assert len(lines) == 4
+    exported = rows_of(rated, "trials")
+    for line in lines:
+        mine = [r for r in exported if r["model"] == line.condition and r["dimension"] == line.measure.label.lower()]
+        scored = [row for row in mine if row["rating"]]
+        expected = by_hand([int(row["rating"]) for row in scored], [row["item_key"] for row in scored])
+        assert (line.n, line.mean, line.sd, line.se, line.low, line.high) == pytest.approx(expected)
+        assert line.unread == sum(row["status"] == "done" and not row["rating"] for row in mine) > 0
+
+
+def test_a_wave_is_summarised_alone(rated):
+    wave = Wave.objects.get(experiment=rated, number=1)
+    frames = load_frames(rated, wave)
+    exported = [row for row in rows_of(rated, "trials") if row["wave"] == "1" and row["rating"]]
+    counts = Counter((row["model"], row["dimension"]) for row in exported)
+    lines = score_lines(frames.ratings, frames)
+    assert {(line.condition, line.measure.label.lower()): line.n for line in lines} == counts
+    assert sum(row.trials for row in frames.outcomes) == 2 * 7 * 2 * 4
+
+
+def test_distributions_count_the_exported_ratings(rated):
+    frames = load_frames(rated)
+    exported = Counter((r["model"], r["dimension"], int(r["rating"])) for r in rows_of(rated, "trials") if r["rating"])
+    found = Counter()
+    for (condition, dimension), counts in frames.rating_counts.items():
+        for rating, count in counts.items():
+            found[frames.labels[condition], frames.dimensions[dimension].title.lower(), rating] = count
+    assert found == exported
+
+
+def test_outcomes_count_the_exported_trials(rated):
+    frames, exported = load_frames(rated), rows_of(rated, "trials")
+    for row in frames.outcomes:
+        mine = [r for r in exported if r["model"] == frames.labels[row.condition]]
+        done = [r for r in mine if r["status"] == "done"]
+        expected = (len(mine), len(done), sum(r["status"] == "failed" for r in mine))
+        assert (row.trials, row.done, row.failed) == expected
+        assert row.truncated == sum(r["truncated"] == "true" for r in done) > 0
+        assert (row.open, row.empty) == (0, 0)
+
+
+def test_shares_and_their_errors_equal_the_exported_gradings(graded):
+    frames = load_frames(graded)
+    lines = score_lines(frames.grades, frames)
+    assert [line.measure.label for line in lines] == ["numeric", "numeric", "exact_match", "exact_match"]
+    for line in lines:
+        mine = [
+            row
+            for row in rows_of(graded, "gradings")
+            if row["model"] == line.condition and row["scorer"] == line.measure.label
+        ]
+        scored = [row for row in mine if row["score"]]
+        expected = by_hand([float(row["score"]) for row in scored], [row["item_key"] for row in scored])
+        assert (line.n, line.mean, line.se) == pytest.approx((expected[0], expected[1], expected[3]))
+        assert line.unread == len(mine) - len(scored)
+        assert line.low < line.mean < line.high
+
+
+def test_categories_add_up_to_the_whole(graded):
+    frames = load_frames(graded)
+    whole = {
+        (line.measure, line.condition): (line.n, line.items, line.n * line.mean)
+        for line in score_lines(frames.grades, frames)
+    }
+    parts = defaultdict(lambda: (0, 0, 0.0))
+    for line in score_lines(frames.grades, frames, by_category=True):
+        n, items, right = parts[line.measure, line.condition]
+        parts[line.measure, line.condition] = (n + line.n, items + line.items, right + line.n * line.mean)
+    assert {key: pytest.approx(value) for key, value in parts.items()} == whole

@@ -1,0 +1,142 @@
+"""The results tab: what it shows to whom, and that it never shows yesterday's numbers."""
+
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from evalsite.lib import roles
+from grading_app.grading import grade
+from grading_app.models import Grading
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+@pytest.fixture
+def experiment():
+    made = factories.make_experiment(samples=2, scorers=["numeric"], dataset=factories.make_dataset(items=6))
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, _, index: item.target if index else "none")
+    grade(made, by="a test")
+    return made
+
+
+def opened(client, experiment, **query):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_results", args=[experiment.slug]), query)
+
+
+def figure(client, experiment, name="accuracy", **query):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_figure", args=[experiment.slug, name]), query)
+
+
+def test_it_shows_scores_figures_and_counts(client, experiment):
+    page = opened(client, experiment)
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert "100.0 %" in text
+    assert "numeric" in text
+    assert reverse("experiment_figure", args=["pilot", "accuracy"]) in text
+    assert "/trials/?experiment=pilot&amp;condition=" in text
+
+
+def test_before_any_answer_it_says_where_to_look(client):
+    made = factories.make_experiment()
+    page = opened(client, made)
+    assert "No answers yet" in page.content.decode()
+
+
+def test_answers_without_grades_say_so(client):
+    made = factories.make_experiment()
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda *cell: "4")
+    assert "Not graded yet" in opened(client, made).content.decode()
+
+
+def test_new_answers_and_new_grades_show_at_once(client, experiment):
+    def shown():
+        return [(row.record.n, row.record.unread) for row in opened(client, experiment).context["scores"].rows]
+
+    assert shown() == [(6, 6)]
+    Grading.objects.all().delete()
+    grade(experiment, scorers=["numeric"], by="a test")
+    Grading.objects.filter(parse_ok=False).update(parse_ok=True, parse_error="", score=0)
+    grade(experiment, scorers=["exact_match"], by="a test")
+    assert shown() == [(12, 0), (12, 0)]
+
+
+def test_grades_made_again_by_force_change_the_picture(client, experiment):
+    before = figure(client, experiment).content
+    Grading.objects.update(score=0, parse_ok=True, parse_error="")
+    assert figure(client, experiment).content == before
+    grade(experiment, force=True, scorers=["exact_match"], by="a test")
+    assert figure(client, experiment).content != before
+
+
+def test_a_wave_can_be_chosen_and_an_unknown_one_is_not_there(client, experiment):
+    (run,) = factories.make_runs(experiment, wave=1)
+    factories.plan_trials(run, answer=lambda item, *cell: item.target)
+    grade(experiment, by="a test")
+    assert "wave-1" in opened(client, experiment).content.decode()
+    (row,) = opened(client, experiment, wave="1").context["scores"].rows
+    assert (row.record.n, row.record.unread) == (12, 0)
+    assert opened(client, experiment, wave="7").status_code == 404
+    assert opened(client, experiment, wave="x").status_code == 404
+
+
+def test_a_figure_is_svg_under_a_policy_that_runs_nothing(client, experiment):
+    answer = figure(client, experiment)
+    assert answer["Content-Type"] == "image/svg+xml"
+    assert answer.content.startswith(b"<svg")
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    assert "script-src 'none'" in answer["Content-Security-Policy"]
+
+
+def test_a_figure_is_kept_by_browsers_only_under_the_state_it_shows(client, experiment):
+    page = opened(client, experiment)
+    (shown,) = [one for one in page.context["figures"] if one["name"] == "accuracy"]
+    assert "immutable" in client.get(shown["address"])["Cache-Control"]
+    assert "no-cache" in figure(client, experiment, state="old")["Cache-Control"]
+
+
+@pytest.mark.parametrize("query", [{"theme": "pink"}, {"width": "huge"}, {"wave": "9"}])
+def test_what_is_not_there_is_404(client, experiment, query):
+    assert figure(client, experiment, **query).status_code == 404
+
+
+def test_a_figure_without_data_is_404(client, experiment):
+    assert figure(client, experiment, "norms").status_code == 404
+    assert figure(client, experiment, "unheard-of").status_code == 404
+
+
+def test_others_find_nothing_until_it_is_shared(client, experiment):
+    client.force_login(factories.make_user("viewer", roles.VIEWER))
+    addresses = [
+        reverse("experiment_results", args=["pilot"]),
+        reverse("experiment_figure", args=["pilot", "accuracy"]),
+        reverse("experiment_export", args=["pilot", "trials", "csv"]),
+    ]
+    assert [client.get(address).status_code for address in addresses] == [404] * 3
+    experiment.sharing = "group"
+    experiment.save()
+    assert [client.get(address).status_code for address in addresses] == [200] * 3
+
+
+def test_the_number_of_queries_does_not_grow_with_the_conditions(client, django_assert_max_num_queries):
+    made = factories.make_experiment(
+        models=[factories.make_model(f"m{at}") for at in range(6)],
+        prompts=[factories.make_prompt(f"p{at}") for at in range(3)],
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=lambda *cell: "4")
+    grade(made, scorers=["numeric"], by="a test")
+    client.force_login(made.owner)
+    address = reverse("experiment_results", args=[made.slug])
+    with django_assert_max_num_queries(20):
+        client.get(address)
