@@ -9,6 +9,7 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator, RegexValidator
 from django.db import models
+from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
@@ -31,7 +32,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
 class Endpoint(models.Model):
     """One served API. Its row is what all workers lock to share its limits."""
 
-    class Provider(models.TextChoices):
+    class Provider(TextChoices):
         OPENAI = "openai", "OpenAI, or a server that speaks its API"
         OPENROUTER = "openrouter", "OpenRouter"
         ANTHROPIC = "anthropic", "Anthropic"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import messages
+from django.contrib.auth.models import User
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -58,7 +59,8 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
     form = ExperimentFileForm(*posted(request))
     if request.method == "POST" and form.is_valid():
         try:
-            experiment = designing.create_experiment(designing.read_yaml(form.cleaned_data["text"]), by=request.user)
+            spec = designing.read_yaml(form.cleaned_data["text"])
+            experiment = designing.create_experiment(spec, by=cast(User, request.user))
         except designing.SpecError as problem:
             form.add_error(None, problem.problems)
         else:

@@ -7,6 +7,8 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from datasets_app.models import Asset
+from datasets_app.storing import asset_file, thumbnail_file
 from evalsite.lib import roles
 from runs_app.models import Run, Tick, Worker
 from tests import factories
@@ -22,6 +24,7 @@ class Lab:
     trial: object
     failed: object
     model: object
+    draft: object = None
 
 
 @pytest.fixture
@@ -36,8 +39,9 @@ def people(db):
 
 
 @pytest.fixture
-def lab(people):
-    """A private experiment under way: three items rated twice on one dimension; one trial failed."""
+def lab(people, settings, tmp_path):
+    """A private experiment under way, three items rated twice on one dimension, a trial failed; and a draft dataset."""
+    settings.MEDIA_ROOT = tmp_path
     dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
     prompt = factories.make_prompt(
         "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"
@@ -51,7 +55,18 @@ def lab(people):
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
     Run.objects.filter(pk=run.pk).update(errors={"bad_request": 1}, n_attempts=len(trials))
     _ticks(run)
-    return Lab(people, experiment, run, trials[0], trials[-1], experiment.language_models.get())
+    model = experiment.language_models.get()
+    return Lab(people, experiment, run, trials[0], trials[-1], model, _draft(people["owner"]))
+
+
+def _draft(curator):
+    """A dataset that may still change, with an image."""
+    image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
+    for path in (asset_file(image), thumbnail_file(image)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x89PNG")
+    items = [{"key": "one", "image": image}, {"key": "two", "input": "Two?"}]
+    return factories.make_dataset("unready", items, approved=False, created_by=curator)
 
 
 def _answer(item, dimension, sample_idx):
