@@ -31,7 +31,7 @@ logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")
 Caller = Callable[[CallRequest], Awaitable[CallReply]]
 
-GATHER_S = 0.02  # How long answers gather before a turn writes them.
+GATHER_S = 0.005  # How long answers gather before a turn writes them.
 IDLE_S = 0.5  # How long a drain without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0

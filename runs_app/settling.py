@@ -50,6 +50,39 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
+# One statement settles all: four round trips less for each batch of results, and as many for each claim.
+SETTLE = """
+WITH endpoints AS (
+    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n
+    FROM json_to_recordset(%s) r(id bigint, n int) WHERE t.id = r.id
+), experiments AS (
+    UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.spent, reserved_usd = t.reserved_usd + r.reserved
+    FROM json_to_recordset(%s) r(id bigint, spent numeric, reserved numeric) WHERE t.id = r.id
+), ticks AS (
+    INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
+    SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0), attempts
+    FROM json_to_recordset(%s) r(id bigint, done int, failed int, attempts int)
+    WHERE attempts > 0 OR done > 0
+    ON CONFLICT (run_id, at) DO UPDATE SET done = t.done + excluded.done,
+        failed = t.failed + excluded.failed, attempts = t.attempts + excluded.attempts
+)
+UPDATE runs_app_run t SET
+    n_pending = t.n_pending + r.pending, n_running = t.n_running + r.running, n_done = t.n_done + r.done,
+    n_failed = t.n_failed + r.failed, n_cancelled = t.n_cancelled + r.cancelled,
+    n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
+    n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
+    input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
+    errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
+        SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
+        FROM jsonb_each_text(r.errors)) END,
+    started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
+FROM json_to_recordset(%s) r(id bigint, pending int, running int, done int, failed int, cancelled int,
+    attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint, output_tokens bigint,
+    errors jsonb)
+WHERE t.id = r.id
+"""
+
+
 class Deltas:
     """The changes of one transaction, gathered row by row and written once a counted row."""
 
@@ -61,76 +94,27 @@ class Deltas:
 
     def settle(self) -> None:
         """Write them. The rows are locked already, in the one order."""
-        self._settle_endpoints()
-        self._settle_experiments()
-        self._settle_runs()
-        self._settle_ticks()
+        if not self.by_place:
+            return
+        runs = [_run_row(place.run_id, delta) for place, delta in self.by_place.items()]
+        rows = (self._of_endpoints(), self._of_experiments(), runs, runs)
+        with connection.cursor() as cursor:
+            cursor.execute(SETTLE, [json.dumps(some) for some in rows])
 
-    def _settle_endpoints(self) -> None:
+    def _of_endpoints(self) -> list[dict[str, Any]]:
         in_flight: dict[int, int] = defaultdict(int)
         for place, delta in self.by_place.items():
             in_flight[place.endpoint_id] += delta.running
-        rows = [{"id": key, "n": n} for key, n in in_flight.items() if n]
-        _execute_rows(
-            "UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n"
-            " FROM json_to_recordset(%s) r(id bigint, n int) WHERE t.id = r.id",
-            rows,
-        )
+        return [{"id": key, "n": n} for key, n in in_flight.items() if n]
 
-    def _settle_experiments(self) -> None:
+    def _of_experiments(self) -> list[dict[str, Any]]:
         spent: dict[int, Decimal] = defaultdict(Decimal)
         reserved: dict[int, Decimal] = defaultdict(Decimal)
         for place, delta in self.by_place.items():
             spent[place.experiment_id] += delta.spent_usd
             reserved[place.experiment_id] += delta.reserved_usd
-        rows = [
-            {"id": key, "s": str(spent[key]), "r": str(reserved[key])} for key in spent if spent[key] or reserved[key]
-        ]
-        _execute_rows(
-            "UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.s, reserved_usd = t.reserved_usd + r.r"
-            " FROM json_to_recordset(%s) r(id bigint, s numeric, r numeric) WHERE t.id = r.id",
-            rows,
-        )
-
-    def _settle_runs(self) -> None:
-        _execute_rows(
-            """
-            UPDATE runs_app_run t SET
-                n_pending = t.n_pending + r.pending, n_running = t.n_running + r.running, n_done = t.n_done + r.done,
-                n_failed = t.n_failed + r.failed, n_cancelled = t.n_cancelled + r.cancelled,
-                n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
-                n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
-                input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
-                errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
-                    SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
-                    FROM jsonb_each_text(r.errors)) END,
-                started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp())
-                    ELSE t.started_at END
-            FROM json_to_recordset(%s) r(id bigint, pending int, running int, done int, failed int, cancelled int,
-                attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint,
-                output_tokens bigint, errors jsonb)
-            WHERE t.id = r.id
-            """,
-            [_run_row(place.run_id, delta) for place, delta in self.by_place.items()],
-        )
-
-    def _settle_ticks(self) -> None:
-        rows = [
-            {"id": place.run_id, "done": delta.done, "failed": delta.failed, "attempts": delta.attempts}
-            for place, delta in self.by_place.items()
-            if delta.attempts or delta.done > 0
-        ]
-        _execute_rows(
-            """
-            INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
-            SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0),
-                attempts
-            FROM json_to_recordset(%s) r(id bigint, done int, failed int, attempts int)
-            ON CONFLICT (run_id, at) DO UPDATE SET done = t.done + excluded.done,
-                failed = t.failed + excluded.failed, attempts = t.attempts + excluded.attempts
-            """,
-            rows,
-        )
+        moved = [key for key in spent if spent[key] or reserved[key]]
+        return [{"id": key, "spent": str(spent[key]), "reserved": str(reserved[key])} for key in moved]
 
 
 def lock(places: Collection[Place]) -> dict[int, str]:
@@ -166,9 +150,3 @@ def _run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
         "output_tokens": delta.output_tokens,
         "errors": delta.errors,
     }
-
-
-def _execute_rows(sql: str, rows: list[dict[str, Any]]) -> None:
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.execute(sql, [json.dumps(rows)])
