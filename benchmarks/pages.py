@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -94,16 +95,34 @@ def pages(experiment: Experiment) -> dict[str, str]:
     }
 
 
-def timed(client: Client, address: str) -> tuple[list[float], int, int]:
-    times = []
+@dataclass
+class Measured:
+    """Milliseconds of each request by the clock and of this process's processor, of its SQL, and their sizes."""
+
+    wall: list[float]
+    processor: list[float]
+    sql: float
+    queries: int
+    size: int
+
+    def __str__(self) -> str:
+        middle = [f"{statistics.median(self.wall):8.0f}", f"{max(self.wall):8.0f}"]
+        rest = [f"{statistics.median(self.processor):10.0f}", f"{self.sql:6.0f}", f"{self.queries:8}"]
+        return " ".join([*middle, *rest, f"{self.size / 1000:5.0f}"])
+
+
+def timed(client: Client, address: str) -> Measured:
+    wall, processor = [], []
     for _ in range(REPEATS):
-        start = time.perf_counter()
+        start, busy = time.perf_counter(), time.process_time()
         response = client.get(address)
-        times.append(1000 * (time.perf_counter() - start))
+        wall.append(1000 * (time.perf_counter() - start))
+        processor.append(1000 * (time.process_time() - busy))
         assert response.status_code == 200, address
     with CaptureQueriesContext(connection) as queries:
         client.get(address)
-    return times, len(queries), len(response.content)
+    sql = 1000 * sum(float(query["time"]) for query in queries)
+    return Measured(wall, processor, sql, len(queries), len(response.content))
 
 
 def main(trials: int) -> None:
@@ -117,13 +136,9 @@ def main(trials: int) -> None:
     for who, user in people.items():
         client = Client(headers={"host": "localhost"})
         client.force_login(user)
-        print(f"\n{who}\n{'page':20} {'median ms':>10} {'slowest':>8} {'queries':>8} {'kB':>5}")
+        print(f"\n{who}\n{'page':18} median ms  slowest  processor    SQL  queries    kB")
         for name, address in pages(late).items():
-            times, queries, size = timed(client, address)
-            print(
-                f"{name:20} {statistics.median(times):10.0f} {max(times):8.0f} {queries:8} {size / 1000:5.0f}",
-                flush=True,
-            )
+            print(f"{name:18} {timed(client, address)}", flush=True)
 
 
 if __name__ == "__main__":
