@@ -18,6 +18,7 @@ from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.figures.kinds import AnyFigure
 from grading_app.analysis.frames import Frames
 from grading_app.analysis.summaries import ScoreLine, score_lines
+from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.models import Experiment, Wave
@@ -88,7 +89,10 @@ def experiment_export(
     experiment = visible_experiment(request, slug)
     given = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
     try:
-        chunks = export_chunks(experiment, table, file_format, given)
+        if file_format == "parquet":
+            chunks = parquet_from_process(experiment, table, given)
+        else:
+            chunks = export_chunks(experiment, table, file_format, given)
     except ExportError as error:
         return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
     response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])

@@ -4,9 +4,11 @@ import csv
 import io
 import json
 
+import pyarrow.parquet as pa_parquet
 import pytest
 from django.urls import reverse
 
+from grading_app.export_process import ExportProcessError
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -37,10 +39,24 @@ def test_it_streams_a_file_with_a_name(client, experiment):
     assert len(rows(answer)) == 6
 
 
-def test_json_lines_and_parquet_too(client, experiment):
+def test_json_lines_too(client, experiment):
     lines = got(client, file_format="jsonl").getvalue().splitlines()
     assert {json.loads(line)["experiment"] for line in lines} == {"pilot"}
-    assert got(client, file_format="parquet").getvalue()[:4] == b"PAR1"
+
+
+@pytest.mark.processes
+@pytest.mark.django_db(transaction=True)
+def test_parquet_comes_from_a_process_of_its_own(client, experiment):
+    whole = got(client, file_format="parquet", status="failed").getvalue()
+    assert [row["error_class"] for row in pa_parquet.read_table(io.BytesIO(whole)).to_pylist()] == ["server"] * 3
+
+
+@pytest.mark.processes
+@pytest.mark.django_db(transaction=True)
+def test_a_process_that_breaks_ends_the_answer_with_an_error_rather_than_a_short_file(client, experiment, monkeypatch):
+    monkeypatch.setattr("grading_app.export_process._environment", lambda: {"EVALSITE_UNHEARD_OF": "1"})
+    with pytest.raises(ExportProcessError):
+        got(client, file_format="parquet").getvalue()
 
 
 def test_the_filters_of_the_list_of_trials_narrow_it(client, experiment):
