@@ -1,0 +1,61 @@
+"""Mixes of settings that each are fine and together are not: told at the start of every command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+
+LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "testserver"})
+
+
+@register()
+def secret_is_shared(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Tasks and sessions are signed: machines that share a database must share the secret too."""
+    return _secret(os.environ)
+
+
+def _secret(environ: Mapping[str, str]) -> list[CheckMessage]:
+    if not environ.get("DATABASE_URL") or environ.get("EVALSITE_SECRET_KEY") or settings.DEBUG:
+        return []
+    return [
+        Warning(
+            "DATABASE_URL names a server that several machines may share, but EVALSITE_SECRET_KEY is not set.",
+            hint="Set the same EVALSITE_SECRET_KEY on every machine; each has made its own, and cannot read"
+            " the tasks and sessions of the others.",
+            id="evalsite.W001",
+        )
+    ]
+
+
+@register()
+def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """The debugging pages show settings and code to whoever reaches them."""
+    strangers = sorted(set(settings.ALLOWED_HOSTS) - LOCAL_HOSTS)
+    if not (settings.DEBUG and strangers):
+        return []
+    return [
+        Error(
+            f"EVALSITE_DEBUG is on while the site answers to {', '.join(strangers)}.",
+            hint="Unset EVALSITE_DEBUG, or serve on this machine alone.",
+            id="evalsite.E001",
+        )
+    ]
+
+
+@register()
+def queue_counts_once(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """With other settings, the task queue hands slow tasks out twice and failing ones for ever."""
+    queue = settings.Q_CLUSTER
+    problems = []
+    if queue["queue_limit"] != queue["workers"] or queue["bulk"] != 1:
+        problems.append("queue_limit must equal workers and bulk must be 1: a task's lock starts when it is prefetched")
+    if queue["retry"] < 2 * queue["timeout"]:
+        problems.append("retry must be well above timeout: a task is handed out again after it")
+    if queue["max_attempts"] != 1 or not queue["ack_failures"]:
+        problems.append("max_attempts must be 1 and ack_failures on: attempts are counted in our own rows")
+    return [Error(f"Q_CLUSTER: {problem}.", id="evalsite.E002") for problem in problems]

@@ -1,0 +1,52 @@
+"""Settings come from the environment: unknown ones are refused, and so are mixes that are unsafe."""
+
+import pytest
+
+from evalsite.lib import checks, environment
+from evalsite.lib.environment import SettingError
+
+
+def test_a_misspelt_setting_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(SettingError, match=r"EVALSITE_DEBGU.*EVALSITE_DEBUG"):
+        environment.refuse_unknown({"EVALSITE_DEBGU": "1", "PATH": "/bin"})
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("yes", True), ("", False), ("Off", False)])
+def test_a_flag_is_read(text, value):
+    assert environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text}) is value
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "truee"])
+def test_a_flag_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(SettingError, match="EVALSITE_DEBUG"):
+        environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text})
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
+def test_a_number_of_drains_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(SettingError, match="EVALSITE_DRAINS"):
+        environment.whole_number("EVALSITE_DRAINS", default=2, environ={"EVALSITE_DRAINS": text})
+
+
+def test_a_shared_database_without_a_shared_secret_is_warned_of(settings):
+    settings.DEBUG = False
+    alone = {"DATABASE_URL": "postgresql://db/evalsite"}
+    assert [one.id for one in checks._secret(alone)] == ["evalsite.W001"]
+    assert checks._secret(alone | {"EVALSITE_SECRET_KEY": "x" * 40}) == []
+    assert checks._secret({}) == []
+
+
+def test_debugging_in_public_is_an_error(settings):
+    settings.DEBUG = True
+    settings.ALLOWED_HOSTS = ["localhost", "lab.example.org"]
+    (error,) = checks.debugging_is_local(None)
+    assert "lab.example.org" in error.msg
+    settings.DEBUG = False
+    assert checks.debugging_is_local(None) == []
+
+
+@pytest.mark.parametrize("change", [{"queue_limit": 50}, {"bulk": 10}, {"retry": 60}, {"max_attempts": 0}])
+def test_a_queue_that_would_run_tasks_twice_is_an_error(settings, change):
+    assert checks.queue_counts_once(None) == []
+    settings.Q_CLUSTER = {**settings.Q_CLUSTER, **change}
+    assert [one.id for one in checks.queue_counts_once(None)] == ["evalsite.E002"]
