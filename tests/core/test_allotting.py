@@ -1,0 +1,70 @@
+"""How many trials of which run may start: never more than slots, wishes and budgets admit, and fairly."""
+
+from collections import Counter
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.allotting import Demand, allot
+
+cents = st.integers(0, 500).map(lambda n: Decimal(n) / 100)
+
+
+@st.composite
+def situations(draw):
+    experiments = draw(st.dictionaries(st.integers(1, 4), st.none() | cents, min_size=1))
+    demands = [
+        Demand(
+            run_id=run_id,
+            experiment_id=draw(st.sampled_from(sorted(experiments))),
+            pending=draw(st.integers(0, 50)),
+            in_flight=draw(st.integers(0, 20)),
+            max_concurrency=draw(st.integers(1, 30)),
+            reserve_usd=draw(cents),
+        )
+        for run_id in range(1, draw(st.integers(1, 6)) + 1)
+    ]
+    return draw(st.integers(0, 64)), demands, experiments
+
+
+@given(situations())
+def test_slots_wishes_and_budgets_are_never_passed(situation):
+    slots, demands, left = situation
+    given_ = allot(slots, demands, left)
+    assert sum(given_.values()) <= slots
+    reserved = Counter()
+    for demand in demands:
+        assert 0 <= given_[demand.run_id] <= demand.wanted
+        reserved[demand.experiment_id] += given_[demand.run_id] * demand.reserve_usd
+    for experiment, budget in left.items():
+        assert budget is None or reserved[experiment] <= budget
+
+
+@given(situations())
+def test_without_a_budget_no_slot_stays_empty_while_a_run_wants_it(situation):
+    slots, demands, left = situation
+    given_ = allot(slots, demands, dict.fromkeys(left))
+    assert sum(given_.values()) == min(slots, sum(demand.wanted for demand in demands))
+
+
+@given(situations())
+def test_what_a_budget_still_admits_is_given_while_slots_are_free(situation):
+    slots, demands, left = situation
+    given_ = allot(slots, demands, left)
+    if sum(given_.values()) == slots:
+        return
+    for demand in demands:
+        budget = left[demand.experiment_id]
+        if given_[demand.run_id] < demand.wanted and budget is not None:
+            spent = sum(
+                given_[one.run_id] * one.reserve_usd for one in demands if one.experiment_id == demand.experiment_id
+            )
+            assert budget - spent < demand.reserve_usd
+
+
+def test_the_run_with_the_fewest_in_flight_comes_first_so_none_starves():
+    busy = Demand(1, 1, pending=100, in_flight=10, max_concurrency=50)
+    fresh = Demand(2, 1, pending=100, in_flight=0, max_concurrency=50)
+    assert allot(8, [busy, fresh], {1: None}) == {1: 0, 2: 8}
+    assert allot(14, [busy, fresh], {1: None}) == {1: 2, 2: 12}

@@ -1,0 +1,71 @@
+"""What a call's outcome makes of its trial."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsite.lib.scales import Scale
+from runs_app import concluding
+from runs_app.calls import CallFailure, ErrorClass, Kind
+from tests.engine.conftest import reply
+
+SEVEN = Scale(1, 7)
+
+
+def concluded(error_class, **fields):
+    claim = {"attempts": 1, "yields": 0, "max_attempts": 3} | fields
+    return concluding.failed(CallFailure(error_class, "no"), **claim)
+
+
+@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.PERMANENT])
+def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
+    assert concluded(error_class).status == "failed"
+
+
+@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT])
+def test_a_transient_failure_waits_and_its_last_attempt_ends_the_trial(error_class):
+    again = concluded(error_class)
+    assert (again.status, again.unspent) == ("pending", False)
+    assert again.wait_s > 0
+    assert concluded(error_class, attempts=3).status == "failed"
+
+
+@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
+def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_class):
+    back = concluded(error_class, attempts=3)
+    assert (back.status, back.unspent) == ("pending", True)
+    assert back.pause_s > 0
+    assert concluded(error_class, attempts=3, yields=concluding.MAX_YIELDS).status == "failed"
+
+
+@given(st.floats(0, 600))
+def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
+    failure = CallFailure(ErrorClass.RATE_LIMITED, "slow down", retry_after_s=seconds)
+    conclusion = concluding.failed(failure, attempts=1, yields=0, max_attempts=3)
+    assert conclusion.wait_s >= seconds
+    assert conclusion.pause_s == seconds
+
+
+def test_an_unreadable_rating_is_a_result_and_not_an_error():
+    conclusion = concluding.answered(reply("I would rather not say."), SEVEN)
+    assert conclusion.status == "done"
+    assert (conclusion.trial["rating"], conclusion.trial["parse_error"]) == (None, "no_rating_found")
+
+
+def test_a_rating_is_read_with_its_reasoning_and_the_step_that_found_it():
+    conclusion = concluding.answered(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
+    assert conclusion.trial["rating"] == 6
+    assert (conclusion.trial["rating_step"], conclusion.trial["reasoning"]) == ("json", "bright")
+
+
+def test_a_truncated_answer_is_marked():
+    assert concluding.answered(reply("so far", finish_reason="length"), None).trial["truncated"] is True
+
+
+@pytest.mark.parametrize(
+    ("error_class", "http_status", "cost"),
+    [("server_error", 500, 0), ("timeout", None, None), ("connection", None, None), ("missing_key", None, 0)],
+)
+def test_a_failed_call_costs_nothing_only_where_that_is_known(error_class, http_status, cost):
+    failure = CallFailure(ErrorClass(error_class), "no", http_status=http_status)
+    assert concluding.attempt_of_failure(failure)["cost_usd"] == cost
