@@ -172,7 +172,7 @@ class NormInline(admin.TabularInline):  # type: ignore[type-arg]
 @admin.register(Item)
 class ItemAdmin(VerbAdmin):
     verbs = ITEM_VERBS
-    list_display = ["key", "dataset", "category", "text", "target", "excluded", "note"]
+    list_display = ["key", "image_link", "dataset", "category", "text", "target", "excluded", "note"]
     list_filter = ["excluded", ("dataset", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["dataset"]
     search_fields = ["key", "input"]
@@ -235,8 +235,11 @@ class ItemAdmin(VerbAdmin):
         return json.dumps(item.metadata, ensure_ascii=False, indent=1) if item.metadata else "-"
 
     @admin.display(description="image")
-    def image_link(self, item: Item) -> str:
-        return str(item.image) if item.image else "-"
+    def image_link(self, item: Item) -> SafeString | str:
+        if item.image is None:
+            return "-"
+        picture = '<a href="{}"><img src="{}" alt="" width="120" loading="lazy"></a>'
+        return format_html(picture, item.image.url, item.image.thumbnail_url)
 
 
 @admin.register(StatusChange)

@@ -4,8 +4,11 @@ import pytest
 from django.urls import reverse
 
 from datasets_app import curating
+from datasets_app.importing import read_items
+from datasets_app.importing.saving import create_dataset
 from datasets_app.models import Dataset, Item
 from tests import factories
+from tests.datasets.files import archive, picture
 
 pytestmark = pytest.mark.django_db
 LIST, ITEMS = "admin:datasets_app_dataset_changelist", "admin:datasets_app_item_changelist"
@@ -187,3 +190,12 @@ def test_lists_take_a_constant_number_of_queries(web, draft, django_assert_max_n
     with django_assert_max_num_queries(16):
         assert web.get(reverse(ITEMS)).status_code == 200
     assert Item.objects.count() > 90
+
+
+def test_items_are_shown_with_their_images(web):
+    reading = read_items(archive({"cat.jpg": picture()}))
+    item = create_dataset(reading, slug="cats", by="a test").items.get()
+    for address in (reverse(ITEMS), reverse("admin:datasets_app_item_change", args=[item.pk])):
+        page = web.get(address).content.decode()
+        assert f'src="{item.image.thumbnail_url}"' in page
+    assert web.get(item.image.thumbnail_url).status_code == 200
