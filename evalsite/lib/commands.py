@@ -1,0 +1,83 @@
+"""What commands with verbs share: exit codes that programs can rely on, confirmation, and who acts."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from argparse import ArgumentParser
+from typing import Any, ClassVar, NoReturn
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError
+
+DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
+
+
+def bad_input(message: str) -> NoReturn:
+    raise CommandError(message, returncode=BAD_INPUT)
+
+
+class SayingCommand(BaseCommand):
+    """A command that writes lines, or JSON for programs."""
+
+    def say(self, text: str = "") -> None:
+        self.stdout.write(text)
+
+    def say_json(self, content: Any) -> None:
+        self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+
+
+class VerbCommand(SayingCommand):
+    """`manage.py NOUN VERB ...`: each verb is a method `do_VERB`, given its parsed arguments by name.
+
+    Exceptions of `refusals` end the command with exit code 2 and their message.
+    """
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        self.add_verbs(parser.add_subparsers(dest="verb", required=True, metavar="VERB"))
+
+    def add_verbs(self, verbs: Any) -> None:
+        """Add a parser for each verb."""
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"do_{options['verb']}")(**options)
+        except self.refusals as error:
+            bad_input(str(error))
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Go on where `yes` was given or a person at the terminal agrees; else exit code 3."""
+        if yes or (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}):
+            return
+        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
+
+
+def actor(username: str = "") -> User | str:
+    """Who the history names: the user given, else the person of this shell, who is nobody the site knows."""
+    if username:
+        return user_named(username)
+    try:
+        return f"command line ({getpass.getuser()})"
+    except (KeyError, OSError):
+        return "command line"
+
+
+def owner(username: str = "") -> User:
+    """The user given, else the only superuser."""
+    if username:
+        return user_named(username)
+    superusers = list(User.objects.filter(is_superuser=True, is_active=True)[:2])
+    if len(superusers) != 1:
+        bad_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
+    return superusers[0]
+
+
+def user_named(username: str) -> User:
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        bad_input(f"user: there is no user {username}")
+    return user

@@ -1,0 +1,114 @@
+"""`manage.py endpoint VERB ...`: where models are served."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError
+
+from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
+from runs_app.models import Endpoint
+
+
+class Command(VerbCommand):
+    help = "Set, list and check the endpoints that models are called at."
+
+    def add_verbs(self, verbs: Any) -> None:
+        parser = verbs.add_parser("set", help="make an endpoint, or change what is given of one")
+        parser.add_argument("name")
+        parser.add_argument("--provider", choices=Endpoint.Provider.values)
+        parser.add_argument("--base-url", metavar="URL")
+        parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key")
+        parser.add_argument("--max-concurrency", type=int, metavar="N", help="calls in flight over all workers")
+        for flag, field, value, what in (
+            ("--free", "is_free", True, "calls cost nothing here"),
+            ("--not-free", "is_free", False, "calls are priced by model"),
+            ("--active", "is_active", True, "in use"),
+            ("--inactive", "is_active", False, "out of use: no call starts"),
+        ):
+            parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        verbs.add_parser("list", help="all endpoints").add_argument("--json", action="store_true")
+        verbs.add_parser("check", help="one tiny call to each of its models").add_argument("name")
+
+    def do_set(self, name: str, **options: Any) -> None:
+        endpoint = Endpoint.objects.filter(name=name).first() or Endpoint(name=name)
+        fields = ("provider", "base_url", "key_env", "max_concurrency", "is_free", "is_active")
+        set_given(endpoint, {field: options[field] for field in fields})
+        self.say(_line(endpoint))
+
+    def do_list(self, json: bool, **options: Any) -> None:
+        endpoints = Endpoint.objects.prefetch_related("models")
+        if json:
+            self.say_json([_facts(endpoint) for endpoint in endpoints])
+            return
+        for endpoint in endpoints:
+            self.say(_line(endpoint))
+
+    def do_check(self, name: str, **options: Any) -> None:
+        endpoint = Endpoint.objects.filter(name=name).first()
+        if endpoint is None:
+            bad_input(f"name: there is no endpoint {name}")
+        models = list(endpoint.models.all())
+        if not models:
+            bad_input(f"name: endpoint {name} has no model; make one with `model set`")
+        check_models(self, models)
+
+
+def set_given(row: Any, given: dict[str, Any]) -> None:
+    """Save the row with what was given (not None); exit code 2 and the option's name where a value is refused."""
+    for field, value in given.items():
+        if value is not None:
+            setattr(row, field, value)
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
+        bad_input("; ".join(lines))
+    row.save()
+
+
+def check_models(command: VerbCommand, models: list[Any]) -> None:
+    """Call each once and say how it went; exit code 1 unless all answered."""
+    from runs_app.tasks import check_model
+
+    failed = 0
+    for model in models:
+        status = check_model(model.pk)
+        model.refresh_from_db()
+        failed += status != "ok"
+        command.say(f"{model.name:<24} {status:<11} {model.check_detail}")
+    if failed:
+        raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)
+
+
+def _line(endpoint: Endpoint) -> str:
+    state = "active" if endpoint.is_active else "inactive"
+    prices = "free" if endpoint.is_free else "priced"
+    address = endpoint.base_url or "the provider's own address"
+    return (
+        f"{endpoint.name:<20} {endpoint.provider:<12} {state:<8} {prices:<6} "
+        f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight  {_key(endpoint):<24} {address}"
+    )
+
+
+def _key(endpoint: Endpoint) -> str:
+    """Whether this machine has the key; a worker's machine may differ."""
+    if not endpoint.key_env:
+        return "no key"
+    return f"{endpoint.key_env} ({'set' if os.environ.get(endpoint.key_env) else 'not set'} here)"
+
+
+def _facts(endpoint: Endpoint) -> dict[str, Any]:
+    return {
+        "name": endpoint.name,
+        "provider": endpoint.provider,
+        "base_url": endpoint.base_url,
+        "key_env": endpoint.key_env,
+        "max_concurrency": endpoint.max_concurrency,
+        "in_flight": endpoint.in_flight,
+        "free": endpoint.is_free,
+        "active": endpoint.is_active,
+        "models": [model.name for model in endpoint.models.all()],
+    }

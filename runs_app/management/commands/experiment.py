@@ -1,0 +1,220 @@
+"""`manage.py experiment VERB ...`: designs and their runs from the command line, as on the site."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any, NoReturn
+
+from django.core.management.base import CommandError
+from django.db.models import QuerySet
+
+from datasets_app.models import TransitionError
+from evalsite.lib.commands import OVER_BUDGET, VerbCommand, actor, bad_input, owner
+from evalsite.lib.wording import count_text, money_text
+from runs_app import removing, steering
+from runs_app.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
+from runs_app.estimating import Estimate, estimate
+from runs_app.management.commands.endpoint import check_models
+from runs_app.management.listing import say_experiments
+from runs_app.management.waiting import wait_for
+from runs_app.models import Experiment, Run
+from runs_app.models.runs import RunQuerySet
+from runs_app.planning import PlanError
+from runs_app.progress import totals_of, with_totals
+
+
+class Command(VerbCommand):
+    help = "Create, look at, launch, steer, copy and remove experiments."
+    refusals = (SpecError, PlanError, TransitionError, steering.LaunchError)
+
+    def add_verbs(self, verbs: Any) -> None:
+        _add_design_verbs(verbs)
+        _add_run_verbs(verbs)
+        _add_state_verbs(verbs)
+
+    # --- designs -----------------------------------------------------------------------------------------------------
+
+    def do_create(self, file: Path, user: str, **options: Any) -> None:
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            bad_input(f"file: {file} cannot be read: {error}")
+        experiment = create_experiment(read_yaml(text), by=owner(user), trusted=True)
+        self.say(f"{experiment} is made, as a draft of {experiment.owner}")
+        self._print_estimate(estimate(experiment))
+
+    def do_list(self, json: bool, **options: Any) -> None:
+        say_experiments(self, json)
+
+    def do_show(self, name: str, json: bool, **options: Any) -> None:
+        experiment = _experiment(name)
+        if json:
+            self.say_json(spec_of(experiment))
+            return
+        self.say(f"# {experiment.status}, of {experiment.owner}")
+        self.say(to_yaml(experiment))
+        for change in experiment.history:
+            reason = f": {change.reason}" if change.reason else ""
+            self.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+
+    def do_duplicate(self, name: str, new_name: str, user: str, **options: Any) -> None:
+        copy = duplicate(_experiment(name), new_name, by=owner(user))
+        self.say(f"{copy} is made, as a draft of {copy.owner}")
+
+    # --- before a launch ---------------------------------------------------------------------------------------------
+
+    def do_estimate(self, name: str, wave: str, json: bool, **options: Any) -> None:
+        found = estimate(_experiment(name), wave_label=wave)
+        if json:
+            self.say_json({field: getattr(found, field) for field in Estimate.__slots__ if field != "prices"})
+            return
+        self._print_estimate(found)
+
+    def do_preflight(self, name: str, **options: Any) -> None:
+        check_models(self, list(_experiment(name).language_models.select_related("endpoint")))
+
+    def _print_estimate(self, found: Estimate) -> None:
+        self.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do")
+        self.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
+        self.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
+        for price in found.prices:
+            each = "free" if price.free else f"{money_text(price.input)} in, {money_text(price.output)} out per million"
+            source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
+            self.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
+        for sentence in found.problems:
+            self.stderr.write(f"to mend before a launch: {sentence}", self.style.ERROR)
+        for sentence in found.warnings:
+            self.stderr.write(f"warning: {sentence}", self.style.WARNING)
+
+    # --- runs --------------------------------------------------------------------------------------------------------
+
+    def do_launch(self, name: str, wave: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
+        if options["pilot"] is not None:
+            bad_input("pilot: not available in this version; duplicate the experiment with a smaller dataset")
+        experiment = _experiment(name)
+        found = estimate(experiment, wave_label=wave)
+        if found.problems:
+            raise PlanError(found.problems)
+        self._print_estimate(found)
+        self._approve(experiment, found, yes)
+        report = steering.launch(experiment, by=actor(user), wave=wave)
+        self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
+        if wait:
+            wait_for(self, Run.objects.filter(pk__in=report.run_ids))
+
+    def _approve(self, experiment: Experiment, found: Estimate, yes: bool) -> None:
+        """Exit code 4 or 3, unless it was said that the cost is known."""
+        likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
+        if experiment.max_usd is not None and likely is not None and not yes:
+            left = experiment.max_usd - experiment.spent_usd
+            if likely > left:
+                raise CommandError(
+                    f"budget: {money_text(likely)} are expected and {money_text(left)} are left; raise max_usd, or "
+                    "launch with --yes and let the budget end it. Nothing was launched",
+                    returncode=OVER_BUDGET,
+                )
+        if found.needs_confirmation(experiment):
+            limit = money_text(experiment.confirm_above_usd)
+            self.confirm(f"This may cost {money_text(found.ceiling_usd)}, more than {limit}. Launch?", yes)
+
+    def do_pause(self, name: str, reason: str, user: str, **options: Any) -> None:
+        self._say_moved("paused", steering.pause(_runs(name), by=actor(user), reason=reason))
+
+    def do_resume(self, name: str, reason: str, user: str, **options: Any) -> None:
+        self._say_moved("resumed", steering.resume(_runs(name), by=actor(user), reason=reason))
+
+    def do_cancel(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
+        runs = _runs(name)
+        self.confirm(f"Cancel {name}? What is pending will never start.", yes)
+        self._say_moved("cancelled", steering.cancel(runs, by=actor(user), reason=reason))
+
+    def do_retry(self, name: str, error_class: str | None, reason: str, user: str, **options: Any) -> None:
+        n = steering.retry_failed(_runs(name), error_class=error_class, by=actor(user), reason=reason)
+        self.say(f"{count_text(n)} failed trials will be tried again")
+
+    def _say_moved(self, word: str, keys: list[int]) -> None:
+        self.say(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {word}")
+
+    # --- out of use --------------------------------------------------------------------------------------------------
+
+    def do_archive(self, name: str, reason: str, user: str, **options: Any) -> None:
+        removing.archive(_experiment(name), by=actor(user), reason=reason)
+        self.say(f"{name} is archived")
+
+    def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
+        experiment = _experiment(name)
+        totals = totals_of(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
+        spent = money_text(experiment.spent_usd)
+        self.confirm(f"Delete {name} with its {count_text(totals.trials)} trials, which cost {spent}?", yes)
+        removing.delete(experiment, by=actor(user), reason=reason)
+        self.say(f"{name} is deleted")
+
+
+def _experiment(name: str) -> Experiment:
+    found: Experiment | None = Experiment.objects.select_related("owner", "dataset").filter(slug=name).first()
+    return found or _unknown(name)
+
+
+def _unknown(name: str) -> NoReturn:
+    bad_input(f"name: there is no experiment {name}; `experiment list` names them")
+
+
+def _runs(name: str) -> RunQuerySet:
+    runs: QuerySet[Run] = _experiment(name).runs.all()
+    return Run.objects.filter(pk__in=runs.values("pk"))
+
+
+def _add_design_verbs(verbs: Any) -> None:
+    parser = verbs.add_parser("create", help="an experiment file (YAML) to a draft")
+    parser.add_argument("file", type=Path)
+    _add_user(parser, "its owner; default: the only superuser")
+    verbs.add_parser("list", help="all experiments").add_argument("--json", action="store_true")
+    parser = _verb(verbs, "show", "the design as a file, and the history")
+    parser.add_argument("--json", action="store_true")
+    parser = _verb(verbs, "duplicate", "a draft of the same design")
+    parser.add_argument("new_name")
+    _add_user(parser, "the owner of the copy; default: the only superuser")
+
+
+def _add_run_verbs(verbs: Any) -> None:
+    parser = _verb(verbs, "estimate", "trials and cost of a launch")
+    parser.add_argument("--wave", default="", metavar="LABEL")
+    parser.add_argument("--json", action="store_true")
+    _verb(verbs, "preflight", "one tiny call to each model")
+    parser = _verb(verbs, "launch", "plan what is missing, and start")
+    parser.add_argument("--wave", default="", metavar="LABEL", help="a new observation of the design")
+    parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
+    parser.add_argument("--yes", action="store_true", help="the cost is known")
+    parser.add_argument("--pilot", type=int, metavar="N")
+    _add_user(parser)
+    for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
+        _add_reason(_verb(verbs, verb, what))
+    parser = _verb(verbs, "cancel", "what is pending never starts")
+    _add_reason(parser, needed=True)
+    parser.add_argument("--yes", action="store_true")
+    parser = _verb(verbs, "retry", "give failed trials a new set of attempts")
+    parser.add_argument("--error-class", metavar="CLASS", help="only those of this class")
+    _add_reason(parser)
+
+
+def _add_state_verbs(verbs: Any) -> None:
+    _add_reason(_verb(verbs, "archive", "take it out of use, keep all rows"), needed=True)
+    parser = _verb(verbs, "delete", "with its runs, trials, answers and grades")
+    _add_reason(parser, needed=True)
+    parser.add_argument("--yes", action="store_true")
+
+
+def _verb(verbs: Any, name: str, what: str) -> ArgumentParser:
+    parser: ArgumentParser = verbs.add_parser(name, help=what)
+    parser.add_argument("name")
+    return parser
+
+
+def _add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
+    parser.add_argument("--reason", required=needed, default="", metavar="TEXT")
+    _add_user(parser)
+
+
+def _add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
+    parser.add_argument("--user", default="", metavar="NAME", help=what)

@@ -1,0 +1,117 @@
+"""`manage.py model VERB ...`: the models that endpoints serve, and their prices."""
+
+from __future__ import annotations
+
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from django.utils import timezone
+
+from evalsite.lib.commands import VerbCommand, bad_input
+from runs_app.management.commands.endpoint import set_given
+from runs_app.models import Endpoint, LanguageModel
+
+PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
+
+
+class Command(VerbCommand):
+    help = "Set and list language models; prices are US dollars per million tokens, and unknown until they are given."
+
+    def add_verbs(self, verbs: Any) -> None:
+        parser = verbs.add_parser("set", help="make a model, or change what is given of one")
+        parser.add_argument("name")
+        parser.add_argument("--endpoint", metavar="NAME")
+        parser.add_argument("--model", metavar="ID", help="the id that the provider knows it by")
+        for price in PRICES:
+            parser.add_argument(f"--{price.replace('_', '-')}", metavar="USD")
+        parser.add_argument("--price-source", metavar="TEXT")
+        parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, when a price is given")
+        parser.add_argument("--max-output-tokens", type=int, metavar="N")
+        for flag, field, value, what in (
+            ("--sees-images", "sees_images", True, "takes images"),
+            ("--text-only", "sees_images", False, "takes no images"),
+            ("--structured-output", "structured_output", True, "accepts a strict JSON schema"),
+            ("--no-structured-output", "structured_output", False, "does not"),
+            ("--active", "is_active", True, "in use"),
+            ("--inactive", "is_active", False, "out of use"),
+        ):
+            parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        parser = verbs.add_parser("list", help="all models")
+        parser.add_argument("--endpoint", metavar="NAME")
+        parser.add_argument("--json", action="store_true")
+
+    def do_set(self, name: str, endpoint: str | None, **options: Any) -> None:
+        model = LanguageModel.objects.select_related("endpoint").filter(name=name).first() or LanguageModel(name=name)
+        if endpoint is not None or model.endpoint_id is None:
+            model.endpoint = _endpoint(endpoint)
+        given: dict[str, Any] = {field: _price(field, options[field]) for field in PRICES}
+        given |= {"price_date": _date(options["price_date"], any(value is not None for value in given.values()))}
+        names = ("model", "price_source", "max_output_tokens", "sees_images", "structured_output", "is_active")
+        set_given(model, given | {field: options[field] for field in names})
+        self.say(_line(model))
+
+    def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
+        models = LanguageModel.objects.select_related("endpoint")
+        if endpoint is not None:
+            models = models.filter(endpoint=_endpoint(endpoint))
+        if json:
+            self.say_json([_facts(model) for model in models])
+            return
+        for model in models:
+            self.say(_line(model))
+
+
+def _endpoint(name: str | None) -> Endpoint:
+    if name is None:
+        bad_input("endpoint: a new model needs --endpoint NAME")
+    found: Endpoint | None = Endpoint.objects.filter(name=name).first()
+    if found is None:
+        bad_input(f"endpoint: there is no endpoint {name}; make it with `endpoint set`")
+    return found
+
+
+def _price(field: str, text: str | None) -> Decimal | None:
+    if text is None:
+        return None
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        bad_input(f"{field}: {text!r} is not a number")
+
+
+def _date(text: str | None, priced: bool) -> date | None:
+    if text is None:
+        return timezone.now().date() if priced else None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        bad_input(f"price_date: {text!r} is not a date; write YYYY-MM-DD")
+
+
+def _line(model: LanguageModel) -> str:
+    prices = model.prices
+    if prices.free:
+        cost = "free"
+    elif prices.input is not None and prices.output is not None:
+        cost = f"${prices.input.normalize():f} in, ${prices.output.normalize():f} out per million tokens"
+    else:
+        cost = "price unknown"
+    source = f" ({', '.join(str(part) for part in (prices.source, prices.as_of) if part)})" if prices.source else ""
+    return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}"
+
+
+def _facts(model: LanguageModel) -> dict[str, Any]:
+    return {
+        "name": model.name,
+        "endpoint": model.endpoint.name,
+        "model": model.model,
+        **{price: getattr(model, price) for price in PRICES},
+        "price_source": model.price_source,
+        "price_date": model.price_date,
+        "max_output_tokens": model.max_output_tokens,
+        "sees_images": model.sees_images,
+        "structured_output": model.structured_output,
+        "active": model.is_active,
+        "check": model.check_status,
+    }

@@ -1,0 +1,55 @@
+"""`manage.py status [EXPERIMENT] [--json]`: what came of every condition, what it cost, and what is odd."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from evalsite.lib.commands import SayingCommand, bad_input
+from evalsite.lib.wording import count_text, money_text
+from runs_app.management.listing import say_experiments
+from runs_app.models import Experiment
+from runs_app.standing import CHANNELS, standing_of
+
+
+class Command(SayingCommand):
+    help = "The completion of one experiment, condition by condition; or of all, a line each."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment", nargs="?")
+        parser.add_argument("--json", action="store_true")
+
+    def handle(self, *args: Any, experiment: str | None, json: bool, **options: Any) -> None:
+        if experiment is None:
+            say_experiments(self, json)
+            return
+        found = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
+        if found is None:
+            bad_input(f"experiment: there is no experiment {experiment}")
+        standing = standing_of(found)
+        if json:
+            self.say_json(standing)
+        else:
+            self._print(standing)
+
+    def _print(self, standing: dict[str, Any]) -> None:
+        budget = money_text(standing["max_usd"]) if standing["max_usd"] else "no budget"
+        self.say(f"{standing['experiment']} ({standing['status']}) over {standing['dataset']}")
+        self.say(f"{count_text(standing['done'])} of {count_text(standing['trials'])} trials done")
+        self.say(
+            f"{money_text(standing['spent_usd'])} spent, {money_text(standing['reserved_usd'])} reserved, {budget}"
+        )
+        for run in standing["runs"]:
+            self._print_run(run)
+        for sentence in standing["warnings"]:
+            self.stderr.write(f"warning: {sentence}", self.style.WARNING)
+
+    def _print_run(self, run: dict[str, Any]) -> None:
+        wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
+        self.say(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
+        counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *CHANNELS)]
+        self.say("  " + ", ".join(f"{count_text(n)} {name}" for name, n in counts if n))
+        if run["errors"]:
+            self.say("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))
+        unpriced = f", {run['unpriced']} attempts of unknown cost" if run["unpriced"] else ""
+        self.say(f"  {money_text(run['spent_usd'])} for {count_text(run['attempts'])} attempts{unpriced}")

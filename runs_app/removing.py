@@ -1,0 +1,58 @@
+"""Taking an experiment out of use, or out of the database with all it made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection, transaction
+
+from datasets_app.models import TransitionError
+from datasets_app.models.history import Actor, record_changes
+from runs_app.models import Experiment, Run, Trial
+
+LIVE = (Run.Status.QUEUED, Run.Status.RUNNING)
+
+
+def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+    """Out of sight, all rows kept. TransitionError while a run is live or when it is archived already."""
+    with transaction.atomic():
+        _refuse_while_live(experiment)
+        Experiment.objects.transition_one(
+            experiment,
+            sources=[Experiment.Status.DRAFT, Experiment.Status.ACTIVE],
+            target=Experiment.Status.ARCHIVED,
+            by=by,
+            reason=reason,
+        )
+
+
+def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+    """The experiment with its runs, trials, attempts and grades. What it cost stays in the history.
+
+    Rows go run by run and by the database alone: a million trials never pass through this process. TransitionError
+    while a run is live or a call is in flight.
+    """
+    with transaction.atomic():
+        _refuse_while_live(experiment)
+        spent = f"deleted; {experiment.spent_usd} USD were spent"
+        record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
+        for run in experiment.runs.order_by("pk"):
+            _delete_work_of(run)
+        experiment.delete()
+
+
+def _refuse_while_live(experiment: Experiment) -> None:
+    """Runs are locked as well, so that none can be started or claimed from meanwhile."""
+    Experiment.objects.select_for_update().get(pk=experiment.pk)
+    for run in experiment.runs.select_for_update().order_by("pk"):
+        if run.status in LIVE or run.n_running:
+            raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
+
+
+def _delete_work_of(run: Run) -> None:
+    trials = Trial.objects.filter(run=run)
+    for related in Trial._meta.related_objects:
+        # By relation, not by name: apps above this one hang their rows on trials, too.
+        rows: Any = related.related_model
+        rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(connection.alias)
+    trials._raw_delete(connection.alias)

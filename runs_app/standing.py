@@ -1,0 +1,92 @@
+"""Where an experiment stands: for each condition and wave what came of its trials, and what is odd about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Q
+
+from runs_app.estimating import drift_warnings
+from runs_app.models import Attempt, Experiment, Run, Trial
+
+# Answers that came and yet say nothing, or not all: results, not errors, and counted apart.
+CHANNELS = {
+    "empty": Q(answer=""),
+    "truncated": Q(truncated=True),
+    "refused": Q(refused=True),
+    "unparsed": ~Q(parse_error=""),
+    "from_cache": Q(from_cache=True),
+}
+COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
+
+
+def standing_of(experiment: Experiment) -> dict[str, Any]:
+    """Plain values, ready for JSON. Counters say how many; the channels of what is done are counted from the rows."""
+    runs = list(experiment.runs.with_design().order_by("wave__number", "pk"))
+    channels = _channels([run.pk for run in runs])
+    return {
+        "experiment": experiment.slug,
+        "status": experiment.status,
+        "dataset": str(experiment.dataset),
+        "dataset_hash": experiment.dataset.content_hash,
+        "max_usd": _text(experiment.max_usd),
+        "spent_usd": _text(experiment.spent_usd),
+        "reserved_usd": _text(experiment.reserved_usd),
+        "trials": sum(run.n_trials for run in runs),
+        "done": sum(run.n_done for run in runs),
+        "waves": [_wave(wave) for wave in experiment.waves.all()],
+        "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
+        "warnings": [*drift_warnings(experiment), *served_model_warnings(experiment)],
+    }
+
+
+def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
+    counts = {name: Count("pk", filter=condition) for name, condition in CHANNELS.items()}
+    rows: Any = Trial.objects.filter(run__in=run_ids, status="done").order_by().values("run_id").annotate(**counts)
+    return {row["run_id"]: {name: row[name] for name in CHANNELS} for row in rows}
+
+
+def _wave(wave: Any) -> dict[str, Any]:
+    return {"number": wave.number, "label": wave.label, "first_epoch": wave.epoch_offset + 1}
+
+
+def _run(run: Run, channels: dict[str, int]) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "condition_id": run.condition.condition_id,
+        "model": run.condition.model.name,
+        "prompt": str(run.condition.prompt),
+        "sampler": str(run.condition.sampler),
+        "wave": run.wave.number,
+        "wave_label": run.wave.label,
+        "status": run.status,
+        "stop_reason": run.stop_reason,
+        "trials": run.n_trials,
+        **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
+        **{name: channels.get(name, 0) for name in CHANNELS},
+        "errors": run.errors,
+        "spent_usd": _text(run.spent_usd),
+    }
+
+
+def served_model_warnings(experiment: Experiment) -> list[str]:
+    """Where a provider answered one model's calls as several models: the answers may not be of one kind."""
+    served = (
+        Attempt.objects.filter(run__experiment=experiment)
+        .exclude(served_model="")
+        .order_by()
+        .values_list("run__condition__model__name", "served_model")
+        .annotate(calls=Count("pk"))
+    )
+    by_model: dict[str, dict[str, int]] = {}
+    for name, model, calls in served:
+        by_model.setdefault(name, {})[model] = calls
+    return [
+        f"model {name} was served as {', '.join(f'{model} ({calls} calls)' for model, calls in sorted(models.items()))}"
+        for name, models in sorted(by_model.items())
+        if len(models) > 1
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,61 @@
+import json
+
+import pytest
+
+from runs_app import planning
+from runs_app.models import Attempt, Run, Trial
+from tests.planning.world import make_dataset, make_experiment
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def observed():
+    """Five trials: one plain answer, one of each odd kind, one failure."""
+    experiment = make_experiment(dataset=make_dataset(5))
+    planning.plan(experiment)
+    run = Run.objects.get()
+    odd = [{"answer": "42"}, {"answer": ""}, {"answer": "4", "truncated": True}, {"answer": "?", "parse_error": "none"}]
+    for trial, fields in zip(Trial.objects.order_by("pk"), odd, strict=False):
+        Trial.objects.filter(pk=trial.pk).update(status="done", **fields)
+    Trial.objects.filter(status="pending").update(status="failed", error_class="timeout")
+    Run.objects.update(n_pending=0, n_done=4, n_failed=1, n_attempts=5, n_unpriced=1, errors={"timeout": 1})
+    return experiment, run
+
+
+def status(manage, *words):
+    return json.loads(manage("status", *words, "--json").out)
+
+
+def test_what_is_odd_about_answers_is_counted_apart(manage, observed):
+    (run,) = status(manage, "pilot")["runs"]
+    counted = {name: run[name] for name in ("done", "failed", "empty", "truncated", "unparsed", "refused", "unpriced")}
+    assert counted == {
+        "done": 4, "failed": 1, "empty": 1, "truncated": 1, "unparsed": 1, "refused": 0, "unpriced": 1,
+    }  # fmt: skip
+    assert run["errors"] == {"timeout": 1}
+
+
+def test_people_read_the_same(manage, observed):
+    shown = manage("status", "pilot").out
+    assert "4 of 5 trials done" in shown
+    assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in shown
+    assert "1 attempts of unknown cost" in shown
+
+
+def test_a_model_that_was_served_as_another_is_a_warning(manage, observed):
+    for trial, served in zip(Trial.objects.all(), ["sim-1", "sim-2"], strict=False):
+        Attempt.objects.create(
+            trial=trial, run_id=trial.run_id, token="0" * 32, outcome="ok", served_model=served,
+            finished_at="2026-01-01T00:00Z",
+        )  # fmt: skip
+    assert status(manage, "pilot")["warnings"] == ["model sim-large was served as sim-1 (1 calls), sim-2 (1 calls)"]
+
+
+def test_without_a_name_all_experiments_are_listed(manage, observed):
+    assert [one["experiment"] for one in status(manage)] == ["pilot"]
+    assert "pilot" in manage("status").out
+
+
+def test_an_unknown_experiment_ends_with_2(manage):
+    assert manage("status", "nothing").code == 2
