@@ -152,3 +152,9 @@ def test_show_tells_when_the_hash_does_not_hold(draft):
         cursor.execute("UPDATE datasets_app_item SET input = 'forged' WHERE key = 'k0'")
         cursor.execute("SET LOCAL session_replication_role = DEFAULT")
     assert "DOES NOT HOLD" in dataset("show", "set@1")
+
+
+def test_the_history_names_the_user_who_is_given(draft, curator):
+    dataset("approve", "set@1", "--reason", "ok", "--user", "curator")
+    assert draft.history.first().by == curator
+    assert "there is no user nobody" in refused("archive", "set@1", "--reason", "x", "--user", "nobody")

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import sys
-from argparse import ArgumentParser
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count
 
 from datasets_app import curating
@@ -19,26 +13,27 @@ from datasets_app.importing import NormReading, Reading, Refused, parse_mapping,
 from datasets_app.importing.records import Report
 from datasets_app.importing.saving import create_dataset, save_items, save_norms
 from datasets_app.models import Dataset, TransitionError
+from datasets_app.models.history import Actor
 from datasets_app.sampling import STRATEGIES
+from evalsite.lib.commands import VerbCommand, actor, bad_input
 
-BAD_INPUT, UNCONFIRMED = 2, 3
 ABOUT = ("title", "description", "source", "licence")
 
 
-class Command(BaseCommand):
+class Command(VerbCommand):
     help = "Import, look at, sample, mend, approve, archive, duplicate and delete datasets."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (CurationError, TransitionError, Refused)
+    by: Actor
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    def add_verbs(self, verbs: Any) -> None:
         for add in (_add_reading_verbs, _add_item_verbs, _add_state_verbs):
             add(verbs)
+        for parser in verbs.choices.values():
+            parser.add_argument("--user", default="", metavar="NAME", help="who the history names")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        act: Callable[..., None] = getattr(self, f"do_{options['verb']}")
-        try:
-            act(**options)
-        except (CurationError, TransitionError, Refused) as error:
-            raise CommandError(str(error), returncode=BAD_INPUT) from None
+        self.by = actor(options.get("user", ""))
+        super().handle(*args, **options)
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -47,18 +42,18 @@ class Command(BaseCommand):
         self._print_remarks(reading.report, reading.source_name)
         norms = self._norms_for(reading, options["norms"])
         if options["dry_run"]:
-            self._say(f"{len(reading.items)} items could be imported; nothing was saved")
+            self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
         about = {field: options[field] for field in ABOUT}
-        dataset = create_dataset(reading, slug=name, by=author(), norms=norms.norms, **about)
+        dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
         self._describe(dataset)
-        self._say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
+        self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
         found = _dataset(dataset)
         reading = read_norms(file, dict(found.items.values_list("key", "category")), parse_mapping(options["map"]))
         self._print_remarks(reading.report, file.name)
-        self._say(f"{found}: {save_norms(found, reading.norms, by=author())} norms")
+        self.say(f"{found}: {save_norms(found, reading.norms, by=self.by)} norms")
 
     def _norms_for(self, reading: Reading, file: Path | None) -> NormReading:
         if file is None:
@@ -78,134 +73,116 @@ class Command(BaseCommand):
         errors = f"{report.error_total} error{'' if report.error_total == 1 else 's'}"
         more = report.error_total - len(report.errors)
         shown = f"; {more} more are not shown" if more else ""
-        raise CommandError(f"{name}: {errors}{shown}; nothing was saved", returncode=BAD_INPUT)
+        bad_input(f"{name}: {errors}{shown}; nothing was saved")
 
     # --- looking -----------------------------------------------------------------------------------------------------
 
     def do_list(self, status: str | None, **options: Any) -> None:
         datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
         if options["json"]:
-            self._say(json.dumps([_facts(dataset) for dataset in datasets], indent=2, ensure_ascii=False))
+            self.say_json([_facts(dataset) for dataset in datasets])
             return
         for dataset in datasets:
             counts = f"{dataset.active_count}/{dataset.item_count}"
-            self._say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
+            self.say(f"{dataset!s:<30} {dataset.status:<9} {counts:>13}  {dataset.title}")
 
     def do_show(self, dataset: str, **options: Any) -> None:
         found = _dataset(dataset)
         if options["json"]:
-            self._say(json.dumps(_facts(found), indent=2, ensure_ascii=False))
+            self.say_json(_facts(found))
         else:
             self._describe(found)
             self._show_history(found)
         if options["items"]:
             for item in found.items.all():
-                self._say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
+                self.say(f"  {item.key:<30} {item.category:<16} {'excluded: ' + item.note if item.excluded else ''}")
 
     def _describe(self, dataset: Dataset) -> None:
         excluded = dataset.item_count - dataset.active_count
-        self._say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
+        self.say(f"{dataset} ({dataset.status}): {dataset.active_count} active items, {excluded} excluded")
         for category, count in _categories(dataset).items():
-            self._say(f"  {category or '(no category)'}: {count}")
+            self.say(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
             holds = "holds" if curating.stored_hash(dataset) == dataset.content_hash else "DOES NOT HOLD"
-            self._say(f"  content hash {dataset.content_hash} {holds}")
+            self.say(f"  content hash {dataset.content_hash} {holds}")
 
     def _show_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
             reason = f": {change.reason}" if change.reason else ""
-            self._say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+            self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
 
     # --- drawing and mending -----------------------------------------------------------------------------------------
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
         parent = _dataset(dataset)
-        self._describe(curating.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=author()))
+        self._describe(curating.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
 
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
         if options["file"]:
             reading = read_items(options["file"], mapping=parse_mapping(options["map"]), images=options["images"])
             self._print_remarks(reading.report, reading.source_name)
-            save_items(draft, reading, by=author())
+            save_items(draft, reading, by=self.by)
         else:
             source = _dataset(options["from"]) if options["from"] else draft.parent
             if source is None:
                 raise CurationError(f"from: say which dataset the items are in; {draft} was not drawn from one")
-            curating.add_items(draft, keys, source=source, by=author(), reason=reason)
+            curating.add_items(draft, keys, source=source, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.remove_items(draft, keys, by=author(), reason=reason)
+        curating.remove_items(draft, keys, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.exclude_items(draft, keys, by=author(), reason=note)
+        curating.exclude_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.include_items(draft, keys, by=author(), reason=note)
+        curating.include_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
-        new = curating.replace_item(_dataset(dataset), key, by=author(), seed=seed, reason=reason)
-        self._say(f"{dataset}: {key} is replaced by {new}")
+        new = curating.replace_item(_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
+        self.say(f"{dataset}: {key} is replaced by {new}")
 
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.reshuffle_items(draft, by=author(), seed=seed, reason=reason)
+        curating.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
         self._describe(draft)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        curating.approve(found, by=author(), reason=reason)
+        curating.approve(found, by=self.by, reason=reason)
         self._describe(found)
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        curating.archive(found, by=author(), reason=reason)
-        self._say(f"{found} is archived")
+        curating.archive(found, by=self.by, reason=reason)
+        self.say(f"{found} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
-        self._describe(curating.duplicate(_dataset(dataset), by=author(), slug=name, reason=reason))
+        self._describe(curating.duplicate(_dataset(dataset), by=self.by, slug=name, reason=reason))
 
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        self._confirm(f"Delete {found} with its {found.item_count} items?", yes)
-        curating.delete_draft(found, by=author(), reason=reason)
-        self._say(f"{dataset} is deleted")
-
-    def _confirm(self, question: str, yes: bool) -> None:
-        if yes:
-            return
-        if sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}:
-            return
-        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
-
-    def _say(self, text: str) -> None:
-        self.stdout.write(text)
-
-
-def author() -> str:
-    """Who the history names: the person of this shell, who is nobody the site knows."""
-    try:
-        return f"command line ({getpass.getuser()})"
-    except (KeyError, OSError):
-        return "command line"
+        self.confirm(f"Delete {found} with its {found.item_count} items?", yes)
+        curating.delete_draft(found, by=self.by, reason=reason)
+        self.say(f"{dataset} is deleted")
 
 
 def _dataset(reference: str, *, exact: bool = False) -> Dataset:
     """The dataset of this name; `exact` asks for the version too, where the newest might not be the one meant."""
     if exact and "@" not in reference:
-        raise CommandError(f"which version of {reference!r}? Write {reference}@1", returncode=BAD_INPUT)
+        bad_input(f"which version of {reference!r}? Write {reference}@1")
     found: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()
     if found is None:
-        raise CommandError(f"there is no dataset {reference!r}; `dataset list` names them", returncode=BAD_INPUT)
+        bad_input(f"there is no dataset {reference!r}; `dataset list` names them")
     return found
 
 
