@@ -15,7 +15,8 @@ from evalsite.lib.scales import Scale
 from runs_app import prompts
 from runs_app.calls import CallRequest
 from runs_app.costs import Prices
-from runs_app.models import Condition, Dimension, Experiment, LanguageModel, Run, Trial
+from runs_app.models import Condition, Dimension, Experiment, LanguageModel, Run, Trial, Wave
+from runs_app.remembering import cache_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Design:
     answer_format: prompts.AnswerFormat
     parameters: dict[str, Any]
     salted: bool
+    cached: bool
     epoch_offset: int
 
 
@@ -59,10 +61,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request, ready to send, and its identity."""
+    """A request, ready to send, and its identity; with a `cache_key` where it may be answered from the cache."""
 
     request: CallRequest
     request_hash: str
+    cache_key: str | None = None
 
 
 def target_of(model: LanguageModel, timeout_s: float) -> Target:
@@ -81,10 +84,10 @@ def target_of(model: LanguageModel, timeout_s: float) -> Target:
 
 def design_of(run: Run) -> Design:
     """`run` comes with `with_design()`: nothing is fetched here."""
-    return _design(run.condition, run.experiment, run.pk, run.wave.epoch_offset)
+    return _design(run.condition, run.experiment, run.pk, run.wave)
 
 
-def _design(condition: Condition, experiment: Experiment, run_id: int, epoch_offset: int) -> Design:
+def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> Design:
     content = condition.content
     return Design(
         run_id=run_id,
@@ -93,7 +96,8 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, epoch_off
         answer_format=content["prompt"]["answer_format"],
         parameters=content["sampler"],
         salted=experiment.cache_buster,
-        epoch_offset=epoch_offset,
+        cached=experiment.cache and wave.number == 0,
+        epoch_offset=wave.epoch_offset,
     )
 
 
@@ -159,7 +163,9 @@ def ask(design: Design, question: Question, sample_idx: int) -> Asked:
         is_free=target.is_free,
         prices=target.prices,
     )
-    return Asked(request, prompts.request_hash(target.model, by_hash, parameters, response_format))
+    request_hash = prompts.request_hash(target.model, by_hash, parameters, response_format)
+    epoch = design.epoch_offset + sample_idx + 1
+    return Asked(request, request_hash, cache_key(target.provider, request_hash, epoch) if design.cached else None)
 
 
 def without_schema(asked: Asked) -> Asked:

@@ -44,6 +44,13 @@ def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
     return Conclusion("done", columns)
 
 
+def remembered(reply: CallReply, scale: Scale | None) -> Conclusion:
+    """An answer that was given before: no call was made, nothing was paid."""
+    conclusion = answered(reply, scale)
+    conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
+    return conclusion
+
+
 def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
     """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
@@ -80,6 +87,10 @@ def reply_columns(reply: CallReply) -> dict[str, Any]:
 
 def attempt_of_reply(reply: CallReply) -> dict[str, Any]:
     return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id}
+
+
+def attempt_of_memory(reply: CallReply) -> dict[str, Any]:
+    return {"outcome": "cached", "cost_usd": 0, "latency_ms": 0, "response_id": reply.response_id}
 
 
 def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from django.db import OperationalError, close_old_connections, connection, connections
@@ -25,6 +25,7 @@ from runs_app.prompts import PromptError
 from runs_app.questions import Questions
 from runs_app.recording import Result, record
 from runs_app.registering import Registration
+from runs_app.remembering import remembered
 from runs_app.sweeping import renew, sweep
 
 logger = logging.getLogger("evalsite.drain")
@@ -59,6 +60,7 @@ class Job:
     asked: asking.Asked | CallFailure
     scale: Scale | None
     max_attempts: int
+    remembered: CallReply | None = None
 
 
 @dataclass(slots=True)
@@ -131,7 +133,7 @@ class Drain:
     def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
         wrote = record(results, self.registration.worker_id)
         claims = admit(self.registration.worker_id, room) if room > 0 else []
-        return wrote, [self._prepare(claim) for claim in self._questions.fetched(claims)]
+        return wrote, with_memories([self._prepare(claim) for claim in self._questions.fetched(claims)])
 
     def _prepare(self, claim: Claim) -> Job:
         design, question, max_attempts = self._questions.of(claim)
@@ -157,7 +159,9 @@ class Drain:
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls)})
             conclusion = concluding.released()
+        cache_key = None
         if isinstance(job.asked, asking.Asked):
+            cache_key = job.asked.cache_key if job.remembered is None else None
             for columns in (conclusion.trial, *calls):
                 columns["request_hash"] = job.asked.request_hash
         self._results.append(
@@ -169,10 +173,14 @@ class Drain:
                 unspent=conclusion.unspent,
                 wait_s=conclusion.wait_s,
                 pause_s=conclusion.pause_s,
+                cache_key=cache_key,
             )
         )
 
     async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> concluding.Conclusion:
+        if job.remembered is not None:
+            calls.append(concluding.attempt_of_memory(job.remembered))
+            return concluding.remembered(job.remembered, job.scale)
         try:
             reply = await self._reply(job.asked, calls)
             calls.append(concluding.attempt_of_reply(reply) | {"call": len(calls)})
@@ -244,6 +252,13 @@ class Drain:
 def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
     close_old_connections()
     return work(*arguments)
+
+
+def with_memories(jobs: list[Job]) -> list[Job]:
+    """The same jobs, each with its answer where the cache has one: one query for the batch."""
+    keys = {job.asked.cache_key for job in jobs if isinstance(job.asked, asking.Asked) and job.asked.cache_key}
+    known = remembered(keys)
+    return [replace(job, remembered=known.get(getattr(job.asked, "cache_key", None) or "")) for job in jobs]
 
 
 def work_is_left() -> bool:

@@ -17,6 +17,7 @@ from django.db import connection, transaction
 from runs_app.admitting import Claim
 from runs_app.finishing import finish_runs
 from runs_app.models import Attempt, Trial
+from runs_app.remembering import remember
 from runs_app.settling import ZERO, Deltas, RunDelta, lock
 
 # What a trial and an attempt both keep of a call, with the types that PostgreSQL reads them as.
@@ -60,7 +61,8 @@ class Result:
 
     `status` is what the trial becomes. An `unspent` one is given back without the attempt counting. `wait_s` is how
     long a retry waits; `pause_s` is how long its endpoint should be left alone. `trial` and each of `calls` hold
-    columns by name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; what is missing is empty.
+    columns by name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; what is missing is empty. An answer with a `cache_key` is
+    remembered under it.
     """
 
     claim: Claim
@@ -70,6 +72,7 @@ class Result:
     unspent: bool = False
     wait_s: float | None = None
     pause_s: float | None = None
+    cache_key: str | None = None
 
 
 def record(results: Sequence[Result], worker_id: int) -> int:
@@ -86,9 +89,18 @@ def record(results: Sequence[Result], worker_id: int) -> int:
             if result.claim.trial_id in held:
                 _count(result, deltas.at(result.claim.place))
         deltas.settle()
+        remember(_worth_remembering(results, held))
         _pause_endpoints(results)
         finish_runs({result.claim.place.run_id for result in results})
     return len(held)
+
+
+def _worth_remembering(results: Sequence[Result], held: Collection[int]) -> dict[str, int]:
+    return {
+        result.cache_key: result.claim.trial_id
+        for result in results
+        if result.cache_key and result.status == Trial.Status.DONE and result.claim.trial_id in held
+    }
 
 
 def _end_cancelled(results: Sequence[Result], run_status: dict[int, str]) -> None:

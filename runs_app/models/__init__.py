@@ -1,5 +1,6 @@
 """Where models are served, what they are asked, and the record of every call."""
 
+from runs_app.models.cache import CachedAnswer
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
@@ -9,6 +10,7 @@ from runs_app.models.workers import Worker
 
 __all__ = [
     "Attempt",
+    "CachedAnswer",
     "Condition",
     "Dimension",
     "Endpoint",

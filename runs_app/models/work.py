@@ -131,6 +131,7 @@ class Attempt(models.Model):
 
     class Outcome(models.TextChoices):
         OK = "ok", "Answered"
+        CACHED = "cached", "Answered from the cache"
         TRANSIENT = "transient", "Failed, may be retried"
         PERMANENT = "permanent", "Failed for good"
         ENDPOINT = "endpoint", "Given back: the endpoint was overloaded"
