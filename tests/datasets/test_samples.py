@@ -8,9 +8,9 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-import yaml
 
 from datasets_app.importing import read_items, read_norms
+from runs_app.specs import read_yaml
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 
@@ -124,10 +124,10 @@ def test_letters_of_right_choices_are_spread(questions):
 
 @pytest.mark.parametrize("name", ["affect-pilot", "questions-pilot"])
 def test_the_experiment_files_name_the_samples(name):
-    design = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
-    assert design["experiment"] == name
-    assert design["dataset"] in {"photographs@1", "questions@1"}
-    assert {model["endpoint"] for model in design["models"]} == {"rehearsal"}
+    design = read_yaml((SAMPLES / f"{name}.yaml").read_text())
+    assert design.experiment == name
+    assert design.dataset in {"photographs@1", "questions@1"}
+    assert {model.endpoint for model in design.models} == {"rehearsal"}
 
 
 def test_the_drawings_come_out_as_they_are_shipped(monkeypatch):
