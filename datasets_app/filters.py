@@ -16,7 +16,7 @@ NO_CATEGORY = " "  # No category is called so: names are stripped when they are 
 
 
 class DatasetFilter(df.FilterSet):
-    q = df.CharFilter(label="Name or title", method="named", widget=forms.TextInput(attrs={"type": "search"}))
+    q = df.CharFilter(label="Name, title or source", method="named", widget=forms.TextInput(attrs={"type": "search"}))
     status = df.ChoiceFilter(choices=Dataset.Status.choices, empty_label="Any")
 
     class Meta:

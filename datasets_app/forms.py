@@ -13,7 +13,7 @@ from django.forms.boundfield import BoundField
 from datasets_app.importing import FIELDS
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
-from datasets_app.sampling import STRATEGIES
+from datasets_app.sampling import Strategy
 from datasets_app.uploading import MIB, MOST_BYTES
 
 TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
@@ -184,25 +184,27 @@ class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
         widgets = {"description": forms.Textarea(attrs={"rows": 4}), "source": forms.Textarea(attrs={"rows": 2})}
 
 
+STRATEGY_WORDS: dict[Strategy, str] = {
+    "stratified": "Stratified: each category in proportion to its size, at least one of each",
+    "uniform": "Uniform: as many of each category, so a multiple of the number of categories",
+    "random": "Random: any items, whatever their category",
+    "all": "All: every item in use, without a number",
+}
+
+
 class SampleForm(forms.Form):
     """A draw into a new draft."""
 
     slug = SlugField(label="Name of the new draft", help_text="A name that exists gets its next version")
-    strategy = forms.ChoiceField(
-        choices=[(name, name.capitalize()) for name in STRATEGIES],
-        widget=forms.RadioSelect,
-        initial="stratified",
-    )
-    n = forms.IntegerField(min_value=1, required=False, label="Items", help_text="Not needed for all")
+    strategy = forms.ChoiceField(choices=list(STRATEGY_WORDS.items()), widget=forms.RadioSelect, initial="stratified")
+    n = forms.IntegerField(min_value=1, label="Items")
     seed = forms.IntegerField(
         min_value=0, max_value=LARGEST_SEED, help_text="The same seed draws the same items, for whoever tries"
     )
 
-    def clean(self) -> dict[str, Any]:
-        cleaned: dict[str, Any] = super().clean() or {}
-        if cleaned.get("strategy") != "all" and cleaned.get("n") is None and "n" not in self.errors:
-            self.add_error("n", "Say how many items to draw.")
-        return cleaned
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["n"].required = self.data.get("strategy") != "all"
 
     def refuse(self, message: str) -> None:
         """Put what the draw refused at the field that it is about: the name, or else the number."""

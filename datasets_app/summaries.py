@@ -61,6 +61,21 @@ def norms_of(dataset: Dataset) -> list[dict[str, Any]]:
     return list(rows)
 
 
+RECIPE_WORDS = {
+    "strategy": "Strategy",
+    "n": "Items drawn",
+    "seed": "Seed",
+    "from": "Drawn from",
+    "from_hash": "Hash of that set",
+}
+
+
+def recipe_of(dataset: Dataset) -> list[tuple[str, str]]:
+    """How a sample was drawn, in words, in the order that somebody would say it."""
+    known = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
+    return [(label, str(value)) for label, value in known if value not in (None, "")]
+
+
 def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
     """Other versions of the name, and what was drawn from this one, as far as this person sees them."""
     visible = Dataset.objects.visible_to(user)

@@ -53,14 +53,13 @@ class DatasetTable(tables.Table):
 
 
 class ItemTable(tables.Table):
-    """Keeps the list's filter in its links; `editable` rows can be excluded from the keyboard."""
+    """Keeps the list's filter in its links, and leaves out the columns in which no row of the page has anything."""
 
-    image = tables.Column(empty_values=(), verbose_name="", attrs={"td": {"class": "tight"}})
     key = tables.Column(attrs={"td": {"class": "primary"}})
     category = tables.Column(attrs={"td": {"class": "tight"}})
     input = tables.Column(accessor="excerpt", attrs={"td": {"class": "clip"}})
     target = tables.Column(accessor="target_excerpt", attrs=CLIP)
-    excluded = tables.Column(verbose_name="In use", attrs={"td": {"class": "clip clip-short"}})
+    excluded = tables.Column(attrs={"td": {"class": "clip clip-short"}})
 
     class Meta:
         model = Item
@@ -69,25 +68,26 @@ class ItemTable(tables.Table):
         orderable = False
         row_attrs = {"id": lambda record: f"item-{record.pk}"}
 
-    def __init__(self, *args: Any, query: str = "", **kwargs: Any) -> None:
+    def __init__(self, items: list[Any], *args: Any, query: str = "", **kwargs: Any) -> None:
         self.query = f"?{query}" if query else ""
-        super().__init__(*args, **kwargs)
-
-    def render_image(self, record: Item) -> SafeString | str:
-        if record.image is None:
-            return ""
-        return format_html(
-            '<img class="thumb" src="{}" alt="" width="56" height="42" loading="lazy">', record.image.thumbnail_url
-        )
+        shown = {"category": "category", "input": "excerpt", "target": "target_excerpt", "excluded": "excluded"}
+        empty = [name for name, field in shown.items() if not any(getattr(item, field) for item in items)]
+        super().__init__(items, *args, exclude=empty, **kwargs)
 
     def render_key(self, record: Item) -> SafeString:
-        return item_link(record, self.query)
+        link = item_link(record, self.query)
+        if record.image is None:
+            return link
+        image = '<img class="thumb" src="{}" alt="" width="56" height="42" loading="lazy">'
+        return format_html('<span class="key-cell">{}{}</span>', format_html(image, record.image.thumbnail_url), link)
 
-    def render_excluded(self, record: Item) -> SafeString:
+    def render_input(self, record: Any) -> str:
+        return f"{record.excerpt}…" if record.is_cut else record.excerpt
+
+    def render_excluded(self, record: Item) -> SafeString | str:
         if not record.excluded:
-            return tags.status_badge("active", label="In use")
-        badge = tags.status_badge("excluded", title=record.note)
-        return format_html('{} <span class="muted">{}</span>', badge, record.note)
+            return wording.MISSING
+        return format_html('{} <span class="muted">{}</span>', tags.status_badge("excluded"), record.note)
 
 
 def item_link(item: Item, query: str) -> SafeString:

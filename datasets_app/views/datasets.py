@@ -16,7 +16,7 @@ from datasets_app import browsing, curating
 from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, fresh_seed
 from datasets_app.models import Dataset, Item
-from datasets_app.summaries import Categories, categories_of, norms_of, relatives_of, warnings_in
+from datasets_app.summaries import Categories, categories_of, norms_of, recipe_of, relatives_of, warnings_in
 from datasets_app.tables import DatasetTable, ItemTable
 from datasets_app.views.fetching import rights, visible_dataset, visible_draft
 from evalsite.lib.access import members_only, readers_only
@@ -68,7 +68,7 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
         "history": [change for change in history if change.what != "warnings"],
         "warnings": warnings_in(history),
         "mapping": [(field, text) for field, text in dataset.mapping.items() if text],
-        "recipe": [(name, value) for name, value in dataset.recipe.items() if value not in (None, "")],
+        "recipe": recipe_of(dataset),
         "seed": fresh_seed(),
     }
     return render(request, "datasets_app/dataset_about.html", context)

@@ -40,7 +40,7 @@ def photographs(transactional_db):
     reading = read_items(SAMPLES / "photographs.csv", images=SAMPLES / "photographs")
     norms = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in reading.items})
     return create_dataset(
-        reading, slug="photographs", by="command line", norms=norms.norms, title="Thirty-two photographs to try things on",
+        reading, slug="photographs", by="command line", norms=norms.norms, title="Thirty-two photographs to try out",
         source="scikit-image and SciPy sample images, see samples/SOURCES.md", licence="CC0 and public domain",
     )  # fmt: skip
 
@@ -92,12 +92,12 @@ def sample_twelve(page):
     page.get_by_role("link", name="Sample").click()
     page.get_by_label("Name of the new draft").fill("twelve")
     page.get_by_label("Uniform").check()
-    page.get_by_label("Items").fill("10")
+    page.get_by_label("Items", exact=True).fill("10")
     page.get_by_label("Seed").fill("7")
     page.get_by_role("button", name="Draw the sample").click()
     expect(page.locator(".error-summary")).to_contain_text("10 is not a multiple of the number of categories")
     page.get_by_label("Stratified").check()
-    page.get_by_label("Items").fill("12")
+    page.get_by_label("Items", exact=True).fill("12")
     page.get_by_role("button", name="Draw the sample").click()
     expect(page.locator(".card-item")).to_have_count(12)
     expect(page.locator("#summary")).to_contain_text("Stratified, 12 items, seed 7")
@@ -159,9 +159,16 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     assert not photographs.items.filter(excluded=True).exists()
 
 
+def load_every_image(page):
+    """Those that would wait until they are scrolled to."""
+    page.evaluate("for (const image of document.images) image.loading = 'eager'")
+    page.evaluate("Promise.all(Array.from(document.images, (image) => image.decode()))")
+
+
 def addresses(dataset, sample):
     item = dataset.items.get(key="raccoon")
     gone = dataset.items.get(excluded=True)
+    question = Dataset.objects.get(slug="questions").items.last()
     one = [dataset.slug, dataset.version]
     return {
         "list": reverse("dataset_list"),
@@ -179,7 +186,7 @@ def addresses(dataset, sample):
         "norms": reverse("dataset_norms", args=one),
         "questions": reverse("dataset_detail", args=["questions", 1]),
         "questions table": reverse("dataset_table", args=["questions", 1]),
-        "question": reverse("item_detail", args=["questions", 1, Dataset.objects.get(slug="questions").items.last().pk]),
+        "question": reverse("item_detail", args=["questions", 1, question.pk]),
     }
 
 
@@ -190,7 +197,7 @@ def busy(photographs, curator):
     curating.exclude_items(photographs, ["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
     sample = curating.generate(photographs, slug="twelve", strategy="stratified", n=12, seed=7, by=curator)
     questions = create_dataset(
-        read_items(SAMPLES / "questions.jsonl"), slug="questions", by=curator, title="Sixty-four questions in four fields",
+        read_items(SAMPLES / "questions.jsonl"), slug="questions", by=curator, title="Questions in four fields",
         source="Written for this project", licence="CC0",
     )  # fmt: skip
     curating.approve(questions, by=curator, reason="Checked against the answers by two people")
@@ -202,6 +209,7 @@ def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked, vie
     page = visitor(curator, viewport, color_scheme=scheme)
     for name, address in addresses(*busy).items():
         page.goto(address, wait_until="load")
+        load_every_image(page)
         checked(page, f"datasets-{name}-{viewport['width']}-{scheme}")
 
 
@@ -217,6 +225,8 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_text("Nothing was saved.")).to_be_visible()
     expect(page.get_by_text(re.compile("is the key of row 1 already"))).to_be_visible()
-    expect(page.locator("tbody tr", has_text="Error").or_(page.locator("tbody tr svg[aria-label=Error]"))).to_have_count(3)
+    expect(
+        page.locator("tbody tr", has_text="Error").or_(page.locator("tbody tr svg[aria-label=Error]"))
+    ).to_have_count(3)
     checked(page, f"datasets-errors-{viewport['width']}-light")
     assert not Dataset.objects.exists()
