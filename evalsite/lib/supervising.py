@@ -6,6 +6,7 @@ child and all it forked can be ended at once. Nothing here knows what the childr
 
 from __future__ import annotations
 
+import _thread
 import logging
 import os
 import signal
@@ -166,29 +167,17 @@ class Supervisor:
                     self._look(tell)
                     time.sleep(LOOK_S)
                 logger.info("stopping; once more stops at once")
-                self._stop()
+                if self._before_stop:
+                    self._before_stop()
             finally:
                 self._signals = self._signals or 1
-                for child in self._children:
-                    child.end()
+                _stop(self._children, lambda: self._signals > 1)
                 tell(())
 
     def _look(self, tell: Callable[[Sequence[int]], None]) -> None:
         now = time.monotonic()
         if any([child.look(now) for child in self._children]):
             tell([child.pid for child in self._children if child.pid])
-
-    def _stop(self) -> None:
-        if self._before_stop:
-            self._before_stop()
-        asked = time.monotonic()
-        for child in self._children:
-            child.ask_to_stop()
-        while self._signals < 2 and (waited_for := [child for child in self._children if not child.has_ended()]):
-            if time.monotonic() - asked > max(child.grace_s for child in waited_for):
-                logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
-                return
-            time.sleep(LOOK_S / 2)
 
     @contextmanager
     def _signals_counted(self) -> Iterator[None]:
@@ -220,6 +209,48 @@ class Supervisor:
             if not self._signals:
                 logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no word"])[0])
             return 2.0
+
+
+def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
+    """Ask all to stop, wait for each as long as it may take, and kill what is left."""
+    asked = time.monotonic()
+    for child in children:
+        child.ask_to_stop()
+    while not is_hurried() and (waited_for := [child for child in children if not child.has_ended()]):
+        if time.monotonic() - asked > max(child.grace_s for child in waited_for):
+            logger.warning("%s did not stop in time", ", ".join(child.name for child in waited_for))
+            break
+        time.sleep(LOOK_S / 2)
+    for child in children:
+        child.end()
+
+
+@contextmanager
+def kept_running(child: Child) -> Iterator[None]:
+    """Keep one child running beside what the block does. GivingUp, which ends the block, when it cannot be."""
+    over = threading.Event()
+    gave_up: list[GivingUp] = []
+
+    def watch() -> None:
+        try:
+            while not over.wait(LOOK_S):
+                child.look(time.monotonic())
+        except GivingUp as reason:
+            gave_up.append(reason)
+            _thread.interrupt_main()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    except KeyboardInterrupt:
+        if gave_up:
+            raise gave_up[0] from None
+        raise
+    finally:
+        over.set()
+        watcher.join()
+        _stop([child], lambda: False)
 
 
 @contextmanager

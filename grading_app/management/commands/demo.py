@@ -1,0 +1,162 @@
+"""`manage.py demo`: from an empty database to published numbers, in small, then the site to look around in."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from argparse import ArgumentParser
+from contextlib import nullcontext
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from datasets_app.models import Dataset
+from evalsite.lib.commands import BAD_INPUT, WORK_FAILED, SayingCommand
+from evalsite.lib.supervising import Child, GivingUp, kept_running
+from grading_app import demonstrating
+from grading_app.demonstrating import DATASETS, ENDPOINT, EXPERIMENTS, PRICES, USERNAME
+from runs_app.management.waiting import wait_for
+from runs_app.models import Experiment, Run
+from runs_app.serving import AddressError, listening, migrate, serve
+from runs_app.simulating import SimulatorConfig, SimulatorProcess, simulator_process
+from runs_app.simulating.options import arguments_for
+
+SAMPLES = Path("samples")
+IMPORTS = {
+    "photographs": ["photographs.csv", "--images", "photographs", "--norms", "norms.csv"],
+    "questions": ["questions.jsonl"],
+}
+SAID_ABOUT_KEYS = "A provider's key is in the environment. The demonstration does not use it: its models are simulated."
+KEYS = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
+
+
+class Command(SayingCommand):
+    help = "Do the whole work of the lab on the sample data, with simulated models, then serve the site."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--no-serve", action="store_true", help="end after the job")
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+
+    def handle(self, *args: Any, no_serve: bool, host: str, port: int, **options: Any) -> None:
+        try:
+            with nullcontext() if no_serve else listening(host, port) as listener:
+                password, models = self._demonstrate()
+                if listener is not None:
+                    serve(
+                        listener,
+                        drains=settings.DRAINS,
+                        more=[_provider(models)],
+                        when_served=lambda url: self._say_where(url, password),
+                    )
+        except AddressError as error:
+            raise CommandError(str(error), returncode=BAD_INPUT) from None
+        except GivingUp as error:
+            raise CommandError(str(error), returncode=WORK_FAILED) from None
+
+    def _demonstrate(self) -> tuple[str, SimulatorConfig]:
+        """The job. The password to look at it with, and the models as they were."""
+        self.say("All of this can be typed, too, or done in the browser.")
+        if any(os.environ.get(key) for key in KEYS):
+            self.say(SAID_ABOUT_KEYS)
+        migrate()
+        password = demonstrating.password_of_user()
+        # The worker takes some seconds to get ready: meanwhile there is enough to do.
+        with nullcontext() if demonstrating.is_finished() else kept_running(_worker()):
+            self._curate()
+            models = demonstrating.simulated_models()
+            with simulator_process(models) as provider:
+                self._design(provider)
+                self._run()
+        self._grade_and_publish()
+        if not demonstrating.is_finished():
+            raise CommandError("not every trial is done", returncode=WORK_FAILED)
+        return password, models
+
+    # --- the journeys ------------------------------------------------------------------------------------------------
+
+    def _curate(self) -> None:
+        self._head("Curate")
+        for slug in DATASETS:
+            known = Dataset.objects.named(f"{slug}@1").first()
+            if known is None:
+                self._do("dataset", "import", *_in_samples(IMPORTS[slug]), "--name", slug)
+            if known is None or known.status == Dataset.Status.DRAFT:
+                self._do("dataset", "approve", f"{slug}@1", "--reason", "the sample data")
+        if not Dataset.objects.filter(slug="photographs-small").exists():
+            draw = ("--strategy", "stratified", "--n", "12", "--seed", "7")
+            self._do("dataset", "generate", "photographs@1", "--name", "photographs-small", *draw)
+
+    def _design(self, provider: SimulatorProcess) -> None:
+        self._head("Design")
+        self._do("endpoint", "set", ENDPOINT, "--provider", "openai", "--base-url", provider.url)
+        for model, (price_in, price_out) in PRICES.items():
+            prices = ("--input-price", price_in, "--output-price", price_out, "--price-source", "made up for the demo")
+            self._do("model", "set", model, "--endpoint", ENDPOINT, "--model", model, *prices)
+        for slug in EXPERIMENTS:
+            if not Experiment.objects.filter(slug=slug).exists():
+                self._do("experiment", "create", str(SAMPLES / f"{slug}.yaml"), "--user", USERNAME)
+
+    def _run(self) -> None:
+        self._head("Run")
+        if demonstrating.is_finished():
+            self.say("  all trials were done before, and none is paid for twice")
+            return
+        for slug in EXPERIMENTS:
+            self._do("experiment", "launch", slug, "--yes", "--user", USERNAME)
+        wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS))
+
+    def _grade_and_publish(self) -> None:
+        self._head("Read, grade, publish")
+        self._do("reconcile")
+        for slug in EXPERIMENTS:
+            self._do("grade", slug)
+            for table, form in (("trials", "csv"), ("trials", "parquet"), ("gradings", "csv"), ("ledger", "csv")):
+                out = demonstrating.folder() / f"{slug}-{table}.{form}"
+                self._do("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
+        self.say(f"  exported to {demonstrating.folder()}")
+        for slug in EXPERIMENTS:
+            self._head(slug)
+            for line in demonstrating.results(slug):
+                self.say(f"  {line}")
+
+    # --- saying ------------------------------------------------------------------------------------------------------
+
+    def _head(self, text: str) -> None:
+        self.say(self.style.MIGRATE_HEADING(f"\n{text}"))
+
+    def _do(self, *words: str, silently: bool = False) -> None:
+        """Say a command as it would be typed, run it, and say what it said."""
+        said = StringIO()
+        if not silently:
+            self.say(f"$ manage.py {shlex.join(words)}")
+        inside = [str(settings.BASE_DIR / word) if word.startswith(f"{SAMPLES}/") else word for word in words]
+        call_command(*inside, stdout=said, stderr=self.stderr._out)
+        if not silently:
+            self.say("".join(f"  {line}\n" for line in said.getvalue().splitlines() if line.strip()).rstrip("\n"))
+
+    def _say_where(self, url: str, password: str) -> None:
+        lines = [f"Evalsite is at  {url}", f"log in as       {USERNAME}", f"password        {password}"]
+        lines += ["Ctrl-C stops it; `make demo` goes on with what is there"]
+        width = max(map(len, lines)) + 4
+        box = ["", "┌" + "─" * width + "┐", *(f"│  {line:<{width - 2}}│" for line in lines), "└" + "─" * width + "┘"]
+        self.say("\n".join(box))
+        self.stdout.flush()
+
+
+def _in_samples(words: list[str]) -> list[str]:
+    return [word if word.startswith("--") else str(SAMPLES / word) for word in words]
+
+
+def _provider(models: SimulatorConfig) -> Child:
+    command = [sys.executable, "-m", "runs_app.simulating", *arguments_for(models)]
+    return Child("models", command, directory=settings.BASE_DIR)
+
+
+def _worker() -> Child:
+    return Child("worker", [sys.executable, "manage.py", "drain"], directory=settings.BASE_DIR)
