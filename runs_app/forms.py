@@ -193,6 +193,10 @@ class ExperimentFileForm(forms.Form):
         return cleaned
 
 
+class DuplicateForm(forms.Form):
+    slug = forms.CharField(max_length=80, label="Name of the copy", help_text=ExperimentForm.Meta.help_texts["slug"])
+
+
 class SteeringForm(forms.Form):
     """Why; and for a retry, of which errors."""
 

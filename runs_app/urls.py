@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from runs_app.views import drafting, endpoints, experiments, progress, steering, trials
+from runs_app.views import drafting, endpoints, experiments, keeping, progress, steering, trials
 
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
@@ -13,6 +13,9 @@ urlpatterns = [
     path("experiments/<slug:slug>/edit/", drafting.experiment_edit, name="experiment_edit"),
     path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),
     path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
+    path("experiments/<slug:slug>/duplicate/", keeping.experiment_duplicate, name="experiment_duplicate"),
+    path("experiments/<slug:slug>/archive/", keeping.experiment_archive, name="experiment_archive"),
+    path("experiments/<slug:slug>/delete/", keeping.experiment_delete, name="experiment_delete"),
     path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
     path("experiments/<slug:slug>/launch/", steering.experiment_launch, name="experiment_launch"),
     path("experiments/<slug:slug>/steer/<str:verb>/", steering.experiment_steer, name="experiment_steer"),

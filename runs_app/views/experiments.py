@@ -53,6 +53,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "totals": totals,
         "state": state_of(experiment, totals),
         "editable": may_edit(request, experiment),
+        "may_design": is_member(request.user),
         "history": list(experiment.history[:50]),
         **_preview(request, design),
     }

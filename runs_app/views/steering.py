@@ -21,7 +21,7 @@ from runs_app.models.runs import RunQuerySet
 from runs_app.outlook import outlook_of
 from runs_app.planning import PlanError
 from runs_app.progress import Totals
-from runs_app.views.fetching import editable_experiment, editable_run, posted
+from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
         raise Http404
     form = SteeringForm(request.POST, reason_required=verb == "cancel")
     if not form.is_valid():
-        messages.error(request, _first_error(form))
+        messages.error(request, first_error(form))
         return
     done = VERBS[verb](runs, form, request.user)
     if done:
@@ -136,16 +136,11 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
 def _set_concurrency(request: HttpRequest, run: Run) -> None:
     form = ConcurrencyForm(request.POST)
     if not form.is_valid():
-        messages.error(request, _first_error(form))
+        messages.error(request, first_error(form))
         return
     n = form.cleaned_data["max_concurrency"]
     steering.set_concurrency(run, n, by=request.user)
     messages.success(request, f"At most {n} calls in flight from the next claim on.")
-
-
-def _first_error(form: Any) -> str:
-    field, errors = next(iter(form.errors.items()))
-    return f"{form[field].label if field in form.fields else 'Form'}: {errors[0]}"
 
 
 def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:

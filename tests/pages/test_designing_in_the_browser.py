@@ -223,3 +223,46 @@ def test_the_preview_of_a_stranger_says_so(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/preview/"
     assert "No item of this dataset" in as_("owner").get(address, {"item": "nobody"}).content.decode()
     assert as_("owner").get(address, {"prompt": "999999"}).status_code == 404
+
+
+# --- copies, and putting away
+
+
+def test_a_colleague_duplicates_what_is_shared_and_owns_the_copy(lab, as_, people):
+    Experiment.objects.update(sharing="group")
+    response = as_("researcher").post("/experiments/pilot/duplicate/", {"slug": "mine"})
+    copy = Experiment.objects.get(slug="mine")
+    assert response.url == "/experiments/mine/"
+    assert (copy.owner, copy.status, copy.samples) == (people["researcher"], "draft", 2)
+    assert as_("viewer").post("/experiments/pilot/duplicate/", {"slug": "theirs"}).status_code == 404
+
+
+@pytest.mark.parametrize("slug", ["pilot", "Not A Name", ""])
+def test_a_copy_needs_a_name_of_its_own(lab, as_, slug):
+    response = as_("owner").post("/experiments/pilot/duplicate/", {"slug": slug})
+    assert response.context["form"].errors["slug"]
+    assert Experiment.objects.count() == 1
+
+
+@pytest.mark.parametrize("verb", ["archive", "delete"])
+def test_nothing_live_is_put_away(lab, as_, verb):
+    as_("owner").post(f"/experiments/pilot/{verb}/", {"reason": "Done with it"})
+    lab.experiment.refresh_from_db()
+    assert lab.experiment.status == "active"
+
+
+def test_an_archived_experiment_stays_readable_and_cannot_be_launched(lab, as_):
+    lab.experiment.runs.update(status="done")
+    as_("owner").post("/experiments/pilot/archive/", {"reason": "Done with it"})
+    lab.experiment.refresh_from_db()
+    assert (lab.experiment.status, lab.experiment.history.first().reason) == ("archived", "Done with it")
+    page = as_("owner").get("/experiments/pilot/").content.decode()
+    assert "/launch/" not in page
+
+
+def test_a_deletion_needs_a_reason_and_takes_all_with_it(lab, as_):
+    lab.experiment.runs.update(status="done", n_running=0)
+    as_("owner").post("/experiments/pilot/delete/", {})
+    assert Experiment.objects.exists()
+    as_("owner").post("/experiments/pilot/delete/", {"reason": "A mistake"})
+    assert not Experiment.objects.exists()
