@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from datasets_app.models import Item
@@ -15,7 +15,7 @@ SALT_STAND_IN = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One part of one message: a text or an image."""
+    """A text, an image, or an image with the text that follows it, of one message."""
 
     role: str
     text: str = ""
@@ -46,9 +46,16 @@ def _turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
 
 
 def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
+    """A turn for each part, in order; a picture and the text right after it are one, as they are read."""
     if isinstance(content, str):
         return [Turn(role, content)]
-    return [_part(role, part, item) for part in content]
+    turns: list[Turn] = []
+    for turn in (_part(role, part, item) for part in content):
+        if turns and turns[-1].image_url and not turns[-1].text and turn.text:
+            turns[-1] = replace(turns[-1], text=turn.text)
+        else:
+            turns.append(turn)
+    return turns
 
 
 def _part(role: str, part: dict[str, Any], item: Item) -> Turn:

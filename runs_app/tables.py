@@ -131,7 +131,7 @@ class TrialTable(tables.Table):
     condition = tables.Column(accessor="run__condition", attrs={"td": {"class": "clip clip-short"}})
     status = tables.Column(attrs=TIGHT)
     rating = tables.Column(attrs=NUMBER)
-    answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip"}})
+    answer = tables.Column(accessor="excerpt", empty_values=(), attrs={"td": {"class": "clip clip-answer"}})
     cost_usd = tables.Column(verbose_name="Cost", attrs=NUMBER, empty_values=())
 
     class Meta:

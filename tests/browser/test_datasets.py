@@ -58,7 +58,7 @@ def upload(page, images):
 def test_from_the_upload_to_the_frozen_sample(curator, visitor, checked, photographs_zip):
     page = visitor(curator)
     upload(page, photographs_zip)
-    expect(page.get_by_label("Image: column")).to_have_value("1")
+    expect(page.get_by_label("Image: Column")).to_have_value("1")
     checked(page, "datasets-mapping-1280-light")
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".card-item")).to_have_count(32)
@@ -144,6 +144,27 @@ def test_items_are_turned_over_with_the_keyboard_under_the_filter(curator, visit
     assert page.url.endswith("?category=Animal")
     page.keyboard.press("x")
     expect(page.locator("#note").get_by_label("Note")).to_be_focused()
+
+
+def test_items_of_the_table_are_excluded_and_included_from_the_keyboard(curator, visitor, photographs):
+    page = visitor(curator)
+    page.goto(reverse("dataset_table", args=["photographs", 1]) + "?category=Scene&excluded=false")
+    before = page.locator("tbody tr").count()
+    for _ in range(2):
+        page.keyboard.press("j")
+    key = page.locator("tbody tr").nth(1).locator("[data-item]").inner_text()
+    page.keyboard.press("x")
+    page.keyboard.type("Two of a kind")
+    page.keyboard.press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(before - 1)  # The filter shows what is in use.
+    assert list(photographs.items.filter(excluded=True).values_list("key", "note")) == [(key, "Two of a kind")]
+    expect(page.locator("tbody tr").nth(1).locator("[data-item]")).to_be_focused()
+    page.goto(reverse("dataset_table", args=["photographs", 1]) + "?excluded=true")
+    page.keyboard.press("j")
+    page.keyboard.press("x")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("No item matches this filter")).to_be_visible()
+    assert not photographs.items.filter(excluded=True).exists()
 
 
 def test_the_dialog_closes_without_a_note(curator, visitor, photographs):

@@ -1,13 +1,20 @@
 """Each page at two widths in two themes: no serious accessibility fault, no sideways scrolling, a quiet console."""
 
+import hashlib
+import shutil
 from datetime import date, timedelta
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 from django.urls import reverse
 from django.utils import timezone
+from PIL import Image
 
+from datasets_app.models import Asset
 from datasets_app.models.history import record_changes
+from datasets_app.storing import asset_file, thumbnail_file
+from grading_app.models import GradeCondition, Grading
 from runs_app.models import Experiment, LanguageModel, Run, Tick, Trial, Worker
 from tests import factories
 from tests.browser.conftest import LAPTOP, PHONE
@@ -17,10 +24,30 @@ IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
 
 
+PHOTOGRAPH = Path(__file__).parents[2] / "samples" / "photographs" / "coffee-cup.jpg"
+
+
+def make_photograph():
+    sha256 = hashlib.sha256(PHOTOGRAPH.read_bytes()).hexdigest()
+    with Image.open(PHOTOGRAPH) as image:
+        width, height = image.size
+    asset = Asset.objects.create(
+        sha256=sha256, format="jpeg", width=width, height=height, size=PHOTOGRAPH.stat().st_size
+    )
+    for path in (asset_file(asset), thumbnail_file(asset)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(PHOTOGRAPH, path)
+    return asset
+
+
 @pytest.fixture
-def busy_site(owner, operator):
+def busy_site(owner, operator, settings, tmp_path):
     """Two models and two prompts on forty items, half-way through; a draft; a finished one of a colleague's."""
-    items = [{**factories.plain_question(number), "key": f"photo-{number:03}"} for number in range(40)]
+    settings.MEDIA_ROOT = tmp_path
+    photograph = make_photograph()
+    items = [
+        {**factories.plain_question(number), "key": f"photo-{number:03}", "image": photograph} for number in range(40)
+    ]
     dataset = factories.make_dataset("photographs", items)
     lab = factories.make_endpoint("rehearsal", in_flight=7, max_concurrency=16)
     slow = factories.make_endpoint("openrouter", provider="openrouter", base_url="", key_env="OPENROUTER_API_KEY")
@@ -35,7 +62,7 @@ def busy_site(owner, operator):
     prompts = [
         factories.make_prompt("affect-rating", answer_format="rating_with_reasoning",
                               system="You take part in a study of how people feel.\nAnswer as a typical adult would.",
-                              user="{{input}}\n\n{{dimension_instructions}}\nRate from {{scale_min}} to "
+                              user="{{image}}{{input}}\n\n{{dimension_instructions}}\nRate from {{scale_min}} to "
                                    "{{scale_max}}:\n{{scale_labels}}"),
         factories.make_prompt("plain", user="{{input}} {{dimension_instructions}}"),
     ]  # fmt: skip
@@ -58,6 +85,7 @@ def busy_site(owner, operator):
     make_pace(runs)
     for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
+    make_gradings(experiment)
     factories.make_experiment("next-idea", owner=owner, dataset=dataset, models=models, prompts=prompts[1:])
     return experiment
 
@@ -74,6 +102,17 @@ def outcomes(number):
                 "reasoning": "The scene is bright.", "served_model": "vendor/sim-large-2026-01"}  # fmt: skip
 
     return outcome
+
+
+def make_gradings(experiment):
+    condition = GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="rating--0123456789ab", scorer="rating"
+    )
+    done = Trial.objects.filter(run__experiment=experiment, status="done")[:50]
+    Grading.objects.bulk_create(
+        Grading(trial=trial, condition=condition, score=trial.rating, score_raw=str(trial.rating), parse_ok=True)
+        for trial in done
+    )
 
 
 def make_pace(runs):
