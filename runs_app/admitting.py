@@ -1,7 +1,7 @@
 """Admission is the claim: one short transaction decides how many trials may start, and takes them.
 
-Concurrency, pause and budget hold over all workers and machines because they are counted here, under the row locks of
-the endpoint, the experiment and the run. Rate limits find their place in `_free_slots`.
+Concurrency, rates, pause and budget hold over all workers and machines because they are counted here, under the row
+locks of the endpoint, the experiment and the run.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from django.db import connection, transaction
 from runs_app.allotting import Demand, allot
 from runs_app.models import Run
 from runs_app.settling import Deltas, Place
+from runs_app.throttles import Change, gates, write
+from runs_app.throttling import free_slots, taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Claim:
     attempts: int
     yields: int
     reserved_usd: Decimal
+    expected_tokens: int = 0
 
 
 ENDPOINTS_WITH_WORK = """
@@ -41,12 +44,6 @@ JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE r.status = 'running' AND r.n_pending > 0
 GROUP BY m.endpoint_id ORDER BY random()
-"""
-
-FREE_SLOTS = """
-SELECT CASE WHEN is_active AND coalesce(paused_until <= clock_timestamp(), true)
-    THEN max_concurrency - in_flight ELSE 0 END
-FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
 """
 
 LOCK_EXPERIMENTS = """
@@ -59,7 +56,8 @@ ORDER BY id FOR NO KEY UPDATE
 """
 
 LOCK_RUNS = """
-SELECT r.id, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s
+SELECT r.id, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s,
+    r.reserve_tokens
 FROM runs_app_run r
 JOIN runs_app_experiment e ON e.id = r.experiment_id
 JOIN runs_app_condition c ON c.id = r.condition_id
@@ -107,25 +105,21 @@ def _endpoints_with_work() -> list[int]:
 
 def _admit_at(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
     with transaction.atomic():
-        slots = min(room, _free_slots(endpoint_id))
-        if slots <= 0:
+        gate = gates([endpoint_id]).get(endpoint_id)
+        slots = min(room, free_slots(gate.throttle, gate.rates, gate.in_flight)) if gate and gate.is_open else 0
+        if gate is None or slots <= 0:
             return []
         left, idle = _lock_experiments(endpoint_id)
         demands = _lock_runs(endpoint_id, list(left))
-        shares = {run_id: n for run_id, n in allot(slots, demands, left).items() if n}
+        shares = {run_id: n for run_id, n in allot(slots, demands, left, gate.throttle.tokens).items() if n}
         claims = _claim(endpoint_id, worker_id, demands, shares) if shares else []
+        if claims:
+            expected = sum(claim.expected_tokens for claim in claims)
+            write({endpoint_id: Change(taken(gate.throttle, len(claims), expected))})
     short = [demand.run_id for demand in demands if _out_of_budget(demand, left, idle)]
     if short and not claims:
         _pause_for_budget(short)
     return claims
-
-
-def _free_slots(endpoint_id: int) -> int:
-    """The endpoint's row lock is what all workers queue for: concurrency is counted over all of them."""
-    with connection.cursor() as cursor:
-        cursor.execute(FREE_SLOTS, [endpoint_id])
-        row = cursor.fetchone()
-    return row[0] if row else 0
 
 
 def _lock_experiments(endpoint_id: int) -> tuple[dict[int, Decimal | None], dict[int, bool]]:
@@ -145,12 +139,13 @@ def _lock_runs(endpoint_id: int, experiments: list[int]) -> list[Demand]:
 def _claim(endpoint_id: int, worker_id: int, demands: Sequence[Demand], shares: dict[int, int]) -> list[Claim]:
     token = uuid.uuid4()
     places = {demand.run_id: Place(demand.run_id, demand.experiment_id, endpoint_id) for demand in demands}
+    tokens = {demand.run_id: demand.reserve_tokens for demand in demands}
     picking = [one for one in demands if one.run_id in shares]
     sql = CLAIM.format(picks=" UNION ALL ".join([PICK] * len(picking)))
     picks = [value for one in picking for value in (one.reserve_usd, one.lease_s, one.run_id, shares[one.run_id])]
     with connection.cursor() as cursor:
         cursor.execute(sql, [*picks, token, worker_id])
-        claims = [_claim_from(row, places, token) for row in cursor.fetchall()]
+        claims = [_claim_from(row, places, tokens, token) for row in cursor.fetchall()]
     deltas = Deltas()
     for claim in claims:
         delta = deltas.at(claim.place)
@@ -160,9 +155,20 @@ def _claim(endpoint_id: int, worker_id: int, demands: Sequence[Demand], shares: 
     return claims
 
 
-def _claim_from(row: tuple[Any, ...], places: dict[int, Place], token: uuid.UUID) -> Claim:
+def _claim_from(row: tuple[Any, ...], places: dict[int, Place], tokens: dict[int, int], token: uuid.UUID) -> Claim:
     trial_id, run_id, item_id, dimension_id, sample_idx, attempts, yields, reserved = row
-    return Claim(trial_id, places[run_id], token, item_id, dimension_id, sample_idx, attempts, yields, reserved)
+    return Claim(
+        trial_id,
+        places[run_id],
+        token,
+        item_id,
+        dimension_id,
+        sample_idx,
+        attempts,
+        yields,
+        reserved,
+        expected_tokens=tokens[run_id],
+    )
 
 
 def _out_of_budget(demand: Demand, left: dict[int, Decimal | None], idle: dict[int, bool]) -> bool:

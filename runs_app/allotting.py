@@ -19,25 +19,29 @@ class Demand:
     max_concurrency: int
     reserve_usd: Decimal = Decimal(0)
     lease_s: float = 120.0
+    reserve_tokens: int = 0
 
     @property
     def wanted(self) -> int:
         return max(0, min(self.pending, self.max_concurrency - self.in_flight))
 
 
-def allot(slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None]) -> dict[int, int]:
+def allot(
+    slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None], left_tokens: float | None = None
+) -> dict[int, int]:
     """Trials that each run may start, by run id.
 
     `slots` are free at the endpoint. `left_usd` is what each experiment's budget still admits (None: no budget).
     Slots go round the runs one by one, those with the fewest in flight first, so that no run starves another; each is
-    paid from its experiment's budget before it is given.
+    paid from its experiment's budget before it is given. `left_tokens` of the endpoint's rate (None: no bound) may be
+    overdrawn by the last one given, which otherwise might never start.
     """
     left = dict(left_usd)
     given = {demand.run_id: 0 for demand in demands}
     by_run = {demand.run_id: demand for demand in demands}
     waiting = [(demand.in_flight, demand.run_id) for demand in demands if demand.wanted > 0]
     heapq.heapify(waiting)
-    while slots > 0 and waiting:
+    while slots > 0 and waiting and (left_tokens is None or left_tokens > 0):
         in_flight, run_id = heapq.heappop(waiting)
         demand = by_run[run_id]
         budget = left[demand.experiment_id]
@@ -47,6 +51,7 @@ def allot(slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | N
             left[demand.experiment_id] = budget - demand.reserve_usd
         given[run_id] += 1
         slots -= 1
+        left_tokens = None if left_tokens is None else left_tokens - demand.reserve_tokens
         if given[run_id] < demand.wanted:
             heapq.heappush(waiting, (in_flight + 1, run_id))
     return given

@@ -15,6 +15,9 @@ from runs_app.crossing import Cell, Facet, cross
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 
 
+USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.
+
+
 @dataclass
 class Design:
     """What an experiment crosses, read once. `problems` keep it from being planned; `warnings` do not."""
@@ -65,6 +68,11 @@ class Design:
         model, sampler = self._model(cell), self._sampler(cell)
         limit = sampler.max_tokens or model.max_output_tokens
         return costs.ceiling_per_call(model.prices, self.input_tokens[cell.prompt.key or 0], limit)
+
+    def expected_tokens(self, cell: Cell) -> int:
+        """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
+        limit = self._sampler(cell).max_tokens or USUAL_OUTPUT
+        return self.input_tokens[cell.prompt.key or 0] + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
         return self._model(cell).prices

@@ -133,17 +133,18 @@ def _run(design: Design, cell: Cell, wave: Wave) -> Run:
     condition = _condition(design, cell)
     ceiling = design.ceiling(cell)
     reserve = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
+    reserves = {"reserve_usd": reserve, "reserve_tokens": design.expected_tokens(cell)}
     run, created = Run.objects.get_or_create(
         condition=condition,
         wave=wave,
         defaults={
             "experiment": design.experiment,
             "max_concurrency": design.experiment.max_concurrency,
-            "reserve_usd": reserve,
+            **reserves,
         },
     )
-    if not created and run.reserve_usd != reserve:
-        Run.objects.filter(pk=run.pk).update(reserve_usd=reserve)
+    if not created:
+        Run.objects.filter(pk=run.pk).update(**reserves)
     return run
 
 

@@ -6,7 +6,8 @@ A result whose token no longer holds changes no trial: it is kept as a late atte
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -19,6 +20,8 @@ from runs_app.finishing import finish_runs
 from runs_app.models import Attempt, Trial
 from runs_app.remembering import remember
 from runs_app.settling import ZERO, Deltas, RunDelta, lock
+from runs_app.throttles import Change, Gate, gates, write
+from runs_app.throttling import learned, taken
 
 # What a trial and an attempt both keep of a call, with the types that PostgreSQL reads them as.
 CALL_COLUMNS = {
@@ -80,7 +83,8 @@ def record(results: Sequence[Result], worker_id: int) -> int:
     if not results:
         return 0
     with transaction.atomic():
-        run_status = lock({result.claim.place for result in results})
+        open_gates = gates({result.claim.place.endpoint_id for result in results})
+        run_status = lock({result.claim.place for result in results}, endpoints_are_locked=True)
         _end_cancelled(results, run_status)
         held = _update_trials(results)
         deltas = Deltas()
@@ -90,6 +94,7 @@ def record(results: Sequence[Result], worker_id: int) -> int:
                 _count(result, deltas.at(result.claim.place))
         deltas.settle()
         remember(_worth_remembering(results, held))
+        _teach_endpoints(results, held, open_gates)
         _pause_endpoints(results)
         finish_runs({result.claim.place.run_id for result in results})
     return len(held)
@@ -227,6 +232,28 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
 def _count(result: Result, delta: RunDelta) -> None:
     delta.move("running", result.status)
     delta.reserved_usd -= result.claim.reserved_usd
+
+
+def _teach_endpoints(results: Sequence[Result], held: Collection[int], open_gates: Mapping[int, Gate]) -> None:
+    """What the answers say of how many calls an endpoint takes, and what they really took of its rates."""
+    by_endpoint: dict[int, list[Result]] = defaultdict(list)
+    for result in results:
+        if result.claim.trial_id in held:
+            by_endpoint[result.claim.place.endpoint_id].append(result)
+    write({key: _lesson(open_gates[key], some) for key, some in by_endpoint.items()})
+
+
+def _lesson(gate: Gate, results: Sequence[Result]) -> Change:
+    calls = [call for result in results for call in result.calls]
+    answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
+    overloaded = sum(result.pause_s is not None for result in results)
+    throttle = learned(
+        gate.throttle, gate.rates, in_flight=gate.in_flight, answered=answered, overloaded=overloaded, now=gate.now
+    )
+    used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
+    expected = sum(result.claim.expected_tokens for result in results)
+    made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
+    return Change(taken(throttle, made - len(results), used - expected), answered, overloaded)
 
 
 PAUSE_ENDPOINTS = """

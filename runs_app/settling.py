@@ -117,10 +117,11 @@ class Deltas:
         return [{"id": key, "spent": str(spent[key]), "reserved": str(reserved[key])} for key in moved]
 
 
-def lock(places: Collection[Place]) -> dict[int, str]:
+def lock(places: Collection[Place], *, endpoints_are_locked: bool = False) -> dict[int, str]:
     """Lock what these places are counted in, in the one order. Returns each run's status, by run id."""
     with connection.cursor() as cursor:
-        _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})
+        if not endpoints_are_locked:
+            _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})
         _lock(cursor, "runs_app_experiment", {place.experiment_id for place in places})
         return dict(_lock(cursor, "runs_app_run", {place.run_id for place in places}, "id, status"))
 

@@ -2,7 +2,7 @@
 
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.designs import Dimension, Prompt, Sampler
-from runs_app.models.endpoints import Endpoint, LanguageModel
+from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
 from runs_app.models.runs import Run, Tick
 from runs_app.models.work import Attempt, Trial, WorkUnit
@@ -14,6 +14,7 @@ __all__ = [
     "Condition",
     "Dimension",
     "Endpoint",
+    "EndpointTick",
     "Experiment",
     "LanguageModel",
     "Manifest",

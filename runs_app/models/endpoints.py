@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any, Self
+from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
@@ -20,6 +21,11 @@ from runs_app.hosts import problem_with_url
 variable_validator = RegexValidator(
     r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."
 )
+
+
+def zone_validator(name: str) -> None:
+    if name not in available_timezones():
+        raise ValidationError(f"{name} is not the name of a time zone, such as Europe/Berlin.")
 
 
 class GroupOwnedQuerySet(models.QuerySet[Any]):
@@ -57,7 +63,21 @@ class Endpoint(models.Model):
     )
     is_free = models.BooleanField("free", default=False, help_text="Calls cost nothing here: a model of one's own")
     is_active = models.BooleanField("active", default=True)
+    requests_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    tokens_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    requests_per_day = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    day_zone = models.CharField(
+        "time zone of its day",
+        max_length=40,
+        default="UTC",
+        validators=[zone_validator],
+        help_text="Where its day begins",
+    )
+    adaptive = models.BooleanField(
+        default=True, help_text="Fewer calls in flight when it says that it is overloaded, more while it answers"
+    )
     in_flight = models.IntegerField(default=0, editable=False)
+    throttle = models.JSONField(default=dict, editable=False, help_text="What is left of its rates; its learned limit")
     paused_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="Set by a 429 or an overload")
     pause_reason = models.CharField(max_length=200, blank=True, editable=False)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -78,6 +98,23 @@ class Endpoint(models.Model):
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
+
+
+class EndpointTick(models.Model):
+    """Ten seconds of one endpoint: the curve of its concurrency limit, and what came of its calls."""
+
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="ticks")
+    at = models.DateTimeField(help_text="Start of the ten seconds")
+    concurrency = models.FloatField(help_text="The learned limit at their end")
+    answered = models.IntegerField(default=0)
+    overloaded = models.IntegerField(default=0)
+
+    class Meta:
+        ordering = ["at"]
+        constraints = [models.UniqueConstraint(fields=["endpoint", "at"], name="endpoint_tick_at")]
+
+    def __str__(self) -> str:
+        return f"{self.endpoint_id} at {self.at:%H:%M:%S}"
 
 
 class LanguageModel(models.Model):

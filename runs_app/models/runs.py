@@ -42,6 +42,9 @@ class Run(models.Model):
     reserve_usd = models.DecimalField(
         max_digits=14, decimal_places=8, default=0, help_text="Reserved for each claimed trial"
     )
+    reserve_tokens = models.PositiveIntegerField(
+        default=0, help_text="Expected of each claimed trial, for the rate of tokens"
+    )
     n_pending = models.IntegerField(default=0, editable=False)
     n_running = models.IntegerField(default=0, editable=False)
     n_done = models.IntegerField(default=0, editable=False)

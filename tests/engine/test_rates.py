@@ -1,0 +1,83 @@
+"""Rates hold over all workers, in the claim; an overloaded endpoint gets fewer calls."""
+
+import asyncio
+
+from runs_app.admitting import admit
+from runs_app.calls import CallFailure, ErrorClass
+from runs_app.models import Endpoint, EndpointTick, Run
+from runs_app.registering import Registration
+from runs_app.throttling import FIRST_LIMIT
+from tests import factories
+from tests.engine.conftest import answering, drain, reply
+
+
+def many(**endpoint):
+    experiment = factories.make_experiment("many", dataset=factories.make_dataset("many", 60), max_usd=None)
+    (run,) = factories.make_runs(experiment)
+    Run.objects.update(max_concurrency=1000)
+    Endpoint.objects.update(**{"max_concurrency": 1000, **endpoint})
+    factories.plan_trials(run)
+    return run
+
+
+def claimed_by_two_workers():
+    return [len(admit(Registration().worker_id, 50)) for _ in range(2)]
+
+
+def test_requests_a_minute_hold_over_workers(transactional_db):
+    many(requests_per_minute=60, adaptive=False)
+    assert claimed_by_two_workers() == [10, 0]
+
+
+def test_requests_a_day_hold_over_workers(transactional_db):
+    many(requests_per_day=7, adaptive=False)
+    assert claimed_by_two_workers() == [7, 0]
+
+
+def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(transactional_db):
+    run = many(tokens_per_minute=6000, adaptive=False)
+    Run.objects.update(reserve_tokens=300)
+    assert claimed_by_two_workers() == [4, 0]
+    assert Endpoint.objects.get().throttle["tokens"] < 0
+    Run.objects.update(status="paused")
+    run.trials.filter(status="running").update(status="pending", token=None)
+
+
+def test_unused_tokens_come_back_with_the_answers(transactional_db):
+    many(tokens_per_minute=60_000, adaptive=False)
+    Run.objects.update(reserve_tokens=5000)
+    drain(answering(), seconds=0.5, until_idle=False)
+    assert Run.objects.get().n_done > 2  # Two reservations empty the bucket: the rest ran on what came back.
+
+
+def test_a_changed_rate_takes_hold_at_the_next_claim(transactional_db):
+    many(requests_per_day=3, adaptive=False)
+    assert claimed_by_two_workers() == [3, 0]
+    Endpoint.objects.update(requests_per_day=5)
+    assert claimed_by_two_workers() == [2, 0]
+
+
+def test_the_limit_begins_low_and_grows_while_calls_are_answered(transactional_db):
+    many()
+    assert sum(claimed_by_two_workers()) == FIRST_LIMIT
+
+
+def test_an_overload_cuts_the_limit_and_the_curve_shows_it(transactional_db):
+    many()
+    calls = 0
+
+    async def call(request):
+        nonlocal calls
+        calls += 1
+        mine = calls
+        await asyncio.sleep(0.01)
+        if mine == 20:
+            raise CallFailure(ErrorClass.OVERLOADED, "too many", http_status=529, retry_after_s=0.01)
+        return reply()
+
+    drain(call)
+    assert Run.objects.get().n_done == 60
+    assert Endpoint.objects.get().throttle["cut_at"] is not None
+    ticks = EndpointTick.objects.all()
+    assert sum(tick.overloaded for tick in ticks) == 1
+    assert sum(tick.answered for tick in ticks) == 60
