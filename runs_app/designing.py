@@ -9,7 +9,6 @@ import yaml
 from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import models, transaction
-from django.db.models import Max
 
 from datasets_app.models import Dataset
 from evalsite.lib.hashing import content_hash
@@ -27,6 +26,7 @@ from runs_app.specs import (
     read_spec,
     read_yaml,
 )
+from runs_app.versioning import next_version
 
 __all__ = ["SpecError", "create_experiment", "duplicate", "read_spec", "read_yaml", "spec_of", "to_yaml"]
 
@@ -189,11 +189,10 @@ class _Maker:
     def _version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """The version of this name that says the same, else a new one; and whether it is new. None if it is refused."""
         kind: Any = type(row)
-        versions = kind.objects.filter(name=row.name)
-        same = versions.filter(content_hash=content_hash(row.content)).exclude(status="archived")
+        same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")
         if (known := same.order_by("-version").first()) is not None:
             return known, False
-        row.version = (versions.aggregate(last=Max("version"))["last"] or 0) + 1
+        row.version = next_version(kind, row.name)
         row.created_by = self.by
         return (row, True) if self._save(path, row) else (None, False)
 

@@ -1,0 +1,59 @@
+"""What the admins of several apps share: rows that are only read, rows for superusers, and a row's history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+
+class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """Rows that programs write, or that are changed on the site's own pages."""
+
+    actions = None
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return False
+
+
+class SuperusersOnly:
+    """Before an admin class: nobody else sees it, whatever permissions were granted."""
+
+    def _is_superuser(self, request: HttpRequest) -> bool:
+        return bool(request.user.is_active and request.user.is_superuser)
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return self._is_superuser(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._is_superuser(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self._is_superuser(request) and super().has_add_permission(request)  # type: ignore[misc]
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._is_superuser(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return self._is_superuser(request)
+
+
+@admin.display(description="history")
+def history_list(row: Any) -> SafeString | str:
+    """Every change of state with its author, time and reason. For rows that have a `history`."""
+    lines = [
+        (change.at.strftime("%Y-%m-%d %H:%M:%S UTC"), change.actor, change.what, change.to_value, change.reason)
+        for change in row.history
+    ]
+    if not lines:
+        return "-"
+    return format_html("<ul>{}</ul>", format_html_join("", "<li>{} · {} · {}: {} <em>{}</em></li>", lines))

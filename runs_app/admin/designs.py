@@ -1,0 +1,188 @@
+"""Prompts, samplers and dimensions: edited while drafts, then only approved, archived, or copied to a new version."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.forms import ModelForm
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from datasets_app.admin_verbs import Verb, VerbAdmin
+from evalsite.lib.admin import history_list
+from runs_app import prompts, versioning
+from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
+from runs_app.models import Dimension, Experiment, Prompt, Sampler
+from runs_app.models.designs import Versioned
+from runs_app.reading import Turns, turns_of_draft
+
+
+def _approve(rows: list[Prompt], by: Any, reason: str) -> None:
+    for row in rows:
+        versioning.approve(row, by=by, reason=reason)
+
+
+def _archive(rows: list[Versioned], by: Any, reason: str) -> None:
+    for row in rows:
+        versioning.archive(row, by=by, reason=reason)
+
+
+def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
+    for row in rows:
+        versioning.new_version(row, by=by)
+
+
+def archiving(permission: str) -> Verb:
+    consequence = "Takes this version out of use for new plans. What was asked with it stays as it is."
+    return Verb("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
+
+
+def copying(permission: str) -> Verb:
+    consequence = "Makes a draft with the same content under the next number, to be changed."
+    return Verb("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
+
+
+APPROVING = Verb(
+    "approve",
+    "Approve",
+    "Freezes this version for ever, so that experiments can ask with it. To change it later, make a new version.",
+    "runs_app.approve_prompt",
+    _approve,
+    sources=["draft"],
+)
+
+
+class VersionedAdmin(VerbAdmin):
+    """A version that is no draft shows its fields and takes verbs, but no edit: the database would refuse it."""
+
+    list_display: Any = ["__str__", "status", "short_hash", "created_by", "created_at"]
+    list_filter = ["status"]
+    list_select_related = ["created_by"]
+    search_fields = ["name"]
+    content: ClassVar[tuple[str, ...]] = ()
+    frozen_content: ClassVar[tuple[str, ...]] = ()
+    about = ("version", "status", "content_hash", "created_by", "created_at", "changes")
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        if obj is None:
+            return ["name", *self.content]
+        shown = self.content if _is_draft(obj) else (self.frozen_content or self.content)
+        return ["name", *shown, *self.about]
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        """The name stays once there is a row: another name would be another prompt."""
+        if obj is None:
+            return []
+        return ["name", *self.about] if _is_draft(obj) else self.get_fields(request, obj)
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        form = self.form if obj is None or _is_draft(obj) else ModelForm
+        return super().get_form(request, obj, change, form=form, **kwargs)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or _is_draft(obj))
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.version = versioning.next_version(type(obj), obj.name)
+            obj.created_by = request.user
+        if form.changed_data:
+            super().save_model(request, obj, form, change)
+
+    @admin.display(description="hash")
+    def short_hash(self, row: Versioned) -> str:
+        return row.content_hash[:12]
+
+    @admin.display(description="history")
+    def changes(self, row: Versioned) -> SafeString | str:
+        return history_list(row)
+
+
+def _is_draft(row: Any) -> bool:
+    return bool(row.status == row.Status.DRAFT)
+
+
+@admin.register(Prompt)
+class PromptAdmin(VersionedAdmin):
+    form = PromptForm
+    change_form_template = "admin/runs_app/prompt/change_form.html"
+    verbs = (APPROVING, archiving("runs_app.approve_prompt"), copying("runs_app.add_prompt"))
+    list_display = [*VersionedAdmin.list_display, "answer_format"]
+    content = ("answer_format", "system", "user", "messages")
+    frozen_content = ("answer_format", "turns")
+
+    @admin.display(description="turns")
+    def turns(self, prompt: Prompt) -> SafeString:
+        lines = ((turn["role"], turn["content"]) for turn in prompt.messages)
+        return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
+
+    def get_urls(self) -> list[URLPattern]:
+        preview = path("<int:pk>/preview/", self.admin_site.admin_view(self.preview), name="runs_app_prompt_preview")
+        return [preview, *super().get_urls()]
+
+    def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """The exact messages of one item; nothing is called and nothing changes."""
+        prompt = self.get_object(request, str(pk))
+        if prompt is None:
+            raise Http404
+        if not self.has_view_permission(request, prompt):
+            raise PermissionDenied
+        form = PreviewForm(request.GET or None, user=request.user)
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Preview of {prompt}",
+            "opts": self.opts,
+            "prompt": prompt,
+            "form": form,
+            "shown": _rendered(prompt, form) if form.is_valid() else None,
+            "problems": prompts.validate(prompt.messages),
+        }
+        return TemplateResponse(request, "admin/runs_app/prompt/preview.html", context)
+
+
+def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
+    item = form.chosen_item()
+    if item is None:
+        return {"turns": Turns([], "The dataset has no such item.")}
+    items = form.cleaned_data["dataset"].items.active()
+    warnings = prompts.warnings_for(
+        prompt.messages,
+        items_have_text=items.exclude(input="").exists(),
+        items_have_images=items.exclude(image=None).exists(),
+    )
+    return {
+        "item": item,
+        "turns": turns_of_draft(Experiment(), prompt, item, form.cleaned_data["dimension"]),
+        "warnings": warnings,
+    }
+
+
+@admin.register(Sampler)
+class SamplerAdmin(VersionedAdmin):
+    form = MappingsForm
+    verbs = (archiving("runs_app.change_sampler"), copying("runs_app.add_sampler"))
+    list_display = [*VersionedAdmin.list_display, "settings"]
+    content = ("temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
+
+    @admin.display(description="settings")
+    def settings(self, sampler: Sampler) -> str:
+        return ", ".join(f"{name} {value}" for name, value in sampler.content.items()) or "the provider's own"
+
+
+@admin.register(Dimension)
+class DimensionAdmin(VersionedAdmin):
+    form = MappingsForm
+    verbs = (archiving("runs_app.change_dimension"), copying("runs_app.add_dimension"))
+    list_display = [*VersionedAdmin.list_display, "title", "scale_min", "scale_max"]
+    content = ("title", "instructions", "scale_min", "scale_max", "labels")
+    frozen_content = ("title", "instructions", "scale_min", "scale_max", "points")
+
+    @admin.display(description="labels")
+    def points(self, dimension: Dimension) -> SafeString | str:
+        labels = sorted(dimension.labels.items(), key=lambda pair: int(pair[0]))
+        return format_html("<ul>{}</ul>", format_html_join("", "<li>{} = {}</li>", labels)) if labels else "-"
