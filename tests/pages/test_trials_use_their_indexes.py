@@ -1,0 +1,70 @@
+"""With many trials, what an index can find is read from it: no plan walks the table."""
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from tests import factories
+
+RUNS, ITEMS, SAMPLES = 6, 200, 50
+
+QUERIES = [
+    "", "experiment=large", "status=failed", "status=running", "error=timeout", "error=none", "item=item-7",
+    "item=item-7&rating=3",
+]  # fmt: skip
+
+FILL = """
+INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, attempts, rating, answer, error_class)
+SELECT %(run)s, item.id, sample_idx, CASE WHEN item.id %% 40 = 0 THEN 'failed' ELSE 'done' END, 1, 1 + item.id %% 7,
+    repeat('It was thought about. ', 10), CASE WHEN item.id %% 40 = 0 THEN 'timeout' ELSE '' END
+FROM generate_series(0, %(samples)s - 1) AS sample_idx CROSS JOIN datasets_app_item AS item
+ORDER BY sample_idx, item.id
+"""
+
+
+@pytest.fixture
+def sixty_thousand(people):
+    models = [factories.make_model(f"m{number}") for number in range(RUNS)]
+    experiment = factories.make_experiment(
+        "large", owner=people["owner"], dataset=factories.make_dataset("large", ITEMS), models=models,
+        samples=SAMPLES, sharing="group", status="active",
+    )  # fmt: skip
+    runs = factories.make_runs(experiment, status="done")
+    with connection.cursor() as cursor:
+        for run in runs:
+            cursor.execute(FILL, {"run": run.pk, "samples": SAMPLES})
+        cursor.execute("ANALYZE")
+    return runs
+
+
+def plans(client, address):
+    """The plan of every query on trials that this page makes."""
+    with CaptureQueriesContext(connection) as queries:
+        assert client.get(address).status_code == 200
+    found = [query["sql"] for query in queries if "runs_app_trial" in query["sql"]]
+    with connection.cursor() as cursor:
+        for sql in found:
+            cursor.execute(f"EXPLAIN {sql}")
+            yield "\n".join(line for (line,) in cursor.fetchall())
+
+
+def test_no_page_of_trials_walks_the_table(sixty_thousand, as_):
+    run, client = sixty_thousand[3], as_("viewer")
+    middle = run.trials.order_by("pk")[500].pk
+    for query in [*QUERIES, f"after={middle}", f"before={middle}", f"run={run.pk}&error=timeout&after={middle}"]:
+        for plan in plans(client, f"/trials/?{query}"):
+            assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
+
+
+def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
+    middle = sixty_thousand[3].trials.order_by("pk")[500].pk
+    for query in ("", "status=failed", "item=item-7", "contains=nowhere"):
+        for plan in plans(as_("viewer"), f"/trials/{middle}/?{query}"):
+            assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
+
+
+def test_a_search_for_words_reads_one_stretch_only(sixty_thousand, as_, monkeypatch):
+    monkeypatch.setattr("runs_app.browsing.SEARCHED", 1000)
+    response = as_("viewer").get("/trials/?contains=nowhere")
+    first = sixty_thousand[0].trials.order_by("pk").first().pk
+    assert response.context["page"].searched_to == first + 999
