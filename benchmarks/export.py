@@ -28,9 +28,8 @@ def measure(rows: int, file_format: str, name: str) -> None:
         seconds = time.perf_counter() - started
         size = out.stat().st_size / 2**20
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(
-        f"{file_format}: {rows:,} rows in {seconds:.1f} s, {rows / seconds:,.0f}/s, {size:,.0f} MB, {memory} MB of memory"
-    )
+    pace = f"{rows / seconds:,.0f}/s"
+    print(f"{file_format}: {rows:,} rows in {seconds:.1f} s, {pace}, {size:,.0f} MB; memory {memory} MB", flush=True)
 
 
 def main(rows: int) -> None:

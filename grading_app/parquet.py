@@ -22,7 +22,7 @@ TYPES: dict[Kind, pa.DataType] = {
     "json": pa.string(),
 }
 ZONED = pa.timestamp("us", "UTC")
-ROW_GROUP_BYTES = 32 * 2**20
+ROW_GROUP_BYTES = 24 * 2**20
 
 
 class ParquetStream:
