@@ -14,7 +14,6 @@ from runs_app import costs, prompts, sizing
 from runs_app.crossing import Cell, Facet, cross
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 
-
 USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.
 
 
