@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 
 from runs_app.models import Run
 from runs_app.stopping import should_stop_itself
+from runs_app.waking import runs_finished
 
 ENDING = """
 SELECT r.id, r.n_pending + r.n_running = 0, r.n_attempts, r.n_permanent, e.stop_failure_rate, e.stop_after_attempts
@@ -35,8 +36,6 @@ def finish_runs(run_ids: Collection[int]) -> None:
 
 
 def _finish(run_ids: list[int]) -> None:
-    from runs_app import tasks
-
     Run.objects.filter(pk__in=run_ids).transition(
         sources=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED],
         target=Run.Status.DONE,
@@ -46,7 +45,7 @@ def _finish(run_ids: list[int]) -> None:
         stop_reason="",
     )
     start_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
-    transaction.on_commit(lambda: tasks.runs_finished(run_ids))
+    runs_finished(run_ids)
 
 
 def start_queued(experiment_ids: Collection[int]) -> None:

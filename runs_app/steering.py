@@ -9,13 +9,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from datasets_app.models.history import Actor, record_changes
-from runs_app import tasks
 from runs_app.finishing import start_queued
 from runs_app.manifests import write_manifest
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning import PlanReport, plan
 from runs_app.settling import Deltas, Place, lock
+from runs_app.waking import wake
 
 
 class LaunchError(Exception):
@@ -35,7 +35,7 @@ def launch(experiment: Experiment, *, by: Actor, wave: str = "") -> PlanReport:
         runs = Run.objects.filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
         _start(runs, experiment, by=by, reason="launched")
     experiment.refresh_from_db()
-    tasks.wake()
+    wake()
     return report
 
 
@@ -69,7 +69,7 @@ def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
         reason=reason,
         stop_reason="",
     )
-    tasks.wake()
+    wake()
     return moved
 
 
@@ -124,7 +124,7 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
             if n:
                 _start_again(place, by=by, reason=reason or f"retry of {n} failed ({error_class or 'all classes'})")
             total += n
-    tasks.wake()
+    wake()
     return total
 
 

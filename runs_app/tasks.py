@@ -5,33 +5,20 @@ from __future__ import annotations
 import asyncio
 import socket
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import connection
 from django.utils import timezone
 
 from runs_app.calls import CallFailure, CallReply, CallRequest
 from runs_app.noticeboard import stop_is_asked
+from runs_app.waking import wake, wake_one
 
 if TYPE_CHECKING:
     from runs_app.draining import Drain
-
-DRAIN = "runs_app.tasks.drain"
-GRADE = "grading_app.tasks.grade_experiment"  # By name: grading stands above runs, and is never imported here.
-
-
-def wake(queue: str | None = None) -> None:
-    """Ask for as many drains as a cluster runs, of any cluster or of one; those that find none needed end at once."""
-    from django_q.tasks import async_task
-
-    def enqueue() -> None:
-        for _ in range(settings.DRAINS):
-            async_task(DRAIN, cluster=queue, save=False)
-
-    transaction.on_commit(enqueue)
 
 
 def drain() -> int:
@@ -43,9 +30,7 @@ def drain() -> int:
     with drain_slot() as free:
         recorded = _drain_once() if free and work_is_left() else 0
     if free and work_is_left():
-        from django_q.tasks import async_task
-
-        async_task(DRAIN, save=False)
+        wake_one()
     return recorded
 
 
@@ -108,16 +93,6 @@ def tend(queue: str | None = None) -> int:
     if work_is_left():
         wake(queue)
     return swept
-
-
-def runs_finished(run_ids: Sequence[int]) -> None:
-    """A run has ended: its stored answers can be graded by rules, which costs nothing."""
-    from django_q.tasks import async_task
-
-    from runs_app.models import Experiment
-
-    for pk in Experiment.objects.filter(runs__in=run_ids).values_list("pk", flat=True).distinct():
-        async_task(GRADE, pk)
 
 
 def check_model(pk: int) -> str:
