@@ -66,6 +66,7 @@ class ItemTable(tables.Table):
         fields = ()
         default = wording.MISSING
         orderable = False
+        attrs = {"class": "data-table item-table"}
         row_attrs = {"id": lambda record: f"item-{record.pk}"}
 
     def __init__(self, items: list[Any], *args: Any, query: str = "", **kwargs: Any) -> None:
@@ -97,7 +98,7 @@ def item_link(item: Item, query: str) -> SafeString:
         reverse("item_detail", args=[item.dataset.slug, item.dataset.version, item.pk]),
         query,
         item.pk,
-        item.key,
+        item.pk,
         "yes" if item.excluded else "",
         item.key,
     )
