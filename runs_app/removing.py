@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models import ManyToOneRel
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
@@ -51,8 +52,11 @@ def _refuse_while_live(experiment: Experiment) -> None:
 
 def _delete_work_of(run: Run) -> None:
     trials = Trial.objects.filter(run=run)
-    for related in Trial._meta.related_objects:
-        # By relation, not by name: apps above this one hang their rows on trials, too.
-        rows: Any = related.related_model
-        rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(connection.alias)
+    for related in Trial._meta.get_fields(include_hidden=True):
+        # By relation, not by name: apps above this one hang their rows on trials, too, and the cache without a name.
+        if isinstance(related, ManyToOneRel):
+            rows: Any = related.related_model
+            rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(
+                connection.alias
+            )
     trials._raw_delete(connection.alias)
