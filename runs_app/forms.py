@@ -232,7 +232,10 @@ class LaunchForm(forms.Form):
 class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Endpoint
-        fields = ["name", "provider", "base_url", "key_env", "max_concurrency", "is_free", "is_active"]
+        fields = [
+            "name", "provider", "base_url", "key_env", "max_concurrency", "adaptive", "requests_per_minute",
+            "tokens_per_minute", "requests_per_day", "day_zone", "is_free", "is_active",
+        ]  # fmt: skip
         labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,9 @@ from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q
 from django.db.models.functions import Coalesce, JSONObject
 from django.utils import timezone
 
+from runs_app.curves import TICK
 from runs_app.models import Condition, Experiment, Run, Tick, Worker
 
-TICK = timedelta(seconds=10)
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
 ALIVE_FOR = timedelta(seconds=60)
@@ -145,44 +144,3 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
 def workers_alive(now: datetime | None = None) -> QuerySet[Worker]:
     since = (now or timezone.now()) - ALIVE_FOR
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=since)
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A line of trials a minute over time, in a box of WIDTH x HEIGHT, and what its axes say."""
-
-    line: str
-    area: str
-    top: int
-    start: datetime
-    end: datetime
-    peak: int
-
-    WIDTH = 720
-    HEIGHT = 140
-
-
-def curve_of(points: Sequence[tuple[datetime, int]]) -> Curve | None:
-    """None for fewer than two ticks: a single one is no curve. A tick without a row is a gap at zero."""
-    if len(points) < 2:
-        return None
-    start, end = points[0][0], points[-1][0]
-    ended = dict(points)
-    ticks = int((end - start) / TICK) + 1
-    values = [ended.get(start + at * TICK, 0) * 6 for at in range(ticks)]
-    top = _round_up(max(values))
-    places = [
-        (round(Curve.WIDTH * at / max(1, ticks - 1), 1), round(Curve.HEIGHT * (1 - value / top), 1))
-        for at, value in enumerate(values)
-    ]
-    line = " ".join(f"{x},{y}" for x, y in places)
-    area = f"0,{Curve.HEIGHT} {line} {Curve.WIDTH},{Curve.HEIGHT}"
-    return Curve(line, area, top, start, end, max(values))
-
-
-def _round_up(value: float) -> int:
-    """To 1, 2 or 5 times a power of ten, so that an axis ends in a number that is read at once."""
-    if value <= 1:
-        return 1
-    power = 10 ** math.floor(math.log10(value))
-    return next(int(step * power) for step in (1, 2, 5, 10) if step * power >= value)

@@ -25,6 +25,7 @@ OUTCOME_STATUS: dict[str, str] = {
     Attempt.Outcome.RELEASED: "cancelled",
     Attempt.Outcome.LOST: "failed",
     Attempt.Outcome.LATE: "paused",
+    Attempt.Outcome.CACHED: "done",
 }
 
 

@@ -25,6 +25,7 @@ urlpatterns = [
     path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
     path("endpoints/", endpoints.endpoint_list, name="endpoint_list"),
     path("endpoints/new/", endpoints.endpoint_new, name="endpoint_new"),
+    path("endpoints/<int:pk>/live/", endpoints.endpoint_live, name="endpoint_live"),
     path("endpoints/<int:pk>/edit/", endpoints.endpoint_edit, name="endpoint_edit"),
     path("endpoints/models/new/", endpoints.model_new, name="model_new"),
     path("endpoints/models/<int:pk>/edit/", endpoints.model_edit, name="model_edit"),

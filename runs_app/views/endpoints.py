@@ -15,6 +15,7 @@ from django_q.tasks import async_task
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
+from runs_app.busyness import with_state
 from runs_app.forms import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.views.fetching import posted
@@ -27,9 +28,17 @@ CHECKING = "running"
 @members_only
 def endpoint_list(request: HttpRequest) -> HttpResponse:
     models = LanguageModel.objects.select_related("endpoint").order_by("name")
-    endpoints = Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models))
-    context = {"endpoints": list(endpoints), "may_edit": is_operator(request.user)}
+    endpoints = list(Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models)))
+    context = {"rows": with_state(endpoints), "may_edit": is_operator(request.user)}
     return render(request, "runs_app/endpoint_list.html", context)
+
+
+@require_safe
+@members_only
+def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
+    """How busy it is now, for a page that stays open."""
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
+    return render(request, "runs_app/partials/endpoint_live.html", {"row": with_state([endpoint])[0]})
 
 
 @require_http_methods(READ_OR_WRITE)

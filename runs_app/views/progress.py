@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
 from runs_app import progress
+from runs_app.curves import throughput_curve
 from runs_app.models import Experiment, Run
 from runs_app.tables import RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
@@ -78,7 +79,7 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "stop_reasons": [f"{run.condition.label}: {run.stop_reason}" for run in runs if run.stop_reason],
         "state": progress.state_of(experiment, totals),
         "pace": pace,
-        "curve": progress.curve_of(pace.points),
+        "curve": throughput_curve(pace.points),
         "errors": progress.errors_of(runs),
         "spent": progress.spent_on(runs),
         "workers": list(progress.workers_alive()),

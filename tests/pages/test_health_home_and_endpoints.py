@@ -1,9 +1,12 @@
 """The health check, the home page of each role, and what operators do to endpoints."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
-from runs_app.models import Endpoint, LanguageModel
+from runs_app.models import Endpoint, EndpointTick, LanguageModel
 from tests import factories
 
 
@@ -52,7 +55,7 @@ def test_a_rater_finds_no_experiment_on_the_home_page(lab, as_):
 
 
 ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LAB_KEY",
-            "max_concurrency": 4, "is_active": "on"}  # fmt: skip
+            "day_zone": "UTC", "max_concurrency": 4, "is_active": "on"}  # fmt: skip
 
 
 def test_an_operator_adds_an_endpoint_and_a_model(as_):
@@ -106,9 +109,32 @@ def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(lab, as_, mon
 def test_the_list_of_endpoints_takes_a_constant_number_of_queries(lab, as_, django_assert_num_queries):
     client = as_("operator")
     client.get("/endpoints/")
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         client.get("/endpoints/")
     for number in range(4):
         factories.make_model(f"m{number}", endpoint=factories.make_endpoint(f"e{number}"))
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         client.get("/endpoints/")
+
+
+def test_an_endpoint_shows_its_learned_limit_its_rates_and_its_curve(lab, as_):
+    now = timezone.now().replace(microsecond=0)
+    Endpoint.objects.update(
+        in_flight=3, max_concurrency=50, requests_per_day=1000, throttle={"limit": 11.7, "today": 42}
+    )
+    for back, limit in ((30, 16.0), (20, 11.2), (10, 11.7)):
+        EndpointTick.objects.create(
+            endpoint_id=lab.model.endpoint_id, at=now - timedelta(seconds=back), concurrency=limit
+        )
+    page = as_("researcher").get("/endpoints/").content.decode()
+    assert "3 of 11" in page
+    assert "learned, at most 50" in page
+    assert "42 of 1\u202f000 today" in page
+    assert "the highest was 16" in page
+    live = as_("researcher").get(f"/endpoints/{lab.model.endpoint_id}/live/").content.decode()
+    assert 'hx-trigger="every 5s"' in live
+
+
+def test_a_zone_that_does_not_exist_is_refused(as_):
+    response = as_("operator").post("/endpoints/new/", {**ENDPOINT, "day_zone": "Mars/Base"})
+    assert "time zone" in " ".join(response.context["form"].errors["day_zone"])

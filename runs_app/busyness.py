@@ -1,0 +1,41 @@
+"""How busy endpoints are: calls in flight, the limit that was learned, requests of the day, and the limit's curve."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from runs_app.curves import Curve, limit_curve
+from runs_app.models import Endpoint, EndpointTick
+from runs_app.throttling import Throttle
+
+SHOWN = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Busyness:
+    """`limit` is what may be in flight now, learned or set; `today` counts requests of the endpoint's own day."""
+
+    endpoint: Endpoint
+    limit: int
+    today: int
+    curve: Curve | None
+
+
+def with_state(endpoints: Sequence[Endpoint]) -> list[Busyness]:
+    """One query, whatever the number of endpoints."""
+    since = timezone.now() - SHOWN
+    points: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
+    for tick in EndpointTick.objects.filter(endpoint__in=endpoints, at__gte=since).order_by("at"):
+        points[tick.endpoint_id].append((tick.at, tick.concurrency))
+    return [_busyness(endpoint, points[endpoint.pk]) for endpoint in endpoints]
+
+
+def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> Busyness:
+    throttle = Throttle.of(endpoint.throttle)
+    limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
+    return Busyness(endpoint, limit, throttle.today, limit_curve(points))
