@@ -9,7 +9,7 @@ class GradingConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def scorer_choices(self) -> list[tuple[str, str]]:
-        """What a design may choose by name alone: the scorers that need no parameter."""
-        from grading_app.scoring import SCORERS
+        """What a design may name."""
+        from grading_app.grading import scorer_choices
 
-        return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
+        return scorer_choices()

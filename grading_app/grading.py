@@ -6,6 +6,8 @@ write each grading once. An answer that a scorer cannot read is a final result t
 
 from __future__ import annotations
 
+import math
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -57,13 +59,17 @@ class Rule:
 
 @dataclass(slots=True)
 class RuleReport:
-    """What one rule did: trials graded now, graded before, and the codes of those graded now that it could not read."""
+    """What one rule did: trials graded now, graded before, and the codes of those graded now that it could not read.
+
+    It is complete unless its time was over first.
+    """
 
     scorer: str
     grade_condition_id: str
     graded: int = 0
     already: int = 0
     unread: Counter[str] = field(default_factory=Counter)
+    is_complete: bool = True
 
     def __str__(self) -> str:
         codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
@@ -73,6 +79,11 @@ class RuleReport:
 
 
 GradeReport = list[RuleReport]
+
+
+def scorer_choices() -> list[tuple[str, str]]:
+    """Names and labels of the scorers that can be chosen by name alone: those that need no parameter."""
+    return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
 
 
 def rules_of(experiment: Experiment) -> list[Rule]:
@@ -104,16 +115,19 @@ def grade(
     scorers: Sequence[str | Mapping[str, Any]] | None = None,
     wave: Wave | None = None,
     force: bool = False,
+    seconds: float = math.inf,
     by: Actor,
 ) -> GradeReport:
     """Grade what has no grade yet; with `force`, everything again, each new grade replacing the old one.
 
-    `scorers` instead of those of the design; `wave` instead of all. ScorerError for a scorer that does not exist.
+    `scorers` instead of those of the design; `wave` instead of all. After `seconds` it stops between two pages and
+    says so: the same again goes on from there. ScorerError for a scorer that does not exist.
     """
+    end = time.monotonic() + seconds
     rules = rules_of(experiment) if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
-        report.append(_Grading(experiment, rule, wave, force).run())
+        report.append(_Grading(experiment, rule, wave, force, end).run())
         _remember(experiment, report[-1], by, force)
     return report
 
@@ -132,12 +146,16 @@ class _Grading:
     rule: Rule
     wave: Wave | None
     force: bool
+    end: float
 
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
         for run in self._runs():
             done = _count(KEYS, {"run": run})
             for page in self._pages(run):
+                if time.monotonic() >= self.end:
+                    report.is_complete = False
+                    break
                 self._grade_page(page, report)
             report.already += done
         report.already = max(0, report.already - report.graded)

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from csp.decorators import csp_replace
+from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
-from evalsite.lib.access import readers_only
+from evalsite.lib.access import members_only, readers_only
 from grading_app.analysis.caching import fingerprint, kept_frames, kept_picture
 from grading_app.analysis.drawing import NARROW, WIDE, Theme
 from grading_app.analysis.figures import FIGURES
@@ -20,10 +21,12 @@ from grading_app.analysis.frames import Frames
 from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
+from grading_app.grading import scorer_choices
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.models import Experiment, Wave
 from runs_app.progress import Totals, state_of
-from runs_app.views.fetching import visible_experiment
+from runs_app.views.fetching import editable_experiment, may_edit, visible_experiment
+from runs_app.waking import GRADE
 
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",
@@ -55,6 +58,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
         "scores_note": _note_on(lines),
         "figures": [shown for figure in FIGURES.values() if (shown := _shown(figure, frames, slug, where))],
         "exports": _exports(experiment, wave),
+        "rules": scorer_choices() if may_edit(request, experiment) else [],
     }
     return render(request, "grading_app/experiment_results.html", context)
 
@@ -78,6 +82,25 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
         raise Http404
     kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
     return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": kept})
+
+
+@require_POST
+@members_only
+def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask for grades by the chosen rules; the task queue makes them."""
+    from django_q.tasks import async_task
+
+    experiment = editable_experiment(request, slug)
+    offered = {name for name, _ in scorer_choices()}
+    chosen = [name for name in request.POST.getlist("scorer") if name in offered]
+    if chosen:
+        async_task(GRADE, experiment.pk, chosen, request.user.get_username())
+        messages.success(
+            request, f"Grading by {', '.join(chosen)} has been asked for. Scores appear here as it goes on."
+        )
+    else:
+        messages.error(request, "Choose a rule to grade by.")
+    return redirect("experiment_results", slug)
 
 
 @require_safe

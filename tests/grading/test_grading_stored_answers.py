@@ -144,3 +144,23 @@ def test_what_was_graded_by_whom_is_in_the_history():
     (change,) = StatusChange.objects.of(experiment).filter(what="gradings")
     assert change.by == experiment.owner
     assert "6 graded" in change.to_value
+
+
+def test_time_that_is_over_leaves_the_rest_for_the_next_call(monkeypatch):
+    monkeypatch.setattr("grading_app.grading.PAGE_ROWS", 4)
+    experiment = small_experiment(samples=7)
+    (report,) = grade(experiment, scorers=["numeric"], seconds=0, by="a test")
+    assert (report.graded, report.is_complete) == (0, False)
+    (report,) = grade(experiment, scorers=["numeric"], by="a test")
+    assert (report.graded, report.is_complete) == (21, True)
+
+
+def test_the_task_asks_for_another_while_work_is_left(monkeypatch):
+    experiment, asked = small_experiment(), []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task))
+    monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
+    grade_experiment(experiment.pk, ["numeric"], "owner")
+    assert asked == [("grading_app.tasks.grade_experiment", experiment.pk, ["numeric"], "owner")]
+    monkeypatch.setattr("grading_app.tasks.SECONDS", 60)
+    assert list(grade_experiment(*asked.pop()[1:]).values()) == [6]
+    assert asked == []

@@ -140,3 +140,20 @@ def test_the_number_of_queries_does_not_grow_with_the_conditions(client, django_
     address = reverse("experiment_results", args=[made.slug])
     with django_assert_max_num_queries(20):
         client.get(address)
+
+
+def test_grades_are_asked_for_by_whoever_may_edit(client, experiment, monkeypatch):
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[1:]))
+    address = reverse("experiment_grade", args=["pilot"])
+    client.force_login(experiment.owner)
+    assert 'value="exact_match"' in client.get(reverse("experiment_results", args=["pilot"])).content.decode()
+    client.post(address, {"scorer": ["exact_match", "regex", "guess"]})
+    assert asked == [(experiment.pk, ["exact_match"], "owner")]
+    client.post(address)
+    assert len(asked) == 1
+    teammate = factories.make_user("teammate", roles.RESEARCHER)
+    experiment.shared_with.add(teammate)
+    client.force_login(teammate)
+    assert client.post(address, {"scorer": "numeric"}).status_code == 404
+    assert 'value="exact_match"' not in client.get(reverse("experiment_results", args=["pilot"])).content.decode()
