@@ -1,0 +1,83 @@
+"""A condition is what a model sees: changing that changes its id, and changing anything else does not."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runs_app.crossing import Cell, Facet, cross, identity
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
+turns = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant"]), "content": texts})
+prompts = st.fixed_dictionaries(
+    {"messages": st.lists(turns, min_size=1, max_size=3), "answer_format": st.sampled_from(["text", "rating"])}
+)
+samplers = st.dictionaries(
+    st.sampled_from(["temperature", "top_p", "max_tokens", "seed", "stop"]),
+    st.integers(0, 9) | st.floats(0, 2) | texts,
+)
+models = st.fixed_dictionaries({"provider": st.sampled_from(["openai", "ollama_chat"]), "model": texts})
+contents = st.tuples(models, prompts, samplers)
+names = st.text(min_size=1, max_size=20)
+
+
+def cell(content, name="n", key=None):
+    return Cell(*(Facet(name, facet, key) for facet in content))
+
+
+def same(one, other):
+    """Whether two contents say the same, as JSON with its numbers compared by value."""
+    return json.loads(json.dumps(one)) == json.loads(json.dumps(other))
+
+
+@settings(max_examples=80, deadline=None)
+@given(contents, contents)
+def test_the_identity_changes_exactly_when_what_is_seen_changes(one, other):
+    assert (identity(cell(one).condition_id) == identity(cell(other).condition_id)) == same(one, other)
+
+
+@settings(max_examples=80, deadline=None)
+@given(contents, st.data())
+def test_a_change_in_any_one_facet_is_another_condition(content, data):
+    axis = data.draw(st.integers(0, 2))
+    changed = data.draw((models, prompts, samplers)[axis].filter(lambda other: not same(other, content[axis])))
+    other = (*content[:axis], changed, *content[axis + 1 :])
+    assert identity(cell(content).condition_id) != identity(cell(other).condition_id)
+
+
+@settings(max_examples=80, deadline=None)
+@given(contents, names, names, st.integers())
+def test_names_and_keys_of_rows_have_no_part_in_it(content, one, other, key):
+    assert identity(cell(content, one).condition_id) == identity(cell(content, other, key).condition_id)
+
+
+@settings(max_examples=40, deadline=None)
+@given(contents, names)
+def test_an_id_is_made_of_safe_characters_and_fits_its_column(content, name):
+    made = cell(content, name).condition_id
+    assert len(made) <= 255
+    assert set(made) <= set("abcdefghijklmnopqrstuvwxyz0123456789-_")
+
+
+def test_a_known_answer():
+    """Reproducible on any machine: printf '%s' '{"model":...}' | sha256sum gives the same twelve digits."""
+    content = (
+        {"provider": "openai", "model": "gpt-4o"},
+        {"messages": [{"role": "user", "content": "{{input}}"}], "answer_format": "text"},
+        {"temperature": 0.0, "max_tokens": 256},
+    )
+    assert cell(content, "gpt").condition_id == "gpt_gpt_gpt--de4692a2b813"
+
+
+def test_order_of_settings_and_form_of_numbers_do_not_matter():
+    one = ({"a": 1}, {"b": 2}, {"temperature": 1.0, "top_p": 0.5})
+    other = ({"a": 1}, {"b": 2}, {"top_p": 0.5, "temperature": 1})
+    assert cell(one).condition_id == cell(other).condition_id
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 4), (0, 3, 4)])
+def test_every_cell_is_crossed_once(sizes):
+    axes = [[Facet(f"{axis}{at}", {axis: at}) for at in range(size)] for axis, size in zip("mps", sizes, strict=True)]
+    cells = cross(*axes)
+    assert len(cells) == len({one.condition_id for one in cells}) == sizes[0] * sizes[1] * sizes[2]

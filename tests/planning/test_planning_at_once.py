@@ -1,0 +1,51 @@
+"""Two processes that plan one experiment at once end with one row a trial and true counters."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection, transaction
+
+from runs_app import planning
+from runs_app.models import Condition, Experiment, Run, Trial
+from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model
+
+pytestmark = pytest.mark.django_db(transaction=True)
+WAITING = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
+
+
+def plan_alone(experiment):
+    """As another process would: over a connection of its own."""
+    try:
+        return planning.plan(experiment)
+    finally:
+        connection.close()
+
+
+def wait_for_waiting(n):
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute(WAITING)
+            if cursor.fetchone()[0] == n:
+                return
+        time.sleep(0.02)
+    pytest.fail(f"there were never {n} waiting for the experiment's lock")
+
+
+def test_both_wait_for_the_experiment_and_the_second_finds_all_done():
+    experiment = make_experiment(
+        dataset=make_dataset(20), models=[make_model("a"), make_model("b")], dimensions=[make_dimension()], samples=3
+    )
+    with ThreadPoolExecutor(2) as pool:
+        with transaction.atomic():
+            Experiment.objects.select_for_update().get(pk=experiment.pk)
+            reports = [pool.submit(plan_alone, experiment) for _ in range(2)]
+            wait_for_waiting(2)
+        added = sorted(report.result(timeout=20).trials_added for report in reports)
+    assert added == [0, 120]
+    assert Trial.objects.count() == 120
+    assert Condition.objects.count() == 2
+    assert list(Run.objects.values_list("n_pending", flat=True)) == [60, 60]
