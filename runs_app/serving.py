@@ -90,8 +90,9 @@ def _tidy_up() -> None:
 
 
 def _web(listener: socket.socket, environment: dict[str, str]) -> Child:
-    options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1", "--worker-class", "gthread"]
-    options += ["--threads", str(THREADS), "--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
+    options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1"]
+    options += ["--worker-class", "evalsite.lib.webworker.Worker", "--threads", str(THREADS)]
+    options += ["--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
     options += ["--log-level", "warning", "--no-control-socket"]
     return Child(
         "web",

@@ -6,7 +6,6 @@ child and all it forked can be ended at once. Nothing here knows what the childr
 
 from __future__ import annotations
 
-import _thread
 import logging
 import os
 import signal
@@ -227,29 +226,31 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
 
 @contextmanager
 def kept_running(child: Child) -> Iterator[None]:
-    """Keep one child running beside what the block does. GivingUp, which ends the block, when it cannot be."""
+    """Keep one child running beside what the block does; GivingUp ends the block. For the main thread alone."""
     over = threading.Event()
-    gave_up: list[GivingUp] = []
+    main = threading.get_ident()
+    reasons: list[GivingUp] = []
 
     def watch() -> None:
         try:
             while not over.wait(LOOK_S):
                 child.look(time.monotonic())
         except GivingUp as reason:
-            gave_up.append(reason)
-            _thread.interrupt_main()
+            reasons.append(reason)
+            signal.pthread_kill(main, signal.SIGUSR1)  # Ends whatever the block waits for.
 
+    def give_up(_number: int, _frame: object) -> None:
+        raise reasons[0]
+
+    before = signal.signal(signal.SIGUSR1, give_up)
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
         yield
-    except KeyboardInterrupt:
-        if gave_up:
-            raise gave_up[0] from None
-        raise
     finally:
         over.set()
         watcher.join()
+        signal.signal(signal.SIGUSR1, before)
         _stop([child], lambda: False)
 
 

@@ -72,12 +72,15 @@ class Site:
     def is_served(self) -> bool:
         """Once the socket is there, a request may break off but is never refused, web server or not."""
         assert self.process.poll() is None, self.said()
+        refused = False
         try:
             self.was_served |= json.loads(self.get("/healthz")) == {"status": "ok"}
         except OSError as error:
-            assert not (self.was_served and isinstance(getattr(error, "reason", None), ConnectionRefusedError))
-            return False
-        return True
+            refused = isinstance(getattr(error, "reason", None), ConnectionRefusedError)
+        else:
+            return True
+        assert not (self.was_served and refused)
+        return False
 
     def child(self, word: str) -> int | None:
         """The child whose command line holds a word."""

@@ -1,5 +1,6 @@
 """`manage.py up`, with real processes."""
 
+import http.client
 import os
 import signal
 import socket
@@ -62,6 +63,18 @@ def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(site: Si
     assert site.child("qcluster") != cluster
     assert "with a worker idle" in site.said()
     assert time.monotonic() - began < 50
+
+
+def test_a_client_that_does_not_hang_up_delays_nobody(site: Site) -> None:
+    site.get("/healthz")
+    lazy = []
+    for _ in range(4):
+        lazy.append(http.client.HTTPConnection("127.0.0.1", site.port))
+        lazy[-1].request("GET", "/healthz", headers={"Connection": "close"})
+        assert lazy[-1].sock.recv(1)
+    began = time.monotonic()
+    site.get("/healthz")
+    assert time.monotonic() - began < 1.5, "the web server waited for a client to close its connection"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
