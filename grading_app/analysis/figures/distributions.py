@@ -68,7 +68,8 @@ def frame(frames: Frames) -> Distributions | None:
 
 
 def _grid(shown: Distributions, width: int) -> drawing.Grid:
-    columns = min(shown.dimensions, max(1, width // 150))
+    fitting = max(1, width // 150)
+    columns = min(fitting, shown.dimensions if shown.dimensions > 1 else 2, len(shown.shown))
     return drawing.Grid(
         len(shown.shown), columns, width, panel_height=74, left=40, right=10, top=44, bottom=32, gap_x=24, gap_y=66
     )

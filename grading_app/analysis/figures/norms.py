@@ -60,6 +60,8 @@ def frame(frames: Frames) -> Comparison | None:
 
 def _grid(shown: Comparison, width: int) -> drawing.Grid:
     most = 3 if width >= drawing.WIDE else 1
+    if most > 2 and len(shown.shown) % most == 1:
+        most -= 1  # Rather two rows of two than one panel alone in its row.
     columns = shown.dimensions if 1 < shown.dimensions <= most else min(most, len(shown.shown))
     left, right, gap = 40, 12, 30
     side = min(250, (width - left - right - (columns - 1) * gap) // columns)
