@@ -28,6 +28,7 @@ def wait_for_waiting(n):
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")  # Else a transaction sees its first look for ever.
             cursor.execute(WAITING)
             if cursor.fetchone()[0] == n:
                 return
