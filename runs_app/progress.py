@@ -104,8 +104,9 @@ class Pace:
 
 def pace_of(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
     """One query, over the last hour in which something ended: 360 rows at most."""
-    points = _points([run.pk for run in runs])
-    per_minute = _per_minute(points, now or timezone.now())
+    tick = _tick_of(now or timezone.now())
+    points = [(at, n) for at, n in _points([run.pk for run in runs]) if at < tick]
+    per_minute = _per_minute(points, tick)
     return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
 
 
@@ -117,12 +118,14 @@ def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
     return [(row["at"], row["ended"]) for row in ended]
 
 
-def _per_minute(points: Sequence[tuple[datetime, int]], now: datetime) -> float:
-    """Over whole ticks only: the one that has just begun would always look slow."""
+def _tick_of(now: datetime) -> datetime:
+    """The tick that has just begun. It is left out of every rate: it would always look slow."""
     seconds = now.timestamp()
-    current = datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
-    since = current - RATE_OVER
-    ended = [(at, n) for at, n in points if since <= at < current]
+    return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
+
+
+def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
+    ended = [(at, n) for at, n in points if at >= current - RATE_OVER]
     if not ended:
         return 0.0
     # A run that began less than a minute ago is not averaged over the time before it began.

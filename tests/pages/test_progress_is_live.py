@@ -109,6 +109,7 @@ def test_the_pace_is_of_the_last_whole_minute(run):
     pace = progress.pace_of([run], remaining=120, now=START + timedelta(seconds=65))
     assert pace.per_minute == 60
     assert pace.seconds_left == 120
+    assert pace.points[-1][0] == START + timedelta(seconds=50)
 
 
 def test_a_young_run_is_not_averaged_over_the_time_before_it(run):
@@ -128,7 +129,7 @@ def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
     tick(run, 0, done=1)
     tick(other, 0, done=2)
     tick(run, -3600, done=50)
-    pace = progress.pace_of([run, other], 0, now=START)
+    pace = progress.pace_of([run, other], 0, now=START + timedelta(seconds=10))
     assert pace.points == [(START, 3)]
 
 
