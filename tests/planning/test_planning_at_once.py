@@ -8,7 +8,7 @@ from django.db import connection, transaction
 
 from runs_app import planning
 from runs_app.models import Condition, Experiment, Run, Trial
-from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model
+from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_sampler
 
 pytestmark = pytest.mark.django_db(transaction=True)
 WAITING = """
@@ -38,11 +38,15 @@ def wait_for_waiting(n):
 
 def test_both_wait_for_the_experiment_and_the_second_finds_all_done():
     experiment = make_experiment(
-        dataset=make_dataset(20), models=[make_model("a"), make_model("b")], dimensions=[make_dimension()], samples=3
+        dataset=make_dataset(20),
+        models=[make_model("a"), make_model("b")],
+        samplers=[make_sampler(status="approved")],  # A draft would be locked as well, and hide a missing lock.
+        dimensions=[make_dimension(status="approved")],
+        samples=3,
     )
     with ThreadPoolExecutor(2) as pool:
         with transaction.atomic():
-            Experiment.objects.select_for_update().get(pk=experiment.pk)
+            Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
             reports = [pool.submit(plan_alone, experiment) for _ in range(2)]
             wait_for_waiting(2)
         added = sorted(report.result(timeout=20).trials_added for report in reports)
