@@ -64,11 +64,7 @@ def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> P
     A run that was done and got new trials is planned again. Raises PlanError, and then nothing was changed.
     """
     with transaction.atomic():
-        locked = (
-            Experiment.objects.select_for_update(of=("self",), no_key=True)
-            .select_related("dataset")
-            .get(pk=experiment.pk)
-        )
+        locked = _lock(experiment)
         design = Design.of(locked)
         if problems := design.problems():
             raise PlanError(problems)
