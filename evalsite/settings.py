@@ -165,6 +165,12 @@ CONTENT_SECURITY_POLICY = {
 }
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
+UPLOAD_BYTES = 1152 * 2**20  # Of all files of one request: items and images of 512 MiB, norms of 128 MiB.
+FILE_UPLOAD_HANDLERS = [
+    "evalsite.lib.uploads.BoundedUpload",
+    "django.core.files.uploadhandler.MemoryFileUploadHandler",
+    "django.core.files.uploadhandler.TemporaryFileUploadHandler",
+]
 
 # Drains that this machine's cluster runs at once; one more worker keeps test calls and grading from waiting for them.
 DRAINS = environment.whole_number("EVALSITE_DRAINS", default=2)

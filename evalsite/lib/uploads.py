@@ -1,0 +1,39 @@
+"""Files that a request brings: how much is read of them at all, before any view looks at them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied, RequestDataTooBig
+from django.core.files.uploadhandler import FileUploadHandler
+
+
+class BoundedUpload(FileUploadHandler):
+    """Stands before Django's own handlers, which would write whatever comes to the disk, whoever sends it."""
+
+    received = 0
+
+    def handle_raw_input(self, input_data: Any, META: Any, content_length: int, *args: Any, **kwargs: Any) -> None:
+        self._refuse(content_length)
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        """Files are taken from people who are signed in: no page has a form with a file for anybody else."""
+        if self.request is None or not self.request.user.is_authenticated:
+            raise PermissionDenied("files are taken from people who are signed in")
+        super().new_file(*args, **kwargs)
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes:
+        self.received += len(raw_data)
+        self._refuse(self.received)
+        return raw_data
+
+    def file_complete(self, file_size: int) -> None:
+        """The handlers behind this one keep the file."""
+
+    def _refuse(self, size: int) -> None:
+        if size <= settings.UPLOAD_BYTES:
+            return
+        for handler in self.request.upload_handlers if self.request else []:
+            handler.upload_interrupted()  # What was written so far goes now, not when the garbage is collected.
+        raise RequestDataTooBig(f"a request may bring {settings.UPLOAD_BYTES // 2**20} MiB of files")
