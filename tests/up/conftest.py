@@ -9,7 +9,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -123,8 +123,8 @@ def prepared() -> Iterator[Path]:
         yield folder / "data"
 
 
-@pytest.fixture
-def place(prepared: Path) -> Iterator[Path]:
+@contextmanager
+def spaced_folder(prepared: Path) -> Iterator[Path]:
     """A folder with a space in its path, with a database in it."""
     with open_folder() as folder:
         spaced = folder / "my lab"
@@ -138,8 +138,8 @@ def place(prepared: Path) -> Iterator[Path]:
                     os.kill(pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def site(place: Path) -> Iterator[Site]:
+@contextmanager
+def running_site(place: Path) -> Iterator[Site]:
     started = Site(place, "--workers=1")
     try:
         until(started.is_served)
@@ -147,3 +147,22 @@ def site(place: Path) -> Iterator[Site]:
     finally:
         started.process.kill()
         started.process.wait()
+
+
+@pytest.fixture
+def place(prepared: Path) -> Iterator[Path]:
+    with spaced_folder(prepared) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def lasting_site(prepared: Path) -> Iterator[Site]:
+    """One for all tests after which it runs on."""
+    with spaced_folder(prepared) as folder, running_site(folder) as started:
+        yield started
+
+
+@pytest.fixture
+def site(place: Path) -> Iterator[Site]:
+    with running_site(place) as started:
+        yield started

@@ -33,7 +33,8 @@ def workers_are_ready(site: Site) -> bool:
     return idle_worker(cluster) is not None
 
 
-def test_what_is_killed_is_replaced_and_works_again(site: Site, place: Path) -> None:
+def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
+    site, place = lasting_site, lasting_site.place
     assert b"<form" in site.get("/accounts/login/")
 
     until(lambda: workers_are_ready(site))
@@ -53,7 +54,8 @@ def test_what_is_killed_is_replaced_and_works_again(site: Site, place: Path) -> 
 
 
 @pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="/proc does not tell what a process waits for")
-def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(site: Site, place: Path) -> None:
+def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(lasting_site: Site) -> None:
+    site, place = lasting_site, lasting_site.place
     until(lambda: workers_are_ready(site))
     cluster = site.child("qcluster")
     os.kill(idle_worker(cluster), signal.SIGKILL)
@@ -65,7 +67,8 @@ def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(site: Si
     assert time.monotonic() - began < 50
 
 
-def test_a_client_that_does_not_hang_up_delays_nobody(site: Site) -> None:
+def test_a_client_that_does_not_hang_up_delays_nobody(lasting_site: Site) -> None:
+    site = lasting_site
     site.get("/healthz")
     lazy = []
     for _ in range(4):
@@ -77,11 +80,10 @@ def test_a_client_that_does_not_hang_up_delays_nobody(site: Site) -> None:
     assert time.monotonic() - began < 1.5, "the web server waited for a client to close its connection"
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_stop_leaves_no_process_behind(site: Site, place: Path, number: signal.Signals) -> None:
+def test_a_stop_leaves_no_process_behind(site: Site, place: Path) -> None:
     until(lambda: workers_are_ready(site))
     assert len(processes_of(place)) > 8
-    assert site.stop(number) == 0
+    assert site.stop() == 0
     until(lambda: not processes_of(place), 5)
     assert list((place / "data").glob("up-*")) == []
     assert "Traceback" not in site.said()
