@@ -9,6 +9,8 @@ from django import forms
 from django.apps import apps
 from django.db import transaction
 from django.db.models import Q
+from django.urls import reverse
+from django.utils.html import format_html
 
 from datasets_app.models import Dataset
 from datasets_app.models.history import record_changes
@@ -36,6 +38,15 @@ def _hint(row: Any) -> str:
     if isinstance(row, Dimension):
         return f"{row.title or row.name}, {row.scale_min} to {row.scale_max}"
     return ""
+
+
+NOTHING_TO_CHOOSE = {
+    "dataset": ("No dataset is approved yet.", "Go to the datasets", "dataset_list"),
+    "language_models": ("No model is served yet; operators add them.", "Go to the endpoints", "endpoint_list"),
+    "prompts": ("No prompt is approved yet.", "Write one", "admin:runs_app_prompt_add"),
+    "samplers": ("There is no sampler yet.", "Make one", "admin:runs_app_sampler_add"),
+    "dimensions": ("Only for items that are rated; there is none yet.", "Make one", "admin:runs_app_dimension_add"),
+}
 
 
 def scorer_choices() -> list[tuple[str, str]]:
@@ -91,6 +102,13 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields[name].queryset = rows  # type: ignore[attr-defined]
         self.fields["dataset"].empty_label = "Choose a dataset"  # type: ignore[attr-defined]
         self.fields["scorers"].choices = scorer_choices()  # type: ignore[attr-defined]
+
+    def explain_what_is_missing(self) -> None:
+        """Where there is nothing to choose, say who makes it and where. The choices are fetched."""
+        for name, (text, label, url_name) in NOTHING_TO_CHOOSE.items():
+            field = self.fields[name]
+            if not [value for value, _ in field.widget.choices if value]:
+                field.help_text = format_html('{} <a href="{}">{}</a>', text, reverse(url_name), label)
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:

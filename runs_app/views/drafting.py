@@ -74,6 +74,7 @@ def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResp
     if request.method == "POST" and not looking and form.is_valid():
         return _saved(request, form)
     fetch_choices(form)
+    form.explain_what_is_missing()
     context = {"form": form, "heading": heading, "outlook": _outlook(form), "experiment": form.instance}
     return render(request, "runs_app/experiment_form.html", context)
 

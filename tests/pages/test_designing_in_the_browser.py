@@ -90,6 +90,12 @@ def test_drafts_of_datasets_and_prompts_are_no_choice(parts, as_):
     assert parts["prompt"] in form.fields["prompts"].queryset
 
 
+def test_an_empty_site_says_where_each_part_is_made(as_):
+    text = as_("researcher").get(NEW).content.decode()
+    for address in ("/datasets/", "/endpoints/", "/admin/runs_app/prompt/add/", "/admin/runs_app/sampler/add/"):
+        assert f'<a href="{address}">' in text
+
+
 def test_an_inactive_model_is_no_choice_unless_the_draft_has_it(entered, parts, as_):
     as_("researcher").post(NEW, entered)
     parts["models"][0].is_active = False
