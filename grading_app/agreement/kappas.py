@@ -1,0 +1,179 @@
+"""Agreement on categories: percent agreement, Cohen's and Fleiss' kappa, and the confusion matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from grading_app.agreement.coefficients import Coefficient, quotient
+from grading_app.agreement.estimates import Spread
+from grading_app.agreement.ratings import Floats, Ratings, Whole
+from grading_app.analysis.statistics import normal_quantile
+
+Weights = Literal["none", "linear", "quadratic"]
+WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfusionMatrix:
+    """How often one rater's category (rows) met another's (columns).
+
+    categories: ascending, labels or numbers; counts[i][j]: units that `rows` put in i and `columns` in j.
+    left_out: units that not both rated.
+    """
+
+    rows: Hashable
+    columns: Hashable
+    categories: tuple[str | float, ...]
+    counts: tuple[tuple[int, ...], ...]
+    units: int
+    left_out: int
+
+    @property
+    def agreed(self) -> int:
+        return sum(row[at] for at, row in enumerate(self.counts))
+
+
+def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> ConfusionMatrix:
+    """Two raters' categories crossed, over the units that both rated. ValueError for a rater who is not there."""
+    both = ratings.of(rows, columns).complete()
+    categories, codes = _codes(both)
+    counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
+    np.add.at(counts, (codes[:, 0], codes[:, 1]), 1)
+    names = tuple(both.labels[int(value)] if both.labels else float(value) for value in categories)
+    left_out = len(ratings.units) - len(both.units)
+    return ConfusionMatrix(
+        rows, columns, names, tuple(tuple(row) for row in counts.tolist()), len(both.units), left_out
+    )
+
+
+def percent_agreement(ratings: Ratings) -> Coefficient:
+    """The share of agreeing pairs of ratings of one unit, averaged over units (0 to 1).
+
+    P = mean over units of sum over categories of n_uc (n_uc - 1) / (m_u (m_u - 1)), n_uc of a unit's m_u ratings being
+    c: the observed agreement of J. L. Fleiss (1971). Chance is not removed. Units with fewer than two ratings are left
+    out.
+    """
+    used = ratings.with_at_least(2)
+    agreeing = _agreeing_pairs(used)
+
+    def of(times: Floats) -> Floats:
+        return quotient(times @ agreeing, times.sum(axis=1))
+
+    return Coefficient("percent agreement", used, len(ratings.units) - len(used.units), of)
+
+
+def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
+    """Cohen's kappa of two raters: 1 - observed / expected disagreement, expected from each rater's own shares.
+
+    q_o = mean over units of d(a_u, b_u), q_e = sum over i, j of p_i. p_.j d(i, j), with a distance of d = 1 for any
+    two categories (unweighted), |i - j| (linear) or (i - j)^2 (quadratic); i and j are the ratings themselves, so that
+    a category nobody chose does not bring its neighbours together.
+    J. Cohen (1960), Educational and Psychological Measurement 20, 37-46; J. Cohen (1968), Psychological Bulletin 70,
+    213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of
+    J. L. Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
+    Not defined where both raters use one and the same category alone. ValueError unless there are two raters.
+    """
+    if len(ratings.raters) != 2:
+        raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
+    both = ratings.complete()
+    categories, codes = _codes(both)
+    distances = _distances(categories, weights)
+    apart = distances[codes[:, 0], codes[:, 1]]
+    shown = np.stack([_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
+
+    def of(times: Floats) -> Floats:
+        n, (first, second) = times.sum(axis=1), times @ shown
+        expected = ((first @ distances) * second).sum(axis=1)
+        return 1 - quotient(times @ apart * n, expected)
+
+    def spread(confidence: float) -> Spread | None:
+        return _large_sample(distances, codes, confidence)
+
+    formula = f"Cohen's kappa{WEIGHTED[weights]}"
+    return Coefficient(formula, both, len(ratings.units) - len(both.units), of, spread)
+
+
+def fleiss_kappa(ratings: Ratings, category: float | None = None) -> Coefficient:
+    """Fleiss' kappa of many raters, who need not be the same for each unit; over all categories, or for one of them.
+
+    kappa = (P - P_e) / (1 - P_e), P as in `percent_agreement`, P_e = sum over categories of p_c^2.
+    For one category: 1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)).
+    J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382.
+    Units without any rating are left out. Not defined where all ratings are in one category (or none in this one).
+    ValueError unless all other units have the same number of ratings, two or more.
+    """
+    used = ratings.with_at_least(1)
+    sizes = set(used.per_unit.tolist())
+    if len(sizes) > 1 or 1 in sizes:
+        told = " or ".join(str(size) for size in sorted(sizes))
+        raise ValueError(f"Fleiss' kappa takes equally many ratings of each unit, two or more; here they have {told}")
+    m = sizes.pop() if sizes else 0
+    counts = _counts(used) if category is None else (used.values == category).sum(axis=1, keepdims=True).astype(float)
+    mixed = (counts * (m - counts)).sum(axis=1)
+
+    def of(times: Floats) -> Floats:
+        n = times.sum(axis=1)
+        shares = times @ counts / (n[:, None] * m)
+        return 1 - quotient(times @ mixed, n * m * (m - 1) * (shares * (1 - shares)).sum(axis=1))
+
+    of_one = "" if category is None else f" of {_name(used, category)}"
+    return Coefficient(f"Fleiss' kappa{of_one}", used, len(ratings.units) - len(used.units), of)
+
+
+def _name(ratings: Ratings, category: float) -> str:
+    return ratings.labels[int(category)] if ratings.labels else f"{category:g}"
+
+
+def _codes(ratings: Ratings) -> tuple[Floats, Whole]:
+    """The categories, ascending, and for complete ratings the number of each rating's category."""
+    categories = ratings.categories
+    return categories, np.searchsorted(categories, ratings.values)
+
+
+def _counts(ratings: Ratings) -> Floats:
+    """(units, categories): how many raters put the unit into the category."""
+    columns = [(ratings.values == category).sum(axis=1) for category in ratings.categories]
+    return np.array(columns, dtype=np.float64).reshape(len(columns), len(ratings.units)).T
+
+
+def _agreeing_pairs(ratings: Ratings) -> Floats:
+    counts, sizes = _counts(ratings), ratings.per_unit
+    shares: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
+    return shares
+
+
+def _distances(categories: Floats, weights: Weights) -> Floats:
+    between = np.abs(categories[:, None] - categories[None, :])
+    powers: dict[Weights, Floats] = {
+        "none": (between > 0).astype(np.float64),
+        "linear": between,
+        "quadratic": between**2,
+    }
+    return powers[weights]
+
+
+def _indicators(codes: Whole, categories: int) -> Floats:
+    indicators: Floats = (codes[:, None] == np.arange(categories)).astype(np.float64)
+    return indicators
+
+
+def _large_sample(distances: Floats, codes: Whole, confidence: float) -> Spread | None:
+    """Written with distances d in place of the paper's weights, w = 1 - d / max d, which changes nothing."""
+    n, size = codes.shape[0], len(distances)
+    first, second = (np.bincount(codes[:, rater], minlength=size) / n for rater in (0, 1))
+    expected = float(first @ distances @ second)
+    if expected == 0:
+        return None
+    apart = distances[codes[:, 0], codes[:, 1]]
+    ratio = float(apart.mean()) / expected
+    pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
+    variance = float((pulled**2).mean()) - (ratio * expected) ** 2
+    se = math.sqrt(max(0.0, variance) / n) / expected
+    reach, kappa = normal_quantile(confidence) * se, 1 - ratio
+    how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
+    return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), how)

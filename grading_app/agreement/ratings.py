@@ -1,0 +1,135 @@
+"""Ratings as a table of units x raters: what every measure of agreement is computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+Whole = NDArray[np.intp]
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Who rated what, and how.
+
+    values: (units, raters), a number for each rating, NaN where a rater did not rate the unit.
+    units, raters: the names of the rows and the columns, each name once.
+    labels: where the numbers stand for labels, value v is labels[v]; empty where they are numbers of their own.
+    ValueError for a table of another shape, a name that comes twice, or an infinite rating.
+    """
+
+    values: Floats
+    units: tuple[Hashable, ...]
+    raters: tuple[Hashable, ...]
+    labels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.values.shape != (len(self.units), len(self.raters)):
+            expected = f"{len(self.units)} units x {len(self.raters)} raters"
+            raise ValueError(f"a table of {self.values.shape} is not one of {expected}")
+        for names in (self.units, self.raters):
+            if len(set(names)) < len(names):
+                raise ValueError("a unit or a rater comes twice")
+        if np.isinf(self.values).any():
+            raise ValueError("a rating is infinite")
+
+    @property
+    def given(self) -> NDArray[np.bool_]:
+        """(units, raters): whether there is a rating."""
+        return ~np.isnan(self.values)
+
+    @property
+    def per_unit(self) -> Whole:
+        """(units,): how many ratings a unit has."""
+        counts: Whole = self.given.sum(axis=1)
+        return counts
+
+    @property
+    def n_ratings(self) -> int:
+        return int(self.given.sum())
+
+    @property
+    def n_raters(self) -> int:
+        """How many raters gave at least one rating."""
+        return int(self.given.any(axis=0).sum())
+
+    @property
+    def categories(self) -> Floats:
+        """The different ratings that were given, ascending."""
+        return np.unique(self.values[self.given])
+
+    def with_at_least(self, ratings: int) -> Ratings:
+        """Only the units that have as many ratings."""
+        return self._where(self.per_unit >= ratings)
+
+    def complete(self) -> Ratings:
+        """Only the units that every rater rated."""
+        return self._where(self.per_unit == len(self.raters))
+
+    def of(self, *raters: Hashable) -> Ratings:
+        """Only these raters, in this order. ValueError for a rater who is not in the table."""
+        columns = [self.column(rater) for rater in raters]
+        return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels)
+
+    def without(self, rater: Hashable) -> Ratings:
+        """All raters but this one. ValueError for a rater who is not in the table."""
+        self.column(rater)
+        return self.of(*(name for name in self.raters if name != rater))
+
+    def column(self, rater: Hashable) -> int:
+        if rater not in self.raters:
+            raise ValueError(f"no ratings by {rater!r}")
+        return self.raters.index(rater)
+
+    def _where(self, kept: NDArray[np.bool_]) -> Ratings:
+        units = tuple(unit for unit, keep in zip(self.units, kept, strict=True) if keep)
+        return Ratings(self.values[kept], units, self.raters, self.labels)
+
+
+def ratings_of(table: ArrayLike) -> Ratings:
+    """The ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
+    values = np.array(table, dtype=np.float64)
+    if values.ndim != 2:
+        raise ValueError(f"ratings are a table of units x raters, not of {values.ndim} dimensions")
+    return Ratings(values, tuple(range(values.shape[0])), tuple(range(values.shape[1])))
+
+
+def ratings_from(
+    triples: Iterable[tuple[Hashable, Hashable, float | str | None]], labels: Sequence[str] | None = None
+) -> Ratings:
+    """The ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
+
+    With `labels` the values are labels, and stand for 0, 1, 2 ... in the order given: the right order matters where a
+    measure uses it (weighted kappa, ordinal alpha).
+    Units and raters keep the order in which they first come. ValueError for a second rating of one unit by one rater,
+    a value that is no number, or a label that is not among the labels.
+    """
+    codes = None if labels is None else {label: code for code, label in enumerate(labels)}
+    found: dict[tuple[int, int], float] = {}
+    units: dict[Hashable, int] = {}
+    raters: dict[Hashable, int] = {}
+    for unit, rater, value in triples:
+        row, column = units.setdefault(unit, len(units)), raters.setdefault(rater, len(raters))
+        if (row, column) in found:
+            raise ValueError(f"{rater!r} rated {unit!r} twice")
+        found[row, column] = _number(value, codes, f"the rating of {unit!r} by {rater!r}")
+    values = np.full((len(units), len(raters)), np.nan)
+    for place, number in found.items():
+        values[place] = number
+    return Ratings(values, tuple(units), tuple(raters), tuple(labels or ()))
+
+
+def _number(value: float | str | None, codes: dict[str, int] | None, what: str) -> float:
+    if value is None:
+        return np.nan
+    if codes is not None:
+        if value not in codes:
+            raise ValueError(f"{what} is {value!r}, which is none of the labels")
+        return codes[str(value)]
+    if isinstance(value, str):
+        raise ValueError(f"{what} is {value!r}: give the labels, in their order")
+    return float(value)

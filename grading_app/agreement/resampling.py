@@ -1,0 +1,80 @@
+"""Bootstrap intervals for any measure of agreement: whole items are drawn, since answers to one item go together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from grading_app.agreement.coefficients import Coefficient
+from grading_app.agreement.estimates import Estimate
+from grading_app.agreement.ratings import Floats, Whole
+
+MOST_DEGENERATE = 0.1
+CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
+
+
+def bootstrap(
+    coefficient: Coefficient,
+    *,
+    seed: int,
+    items: Mapping[Hashable, Hashable] | None = None,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Estimate:
+    """The measure with its percentile interval over resamples of items; the same seed gives the same interval.
+
+    items: unit -> item, where an item has several units (its answers): items are drawn with replacement and bring all
+    their units along. Without it each unit is an item.
+    Resamples for which the measure is not defined (one category alone) are left out and counted; where they are more
+    than a tenth of all, no interval is given, because what was left out would have shaped it.
+    Ratings that all agree agree in every resample: their interval is a point, whatever their number.
+    B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole clusters:
+    A. C. Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
+    ValueError for fewer than 100 resamples, a confidence outside 0 to 1, or a unit without an item.
+    """
+    if resamples < 100 or not 0 < confidence < 1:
+        raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
+    plain, codes = replace(coefficient, spread=None).result(), clusters_of(coefficient, items)
+    clusters = int(codes.max()) + 1 if codes.size else 0
+    told = replace(plain, clusters=clusters, resamples=resamples)
+    if clusters < 2 or plain.estimate is None:
+        return replace(told, resamples=0)
+    cells = max(1, coefficient.ratings.values.size)
+    drawn = np.concatenate([coefficient.of(times) for times in draws(codes, resamples, seed, cells)])
+    return with_percentiles(told, drawn, confidence)
+
+
+def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estimate:
+    """The estimate with the interval that holds the middle of the values drawn (NaN: not defined)."""
+    defined = drawn[~np.isnan(drawn)]
+    told = replace(told, degenerate=len(drawn) - len(defined))
+    if told.degenerate > MOST_DEGENERATE * len(drawn):
+        return told
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    se = float(defined.std(ddof=1))
+    how = f"percentile bootstrap of {told.clusters:,} items"
+    return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
+
+
+def clusters_of(coefficient: Coefficient, items: Mapping[Hashable, Hashable] | None) -> Whole:
+    """(units,): the number of each unit's item, from 0."""
+    units = coefficient.ratings.units
+    if items is None:
+        return np.arange(len(units))
+    lacking = next((unit for unit in units if unit not in items), None)
+    if lacking is not None:
+        raise ValueError(f"the unit {lacking!r} has no item")
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(items[unit], len(numbers)) for unit in units], dtype=np.intp)
+
+
+def draws(clusters: Whole, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
+    """(some resamples, units) at a time: how often each unit was drawn with its cluster."""
+    n = int(clusters.max()) + 1
+    random = np.random.default_rng(seed)
+    step = max(1, CELLS_AT_ONCE // cells)
+    for start in range(0, resamples, step):
+        times = random.multinomial(n, np.full(n, 1 / n), size=min(step, resamples - start))
+        yield times[:, clusters].astype(np.float64)
