@@ -33,10 +33,6 @@ class Page:
     before: Cursor | None = None
 
 
-def cursor_of(item: Item) -> Cursor:
-    return Cursor(item.position, item.pk)
-
-
 def parse_cursor(text: str) -> Cursor | None:
     """None for anything that `str(cursor)` did not write."""
     position, _, pk = text.partition(".")
@@ -46,24 +42,29 @@ def parse_cursor(text: str) -> Cursor | None:
 
 
 def find(items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE) -> Page:
-    """The items behind a cursor, else those before one, else the first ones."""
+    """The items behind a cursor, else those before one, else the first ones; each as `in_short` has it.
+
+    The keys are found first, and only the items of the page are then read: texts are wide, and a sort carries them.
+    """
     if before is not None and after is None:
-        rows = list(items.filter(_before(before)).order_by("-position", "-pk")[: size + 1])
-        shown = rows[:size][::-1]
-        back = cursor_of(shown[0]) if len(rows) > size else None
-        return Page(shown, after=cursor_of(shown[-1]) if shown else None, before=back)
-    rows = list(items.filter(_after(after)).order_by("position", "pk")[: size + 1])
-    shown = rows[:size]
-    more = cursor_of(shown[-1]) if len(rows) > size else None
-    return Page(shown, after=more, before=cursor_of(shown[0]) if after is not None and shown else None)
+        keys = [Cursor(*key) for key in _backwards(items, before)[: size + 1]]
+        shown = keys[:size][::-1]
+        return _page(items, shown, after=shown[-1:], before=shown[:1] if len(keys) > size else [])
+    keys = [Cursor(*key) for key in _forwards(items, after)[: size + 1]]
+    shown = keys[:size]
+    return _page(items, shown, after=shown[-1:] if len(keys) > size else [], before=shown[:1] if after else [])
+
+
+def _page(items: QuerySet[Item], keys: list[Cursor], *, after: list[Cursor], before: list[Cursor]) -> Page:
+    rows = in_short(items.filter(pk__in=[key.pk for key in keys])).order_by("position", "pk") if keys else []
+    return Page(list(rows), after=next(iter(after), None), before=next(iter(before), None))
 
 
 def neighbours(items: QuerySet[Item], item: Item) -> tuple[int | None, int | None]:
     """The keys of the items before and behind this one, among those of the set."""
-    here = cursor_of(item)
-    before = items.filter(_before(here)).order_by("-position", "-pk").values_list("pk", flat=True).first()
-    after = items.filter(_after(here)).order_by("position", "pk").values_list("pk", flat=True).first()
-    return before, after
+    here = Cursor(item.position, item.pk)
+    before, after = _backwards(items, here).first(), _forwards(items, here).first()
+    return Cursor(*before).pk if before else None, Cursor(*after).pk if after else None
 
 
 def in_short(items: QuerySet[Item]) -> QuerySet[Item]:
@@ -77,11 +78,17 @@ def in_short(items: QuerySet[Item]) -> QuerySet[Item]:
     )
 
 
-def _after(cursor: Cursor | None) -> Any:
-    if cursor is None:
-        return Q()
-    return Q(position__gt=cursor.position) | Q(position=cursor.position, pk__gt=cursor.pk)
+def _forwards(items: QuerySet[Item], cursor: Cursor | None) -> Any:
+    beyond = Q()
+    if cursor is not None:
+        beyond = Q(position__gt=cursor.position) | Q(position=cursor.position, pk__gt=cursor.pk)
+    return _keys(items.filter(beyond).order_by("position", "pk"))
 
 
-def _before(cursor: Cursor) -> Any:
-    return Q(position__lt=cursor.position) | Q(position=cursor.position, pk__lt=cursor.pk)
+def _backwards(items: QuerySet[Item], cursor: Cursor) -> Any:
+    beyond = Q(position__lt=cursor.position) | Q(position=cursor.position, pk__lt=cursor.pk)
+    return _keys(items.filter(beyond).order_by("-position", "-pk"))
+
+
+def _keys(items: QuerySet[Item]) -> Any:
+    return items.values_list("position", "pk")

@@ -98,7 +98,7 @@ def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     filter_ = item_filter(request, dataset, categories)
     found: QuerySet[Item] = filter_.qs
     after, before = (browsing.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
-    page = browsing.find(browsing.in_short(found), after=after, before=before)
+    page = browsing.find(found, after=after, before=before)
     query = without_cursors(request)
     return {
         **rights(request, dataset),
