@@ -40,6 +40,13 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
         if texts is not None:
             self.initial = {**self.initial, "messages": None, **texts}
 
+    def add_error(self, field: str | None, error: Any) -> None:
+        """What is wrong with the turns is said where they were written."""
+        problems = getattr(error, "error_dict", {})
+        if "messages" in problems and not self.data.get("messages"):
+            problems["user"] = problems.pop("messages")
+        super().add_error(field, error)
+
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         said = [(role, _with_plain_line_ends(cleaned.get(role, ""))) for role in ("system", "user")]

@@ -6,6 +6,7 @@ import pytest
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 
+from datasets_app.models import Asset
 from runs_app.models import Prompt
 from tests.planning.world import QUESTION, make_dataset, make_dimension, make_prompt
 
@@ -71,6 +72,13 @@ def test_what_is_wrong_with_a_prompt_is_said_and_nothing_is_saved(as_user, resea
     said = problems_on(as_user(researcher).post(ADD, written(**fields)))
     assert any(problem in sentence for sentence in said)
     assert not Prompt.objects.exists()
+
+
+def test_a_problem_is_told_at_the_field_that_it_was_written_in(as_user, researcher):
+    web = as_user(researcher)
+    texts = web.post(ADD, written(user="{{target}}")).context["adminform"].form
+    turns = web.post(ADD, written(messages='[{"role": "user", "content": "{{target}}"}]')).context["adminform"].form
+    assert (list(texts.errors), list(turns.errors)) == (["user"], ["messages"])
 
 
 def test_a_draft_can_be_edited_and_its_name_cannot(as_user, researcher):
@@ -163,6 +171,15 @@ def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     (turn,) = shown.context["shown"]["turns"].turns
     assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
     assert "&lt;b&gt;two&lt;/b&gt;" in shown.content.decode()
+
+
+def test_the_preview_shows_the_picture_and_the_text_after_it(as_user, researcher):
+    image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
+    prompt = make_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
+    dataset = make_dataset(1, image=image)
+    shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk}).content.decode()
+    assert f'src="{image.url}"' in shown
+    assert "What is this?" in shown
 
 
 def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researcher):

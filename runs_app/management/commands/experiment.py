@@ -14,7 +14,7 @@ from evalsite.lib.commands import OVER_BUDGET, VerbCommand, actor, bad_input, ow
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
-from runs_app.estimating import Estimate, estimate
+from runs_app.estimating import Estimate, Price, estimate
 from runs_app.management.commands.endpoint import check_models
 from runs_app.management.listing import say_experiments
 from runs_app.management.waiting import wait_for
@@ -79,7 +79,7 @@ class Command(VerbCommand):
         self.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
         self.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
         for price in found.prices:
-            each = "free" if price.free else f"{money_text(price.input)} in, {money_text(price.output)} out per million"
+            each = _price_text(price)
             source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
             self.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
         for sentence in found.problems:
@@ -149,6 +149,14 @@ class Command(VerbCommand):
         self.confirm(f"Delete {name} with its {count_text(totals.trials)} trials, which cost {spent}?", yes)
         removing.delete(experiment, by=actor(user), reason=reason)
         self.say(f"{name} is deleted")
+
+
+def _price_text(price: Price) -> str:
+    if price.free:
+        return "free"
+    if price.input is None or price.output is None:
+        return "price unknown"
+    return f"{money_text(price.input)} in, {money_text(price.output)} out per million tokens"
 
 
 def _experiment(name: str) -> Experiment:
