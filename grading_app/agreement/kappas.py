@@ -113,7 +113,7 @@ def fleiss_kappa(ratings: Ratings, category: float | None = None) -> Coefficient
         told = " or ".join(str(size) for size in sorted(sizes))
         raise ValueError(f"Fleiss' kappa takes equally many ratings of each unit, two or more; here they have {told}")
     m = sizes.pop() if sizes else 0
-    counts = _counts(used) if category is None else (used.values == category).sum(axis=1, keepdims=True).astype(float)
+    counts = used.counts if category is None else (used.values == category).sum(axis=1, keepdims=True).astype(float)
     mixed = (counts * (m - counts)).sum(axis=1)
 
     def of(times: Floats) -> Floats:
@@ -135,14 +135,8 @@ def _codes(ratings: Ratings) -> tuple[Floats, Whole]:
     return categories, np.searchsorted(categories, ratings.values)
 
 
-def _counts(ratings: Ratings) -> Floats:
-    """(units, categories): how many raters put the unit into the category."""
-    columns = [(ratings.values == category).sum(axis=1) for category in ratings.categories]
-    return np.array(columns, dtype=np.float64).reshape(len(columns), len(ratings.units)).T
-
-
 def _agreeing_pairs(ratings: Ratings) -> Floats:
-    counts, sizes = _counts(ratings), ratings.per_unit
+    counts, sizes = ratings.counts, ratings.per_unit
     shares: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
     return shares
 

@@ -62,6 +62,12 @@ class Ratings:
         """The different ratings that were given, ascending."""
         return np.unique(self.values[self.given])
 
+    @property
+    def counts(self) -> Floats:
+        """(units, categories): how many raters put the unit into the category."""
+        columns = [(self.values == category).sum(axis=1) for category in self.categories]
+        return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.units)).T
+
     def with_at_least(self, ratings: int) -> Ratings:
         """Only the units that have as many ratings."""
         return self._where(self.per_unit >= ratings)
