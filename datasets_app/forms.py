@@ -223,10 +223,16 @@ class NormsForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """Why; and for a new draw, with which seed."""
+    """Why; for a new draw, with which seed; for items of another set, which."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason")
     seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, required=False, label="Seed")
+    keys = forms.CharField(max_length=200_000, required=False, label="Keys")
+
+    def clean_keys(self) -> list[str]:
+        """One a line: a key may hold blanks and commas."""
+        lines = (line.strip() for line in self.cleaned_data["keys"].splitlines())
+        return list(dict.fromkeys(line for line in lines if line))
 
 
 def suggested_slug(name: str) -> str:

@@ -20,7 +20,7 @@ from django.conf import settings
 from django.core.files import File
 from django.db import transaction
 
-from datasets_app.drafts import note
+from datasets_app.drafts import CurationError, note
 from datasets_app.importing import LIMITS, NormReading, Reading, Refused, guess_mapping, read_columns, read_items
 from datasets_app.importing import read_norms as read_norm_table
 from datasets_app.importing.records import Remark, Report
@@ -95,6 +95,21 @@ class Waiting:
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """One import of this upload at a time, and only one that succeeds; CurationError for another."""
+        taken = self.folder.with_suffix(".taken")
+        try:
+            self.folder.rename(taken)  # Of two at once, one finds it gone.
+        except FileNotFoundError:
+            raise CurationError("this upload is being imported already; look for it in the list") from None
+        try:
+            yield
+        except BaseException:
+            taken.rename(self.folder)
+            raise
+        shutil.rmtree(taken, ignore_errors=True)
+
 
 def stage(user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str]) -> Waiting:
     """Keep uploaded files (part -> UploadedFile) until their mapping is known; TooLarge, and nothing kept, if so."""
@@ -121,12 +136,12 @@ def waiting_upload(user: Any, token: str) -> Waiting | None:
     return Waiting(folder, **json.loads((folder / "about.json").read_text()))
 
 
-@transaction.atomic
 def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
-    """A new draft of what was read without an error; what was warned of is kept in its history."""
-    dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
-    keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
-    keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
+    """A new draft of what was read without an error; what was warned of is kept in its history. The files go."""
+    with waiting.claimed(), transaction.atomic():
+        dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
+        keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
+        keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
     return dataset
 
 

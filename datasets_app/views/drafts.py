@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app import curating
-from datasets_app.drafts import CurationError
+from datasets_app.drafts import CurationError, listed
 from datasets_app.forms import ReasonForm, SampleForm, fresh_seed
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.summaries import categories_of
@@ -74,12 +74,20 @@ def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     return Done(f"{len(keys)} items were drawn anew with seed {seed}.", dataset)
 
 
+def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
+    if dataset.parent is None:
+        raise CurationError(f"{dataset} was not drawn from another dataset")
+    curating.add_items(dataset, entered["keys"], source=dataset.parent, by=by, reason=entered["reason"])
+    return Done(f"Added {listed(entered['keys'])}", dataset)
+
+
 VERBS: dict[str, Callable[[Dataset, dict[str, Any], Any], Done]] = {
     "approve": _approve,
     "archive": _archive,
     "duplicate": _duplicate,
     "delete": _delete,
     "reshuffle": _reshuffle,
+    "add": _add,
 }
 CURATORS_VERBS = frozenset({"approve", "archive"})
 

@@ -57,11 +57,18 @@ def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> 
     return f"{item.key} is replaced by {new}."
 
 
+def _remove(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
+    curating.remove_items(dataset, [item.key], by=by, reason=entered["reason"])
+    return f"{item.key} is removed from {dataset}."
+
+
 VERBS: dict[str, Callable[[Dataset, Item, dict[str, Any], Any], str]] = {
     "exclude": _exclude,
     "include": _include,
     "replace": _replace,
+    "remove": _remove,
 }
+LEAVING = frozenset({"replace", "remove"})
 
 
 @require_POST
@@ -78,7 +85,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
         messages.error(request, str(error))
     else:
         _say(request, form, done)
-    if verb == "replace":  # The page of the old item is gone.
+    if verb in LEAVING:  # The page of the item is gone.
         return redirect(dataset)
     return back(request, reverse("item_detail", args=[slug, version, pk]))
 

@@ -78,22 +78,17 @@ def _saved(
     if not (reading.ok and norms.ok):
         return None
     try:
-        dataset = uploading.save(waiting, reading, norms, by=request.user)
+        return uploading.save(waiting, reading, norms, by=request.user)
     except CurationError as error:
         form.add_error(None, str(error))
         return None
-    waiting.discard()
-    return dataset
 
 
 def _imported(request: HttpRequest, dataset: Dataset, reading: Reading, norms: NormReading) -> HttpResponse:
-    warned = reading.report.warning_total + norms.report.warning_total
     messages.success(request, f"{dataset} is a draft of {dataset.item_count} items.")
-    if not warned:
-        return redirect(dataset)
-    text = "1 warning is" if warned == 1 else f"{warned} warnings are"
-    messages.warning(request, f"{text} kept with the dataset: look through them before it is approved.")
-    return redirect("dataset_about", dataset.slug, dataset.version)
+    if reading.report.warning_total or norms.report.warning_total:
+        return redirect("dataset_about", dataset.slug, dataset.version)  # Where they are kept.
+    return redirect(dataset)
 
 
 def _report(form: MappingForm, reading: Reading, norms: NormReading) -> dict[str, Any]:

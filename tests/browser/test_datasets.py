@@ -251,3 +251,38 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
     ).to_have_count(3)
     checked(page, f"datasets-errors-{viewport['width']}-light")
     assert not Dataset.objects.exists()
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
+def test_what_opens_over_a_page_looks_right(busy, curator, visitor, checked, viewport, scheme):
+    page = visitor(curator, viewport, color_scheme=scheme)
+    page.goto(busy[1].get_absolute_url())
+    load_every_image(page)
+    view = f"{viewport['width']}-{scheme}"
+    page.locator("summary", has_text="Approve").click()
+    expect(page.get_by_role("button", name="Approve and freeze")).to_be_visible()
+    checked(page, f"datasets-approving-{view}")
+    page.locator("summary", has_text="More").click()
+    expect(page.get_by_role("link", name="Import norms")).to_be_visible()
+    expect(page.get_by_role("button", name="Approve and freeze")).to_be_hidden()
+    checked(page, f"datasets-more-{view}")
+    page.keyboard.press("Escape")
+    page.locator(".card-item").nth(2).hover()
+    page.locator(".card-tool").nth(2).click()
+    expect(page.locator("#note-reason")).to_be_focused()
+    checked(page, f"datasets-excluding-{view}")
+
+
+def test_warnings_stay_with_the_dataset(curator, visitor, checked):
+    page = visitor(curator)
+    table = "id,question,answer,topic,\n q1,One?,1,a,x\nq2,Two?,2,a,y\n"
+    page.goto(reverse("dataset_new"))
+    page.get_by_label("Items").set_input_files({"name": "slips.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.get_by_label("Name").fill("slips")
+    page.get_by_role("button", name="Upload and look at the columns").click()
+    page.get_by_role("button", name="Check only").click()
+    expect(page.get_by_text("2 items can be imported")).to_be_visible()
+    checked(page, "datasets-checked-1280-light")
+    page.get_by_role("button", name="Import").click()
+    expect(page.get_by_text("2 warnings in slips.csv")).to_be_visible()
+    checked(page, "datasets-warnings-1280-light")

@@ -80,6 +80,31 @@ def test_an_item_of_an_import_cannot_be_replaced(draft, as_):
     assert said(response) == ["set@1 was not drawn from another dataset"]
 
 
+def test_an_item_is_removed(draft, as_):
+    response = as_("researcher").post(item_act(draft.items.get(key="k1"), "remove"), {"reason": "Twice"}, follow=True)
+    assert not draft.items.filter(key="k1").exists()
+    assert newest(draft) == ("researcher", "items", "removed 1 item: k1", "Twice")
+    assert response.redirect_chain == [(of(draft), 302)]
+
+
+def test_items_of_the_parent_are_added_by_key(draft, sampled, as_):
+    left = [key for key in draft.items.values_list("key", flat=True) if not sampled.items.filter(key=key).exists()]
+    response = as_("researcher").post(act(sampled, "add"), {"keys": f"{left[0]}\r\n {left[1]} \n\n"}, follow=True)
+    assert list(sampled.items.values_list("key", flat=True))[-2:] == left[:2]
+    assert said(response) == [f"Added 2 items: {left[0]}, {left[1]}"]
+
+
+@pytest.mark.parametrize("keys", ["", "nothing-like-it"])
+def test_what_the_parent_does_not_have_cannot_be_added(sampled, as_, keys):
+    as_("researcher").post(act(sampled, "add"), {"keys": keys})
+    assert sampled.items.count() == 3
+
+
+def test_nothing_can_be_added_by_key_to_an_import(draft, as_):
+    response = as_("researcher").post(act(draft, "add"), {"keys": "k1"}, follow=True)
+    assert said(response) == ["set@1 was not drawn from another dataset"]
+
+
 @pytest.mark.parametrize("address", ["act/burn/", "items/{pk}/act/burn/"])
 def test_verbs_that_do_not_exist_are_not_there(draft, as_, address):
     path = of(draft) + address.format(pk=draft.items.first().pk)

@@ -8,6 +8,7 @@ import pytest
 from django.urls import reverse
 
 from datasets_app import uploading
+from datasets_app.drafts import CurationError
 from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
 from tests.dataset_pages.conftest import TABLE, of
@@ -245,6 +246,23 @@ def test_two_imports_of_one_upload_make_one_dataset(member):
     assert member.post(address, form).status_code == 302
     assert member.post(address, form).status_code == 404
     assert Dataset.objects.count() == 1
+
+
+def test_of_two_imports_at_once_one_is_told(member, people, settings):
+    address = send(member).url
+    waiting = uploading.waiting_upload(people["researcher"], address.split("/")[-2])
+    reading, norms = waiting.read({})
+    with waiting.claimed(), pytest.raises(CurationError, match="being imported already"):
+        uploading.save(waiting, reading, norms, by=people["researcher"])
+    assert not Dataset.objects.exists()
+
+
+def test_an_import_that_fails_leaves_the_upload_waiting(member, people, settings):
+    address = send(member).url
+    waiting = uploading.waiting_upload(people["researcher"], address.split("/")[-2])
+    with pytest.raises(ZeroDivisionError), waiting.claimed():
+        raise ZeroDivisionError
+    assert member.get(address).status_code == 200
 
 
 def test_the_list_leads_to_the_upload_for_members_only(as_, db):
