@@ -9,7 +9,7 @@ from django.core.management.base import CommandError
 from django.db.models import QuerySet
 from tqdm import tqdm
 
-from evalsite.lib.commands import OVER_BUDGET, WORK_FAILED, VerbCommand
+from evalsite.lib.commands import OVER_BUDGET, WORK_FAILED, SayingCommand
 from evalsite.lib.wording import count_text, money_text
 from runs_app.models import Run
 from runs_app.progress import Totals, spent_on, workers_alive
@@ -18,7 +18,7 @@ EVERY_S = 0.5
 PATIENCE_S = 15.0  # Without a worker for so long, the person is told how to start one.
 
 
-def wait_for(command: VerbCommand, runs: QuerySet[Run]) -> None:
+def wait_for(command: SayingCommand, runs: QuerySet[Run]) -> None:
     """Return when all runs are done without failures; else exit code 1, or 4 where the budget ended them."""
     out: Any = command.stderr
     with tqdm(unit="trial", file=out._out, mininterval=0.2, dynamic_ncols=True) as bar:
@@ -39,7 +39,7 @@ def _ended_by_budget(run: Run) -> bool:
     return run.status == Run.Status.PAUSED and last is not None and last.actor == "budget"
 
 
-def _watch(command: VerbCommand, runs: QuerySet[Run], bar: Any) -> Totals:
+def _watch(command: SayingCommand, runs: QuerySet[Run], bar: Any) -> Totals:
     alone_since, told = monotonic(), False
     while True:
         rows = list(runs.all())  # Anew: a set that was read keeps what it read.

@@ -21,12 +21,25 @@ def test_set_makes_an_endpoint_and_then_changes_only_what_is_given(manage):
     assert (endpoint.is_free, endpoint.key_env) == (False, "LAB_KEY")
 
 
+def test_rates_are_set_shown_kept_and_taken_away(manage):
+    manage("endpoint", "set", "lab", "--rpm", 20, "--tpm", 1000, "--rpd", 500, "--day-zone", "America/New_York")
+    assert (
+        "at most 20 requests per minute, 1000 tokens per minute, 500 requests per day" in manage("endpoint", "list").out
+    )
+    manage("endpoint", "set", "lab", "--rpm", 0, "--not-adaptive")
+    endpoint = Endpoint.objects.get()
+    assert (endpoint.requests_per_minute, endpoint.tokens_per_minute, endpoint.requests_per_day) == (None, 1000, 500)
+    assert (endpoint.day_zone, endpoint.adaptive) == ("America/New_York", False)
+
+
 @pytest.mark.parametrize(
     ("option", "value", "field"),
     [
         ("--base-url", "http://evil.example/v1", "base_url"),
         ("--key-env", "sk-secret", "key_env"),
         ("--max-concurrency", "0", "max_concurrency"),
+        ("--rpm", "-1", "requests_per_minute"),
+        ("--day-zone", "Mars/Olympus", "day_zone"),
     ],
 )
 def test_a_value_that_is_refused_is_named_and_nothing_is_saved(manage, option, value, field):

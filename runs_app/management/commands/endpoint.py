@@ -11,6 +11,8 @@ from django.core.management.base import CommandError
 from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
 from runs_app.models import Endpoint
 
+RATES = {"requests_per_minute": "rpm", "tokens_per_minute": "tpm", "requests_per_day": "rpd"}
+
 
 class Command(VerbCommand):
     help = "Set, list and check the endpoints that models are called at."
@@ -22,7 +24,13 @@ class Command(VerbCommand):
         parser.add_argument("--base-url", metavar="URL")
         parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key")
         parser.add_argument("--max-concurrency", type=int, metavar="N", help="calls in flight over all workers")
+        parser.add_argument("--rpm", type=int, metavar="N", help="requests a minute; 0 for no limit")
+        parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
+        parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
+        parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
         for flag, field, value, what in (
+            ("--adaptive", "adaptive", True, "learn how many calls in flight it takes"),
+            ("--not-adaptive", "adaptive", False, "always as many as --max-concurrency"),
             ("--free", "is_free", True, "calls cost nothing here"),
             ("--not-free", "is_free", False, "calls are priced by model"),
             ("--active", "is_active", True, "in use"),
@@ -34,8 +42,12 @@ class Command(VerbCommand):
 
     def do_set(self, name: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first() or Endpoint(name=name)
-        fields = ("provider", "base_url", "key_env", "max_concurrency", "is_free", "is_active")
-        set_given(endpoint, {field: options[field] for field in fields})
+        for field, option in RATES.items():
+            if options[option] == 0:
+                setattr(endpoint, field, None)
+        fields = ("provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active")
+        rates = {field: options[option] or None for field, option in RATES.items()}
+        set_given(endpoint, rates | {field: options[field] for field in fields})
         self.say(_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -89,8 +101,13 @@ def _line(endpoint: Endpoint) -> str:
     address = endpoint.base_url or "the provider's own address"
     return (
         f"{endpoint.name:<20} {endpoint.provider:<12} {state:<8} {prices:<6} "
-        f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight  {_key(endpoint):<24} {address}"
+        f"{endpoint.in_flight}/{endpoint.max_concurrency} in flight  {_key(endpoint):<24} {address}{_rates(endpoint)}"
     )
+
+
+def _rates(endpoint: Endpoint) -> str:
+    limits = [f"{limit} {field.replace('_', ' ')}" for field in RATES if (limit := getattr(endpoint, field))]
+    return f" (at most {', '.join(limits)})" if limits else ""
 
 
 def _key(endpoint: Endpoint) -> str:
@@ -108,6 +125,9 @@ def _facts(endpoint: Endpoint) -> dict[str, Any]:
         "key_env": endpoint.key_env,
         "max_concurrency": endpoint.max_concurrency,
         "in_flight": endpoint.in_flight,
+        **{field: getattr(endpoint, field) for field in RATES},
+        "day_zone": endpoint.day_zone,
+        "adaptive": endpoint.adaptive,
         "free": endpoint.is_free,
         "active": endpoint.is_active,
         "models": [model.name for model in endpoint.models.all()],
