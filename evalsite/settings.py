@@ -177,7 +177,7 @@ DRAINS = environment.whole_number("EVALSITE_DRAINS", default=2)
 DRAIN_SECONDS = 30
 DRAIN_CONCURRENCY = 256
 Q_WORKERS = DRAINS + 1
-Q_CLUSTER = {
+Q_CLUSTER: dict[str, Any] = {
     "name": "evalsite",
     "orm": "default",
     "broker_class": "runs_app.queueing.Broker",
