@@ -46,7 +46,7 @@ lint: install-dev
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy $(CODE)
-	.venv/bin/lint-imports --verbose
+	.venv/bin/lint-imports
 	find templates -name '*.html' -exec .venv/bin/djade --check {} +
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
