@@ -46,8 +46,13 @@ class Design:
         return self.items.count()
 
     @property
+    def questions(self) -> int:
+        """Items times dimensions: what one repetition of a cell asks."""
+        return self.n_items * max(1, len(self.dimensions))
+
+    @property
     def trials_per_cell(self) -> int:
-        return self.n_items * max(1, len(self.dimensions)) * self.experiment.samples
+        return self.questions * self.experiment.samples
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -65,12 +70,12 @@ class Design:
     def ceiling(self, cell: Cell) -> Decimal | None:
         """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
         model, sampler = self._model(cell), self._sampler(cell)
-        limit = sampler.max_tokens or model.max_output_tokens
+        limit = sampler.most_tokens or model.max_output_tokens
         return costs.ceiling_per_call(model.prices, self.input_tokens[cell.prompt.key or 0], limit)
 
     def expected_tokens(self, cell: Cell) -> int:
         """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
-        limit = self._sampler(cell).max_tokens or USUAL_OUTPUT
+        limit = self._sampler(cell).most_tokens or USUAL_OUTPUT
         return self.input_tokens[cell.prompt.key or 0] + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
@@ -156,7 +161,7 @@ class Design:
             if model.prices.free or not model.prices.known or model.max_output_tokens:
                 continue
             for sampler in self.samplers:
-                if sampler.max_tokens is None:
+                if sampler.most_tokens is None:
                     yield (
                         f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
                         "and the experiment has a budget"

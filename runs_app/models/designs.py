@@ -174,6 +174,12 @@ class Sampler(Versioned):
         }
         return {**self.extra, **{name: value for name, value in named.items() if value is not None}}
 
+    @property
+    def most_tokens(self) -> int | None:
+        """The longest answer that is asked for, under either of the names that providers know."""
+        other = self.extra.get("max_completion_tokens")
+        return self.max_tokens or (other if isinstance(other, int) and other > 0 else None)
+
     def clean(self) -> None:
         if not isinstance(self.extra, dict):
             raise ValidationError({"extra": "Must be a mapping of parameter names to values."})

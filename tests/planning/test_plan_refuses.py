@@ -87,9 +87,10 @@ def test_nothing_is_frozen_by_a_plan_that_is_refused():
     [
         {"models": lambda: [make_model(endpoint=make_endpoint("free", is_free=True), input_price=None)]},
         {"samplers": lambda: [make_sampler(max_tokens=None)], "models": lambda: [make_model(max_output_tokens=50)]},
+        {"samplers": lambda: [make_sampler(max_tokens=None, extra={"max_completion_tokens": 50})]},
     ],
 )
-def test_a_budget_is_content_with_a_free_endpoint_or_a_models_own_limit(fields):
+def test_a_budget_is_content_with_a_free_endpoint_or_a_limit_by_any_name(fields):
     planning.plan(make_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
     assert Run.objects.count() == 1
 
