@@ -80,6 +80,7 @@ class Item(models.Model):
     class Meta:
         ordering = ["position", "pk"]
         constraints = [models.UniqueConstraint(fields=["dataset", "key"], name="item_key_in_dataset")]
+        indexes = [models.Index(fields=["dataset", "position", "id"], name="item_in_order")]
 
     def __str__(self) -> str:
         return self.key
