@@ -11,7 +11,7 @@ from decimal import Decimal
 from django.db.models import QuerySet
 
 from evalsite.lib.hashing import content_hash
-from runs_app import costs
+from runs_app import costs, piloting
 from runs_app.costs import Basis, Expectation, ObservedTokens
 from runs_app.crossed import Design
 from runs_app.crossing import Cell, identity
@@ -72,16 +72,17 @@ class _Part:
     expected: Expectation | None
 
 
-def estimate(experiment: Experiment, *, wave_label: str = "") -> Estimate:
-    """What launching this wave now would cost. Reads counters, never trials; works for a draft, too."""
-    return estimate_design(Design.of(experiment), wave_label=wave_label)
+def estimate(experiment: Experiment, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
+    """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts."""
+    return estimate_design(Design.of(experiment), wave_label=wave_label, pilot=pilot)
 
 
-def estimate_design(design: Design, *, wave_label: str = "") -> Estimate:
+def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
     """As `estimate`, of a design whose experiment need not be saved yet."""
     experiment = design.experiment
     runs = _runs_of(experiment)
-    parts = [_part(design, cell, runs, wave_label) for cell in design.cells]
+    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
+    parts = [_part(design, cell, runs, wave_label, n) for cell, n in zip(design.cells, wanted, strict=True)]
     to_do = sum(part.to_do for part in parts)
     basis: Counter[Basis] = Counter()
     for part in parts:
@@ -107,7 +108,7 @@ def _runs_of(experiment: Experiment) -> list[Run]:
     return list(Run.objects.filter(experiment=experiment).select_related("condition", "wave")) if experiment.pk else []
 
 
-def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str) -> _Part:
+def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int) -> _Part:
     own = [run for run in runs if identity(run.condition.condition_id) == identity(cell.condition_id)]
     here = [run for run in own if run.wave.label == wave_label]
     ceiling = design.ceiling(cell)
@@ -118,14 +119,14 @@ def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str) -> _Part
         group=_observed(run for run in runs if run.condition.model_id == cell.model.key),
         pooled=_observed(runs),
     )
-    return _Part(_to_do(design, here), ceiling, expected)
+    return _Part(_to_do(here, wanted), ceiling, expected)
 
 
-def _to_do(design: Design, runs: list[Run]) -> int:
-    """Calls still to make: those planned and not ended, and those that planning would add."""
+def _to_do(runs: list[Run], wanted: int) -> int:
+    """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add."""
     planned = sum(run.n_trials for run in runs)
     waiting = sum(run.n_pending + run.n_running for run in runs)
-    return waiting + max(0, design.trials_per_cell - planned)
+    return waiting + max(0, wanted - planned)
 
 
 def _observed(runs: Iterable[Run]) -> ObservedTokens | None:

@@ -230,13 +230,30 @@ class ConcurrencyForm(forms.Form):
     max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
 
 
-class LaunchForm(forms.Form):
+class LaunchScopeForm(forms.Form):
+    """What of a design to launch: in an address or a form."""
+
     wave = forms.CharField(
         max_length=80,
         required=False,
         label="Wave",
         help_text="A label makes a new observation of the whole design; empty goes on with the first one",
     )
+    pilot = forms.IntegerField(
+        min_value=1,
+        max_value=1_000_000,
+        required=False,
+        label="Trials of a pilot",
+        help_text="So many first, spread over conditions and items; the next launch adds the rest. Empty for all",
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """All of the first wave where nothing valid was said."""
+        return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None}
+
+
+class LaunchForm(LaunchScopeForm):
     confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
 
     def __init__(self, *args: Any, needs_confirmation: bool = False, **kwargs: Any) -> None:

@@ -14,9 +14,11 @@ from runs_app.models import Condition, Experiment, Manifest
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 
 
-def write_manifest(experiment: Experiment, *, by: Actor) -> Manifest:
+def write_manifest(experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None) -> Manifest:
+    """Of the launch of a wave, or of so many trials of it as a pilot."""
     user = by if isinstance(by, User) else None
-    return Manifest.objects.create(experiment=experiment, content=manifest_of(experiment), created_by=user)
+    content = manifest_of(experiment) | {"launch": {"wave": wave, "pilot": pilot}}
+    return Manifest.objects.create(experiment=experiment, content=content, created_by=user)
 
 
 def manifest_of(experiment: Experiment) -> dict[str, Any]:

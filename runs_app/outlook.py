@@ -46,13 +46,13 @@ class CellRow:
     planned: bool
 
 
-def outlook_of(experiment: Experiment, *, wave_label: str = "") -> Outlook:
-    return outlook(Design.of(experiment), wave_label=wave_label)
+def outlook_of(experiment: Experiment, *, wave_label: str = "", pilot: int | None = None) -> Outlook:
+    return outlook(Design.of(experiment), wave_label=wave_label, pilot=pilot)
 
 
-def outlook(design: Design, *, wave_label: str = "") -> Outlook:
+def outlook(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Outlook:
     """`design` may be of an experiment that is not saved yet, with its rows as they were chosen."""
-    estimate = estimate_design(design, wave_label=wave_label)
+    estimate = estimate_design(design, wave_label=wave_label, pilot=pilot)
     return Outlook(
         conditions=len(design.cells),
         items=design.n_items,

@@ -14,6 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Max
 
 from datasets_app.models.history import Actor
+from runs_app import piloting
 from runs_app.crossed import Design
 from runs_app.crossing import Cell, identity
 from runs_app.models import Condition, Experiment, Run, Wave
@@ -57,8 +58,8 @@ class PlanReport:
     warnings: list[str]
 
 
-def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> PlanReport:
-    """Make every condition, run and trial of the design that is not there yet, in one transaction.
+def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None, pilot: int | None = None) -> PlanReport:
+    """Make every condition, run and trial of the design that is not there yet, in one transaction; or of a pilot.
 
     Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
     A run that was done and got new trials is planned again. Raises PlanError, and then nothing was changed.
@@ -70,18 +71,28 @@ def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None) -> P
             raise PlanError(problems)
         _freeze(design, by)
         wave = _wave(locked, wave_label)
-        runs = [_run(design, cell, wave) for cell in design.cells]
-        added = sum([_add_trials(design, run, by) for run in runs])
+        wanted = [(_run(design, cell, wave), n) for cell, n in _wanted(design, pilot)]
+        runs = [run for run, _ in wanted]
+        added = sum([_add_trials(design, run, by, n) for run, n in wanted])
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
         return PlanReport(
             wave=wave,
             run_ids=[run.pk for run in runs],
-            conditions=len(design.cells),
+            conditions=len(runs),
             runs=len(runs),
             trials_added=added,
             trials_total=sum(run.n_trials for run in totals),
-            warnings=design.warnings(),
+            warnings=[*design.warnings(), *_cancelled(runs)],
         )
+
+
+def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
+    """The cells that get trials, and how many at least; None is all. A small pilot leaves cells out."""
+    if pilot is None:
+        return [(cell, None) for cell in design.cells]
+    if pilot < 1:
+        raise PlanError(["a pilot has at least one trial"])
+    return [(cell, n) for cell, n in zip(design.cells, piloting.shares(design, pilot), strict=True) if n]
 
 
 def _lock(experiment: Experiment) -> Experiment:
@@ -156,8 +167,32 @@ def _condition(design: Design, cell: Cell) -> Condition:
     )[0]
 
 
-def _add_trials(design: Design, run: Run, by: Actor) -> int:
-    """Insert what is missing of one run, in the order of claims, and count it. Returns how many were new."""
+def _cancelled(runs: Iterable[Run]) -> list[str]:
+    return [
+        f"{run} of {run.condition} was cancelled, which is final: it gets no new trials; launch a new wave to ask again"
+        for run in runs
+        if run.status == Run.Status.CANCELLED
+    ]
+
+
+def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
+    """Insert what is missing of one run, in the order of claims, and count it. Returns how many were new.
+
+    A cancelled run gets none: they would never be claimed. It cannot be cancelled meanwhile, for that takes the row
+    lock of the experiment, too.
+    """
+    if run.status == Run.Status.CANCELLED:
+        return 0
+    added = _insert_all(design, run) if share is None else piloting.insert_share(design, run, share)
+    if added:
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=f"{added} trials were added"
+        )
+    return added
+
+
+def _insert_all(design: Design, run: Run) -> int:
     with connection.cursor() as cursor:
         cursor.execute(
             INSERT_TRIALS,
@@ -168,10 +203,4 @@ def _add_trials(design: Design, run: Run, by: Actor) -> int:
                 "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
             },
         )
-        added = int(cursor.rowcount)
-    if added:
-        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        Run.objects.filter(pk=run.pk).transition(
-            sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=f"{added} trials were added"
-        )
-    return added
+        return int(cursor.rowcount)

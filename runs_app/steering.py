@@ -22,18 +22,22 @@ class LaunchError(Exception):
     """Why nothing was launched."""
 
 
-def launch(experiment: Experiment, *, by: Actor, wave: str = "") -> PlanReport:
-    """Plan what is missing, write the manifest, and start. PlanError or LaunchError when that cannot be."""
+def launch(experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None) -> PlanReport:
+    """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
+
+    PlanError or LaunchError when that cannot be.
+    """
+    reason = "launched" if pilot is None else f"launched, a pilot of {pilot}"
     with transaction.atomic():
         if experiment.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by)
-        write_manifest(experiment, by=by)
+        report = plan(experiment, wave_label=wave, by=by, pilot=pilot)
+        write_manifest(experiment, by=by, wave=wave, pilot=pilot)
         Experiment.objects.filter(pk=experiment.pk).transition(
-            sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason="launched"
+            sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
         runs = Run.objects.filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
-        _start(runs, experiment, by=by, reason="launched")
+        _start(runs, experiment, by=by, reason=reason)
     experiment.refresh_from_db()
     wake()
     return report
@@ -115,11 +119,15 @@ WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %
 
 
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
-    """Give failed trials, of one error class or all, a new set of attempts; returns how many. Their rows stay."""
+    """Give failed trials, of one error class or all, a new set of attempts; returns how many. Their rows stay.
+
+    Not those of a cancelled run: nothing would ever claim them.
+    """
     total = 0
     for place in _places(runs):
         with transaction.atomic():
-            lock({place})
+            if lock({place})[place.run_id] == Run.Status.CANCELLED:
+                continue
             n = _move_trials(place, RETRY, [place.run_id, error_class, error_class], before="failed", after="pending")
             if n:
                 _start_again(place, by=by, reason=reason or f"retry of {n} failed ({error_class or 'all classes'})")

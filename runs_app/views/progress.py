@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
 from runs_app import progress
+from runs_app.crossed import Design
 from runs_app.curves import throughput_curve
 from runs_app.models import Experiment, Run
 from runs_app.tables import RecentAttemptTable, RunTable
@@ -35,6 +36,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         **_live(experiment, runs),
     }
     context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    context["design_trials"] = _more_than_planned(experiment, runs)
     return render(request, _template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 
 
@@ -56,6 +58,19 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
     }
     context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
     return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
+
+
+def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
+    """The trials of the whole design where a pilot or a grown design has left the first wave with fewer.
+
+    Asked only once the runs have ended: while they go on there is nothing to add yet, and this page is polled.
+    """
+    first = progress.Totals.of(run for run in runs if run.wave.number == 0)
+    if not first.trials or first.is_under_way or experiment.status != Experiment.Status.ACTIVE:
+        return None
+    design = Design.of(experiment)
+    trials = design.trials_per_cell * len(design.cells)
+    return trials if trials > first.trials else None
 
 
 def _template(request: HttpRequest, page: str, part: str) -> str:

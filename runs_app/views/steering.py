@@ -14,8 +14,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.access import members_only
 from evalsite.lib.wording import count_text
-from runs_app import steering
-from runs_app.forms import ConcurrencyForm, LaunchForm, SteeringForm
+from runs_app import piloting, steering
+from runs_app.forms import ConcurrencyForm, LaunchForm, LaunchScopeForm, SteeringForm
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.outlook import outlook_of
@@ -153,17 +153,19 @@ def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows what a launch would do and cost; POST does it."""
+    """GET shows what a launch would do and cost, of the wave or the pilot in the address; POST does it."""
     experiment = editable_experiment(request, slug)
-    outlook = outlook_of(experiment, wave_label=request.POST.get("wave", "").strip())
-    form = LaunchForm(posted(request)[0], needs_confirmation=outlook.needs_confirmation)
+    scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
+    wave, pilot = scope["wave"], scope["pilot"]
+    outlook = outlook_of(experiment, wave_label=wave, pilot=pilot)
+    form = LaunchForm(posted(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
-            report = steering.launch(experiment, by=request.user, wave=form.cleaned_data["wave"])
+            report = steering.launch(experiment, by=request.user, wave=wave, pilot=pilot)
         except (PlanError, steering.LaunchError) as problem:
             form.add_error(None, getattr(problem, "problems", None) or str(problem))
         else:
             messages.success(request, f"Launched: {count_text(report.trials_total)} trials in {report.runs} runs.")
             return redirect("experiment_progress", experiment.slug)
-    context = {"experiment": experiment, "form": form, "outlook": outlook}
+    context = {"experiment": experiment, "form": form, "outlook": outlook, "pilot": pilot, "usual": piloting.USUAL}
     return render(request, "runs_app/experiment_launch.html", context)

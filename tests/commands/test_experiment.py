@@ -119,9 +119,33 @@ def test_launch_with_a_budget_and_an_unknown_price_is_refused(manage, pilot):
     assert "unknown price: model sim has no price, and the experiment has a budget" in refused.err
 
 
-def test_a_pilot_is_refused_in_words(manage, pilot):
-    refused = manage("experiment", "launch", "pilot", "--pilot", "20")
-    assert (refused.code, refused.err[:6]) == (2, "pilot:")
+def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage, pilot):
+    launched = manage("experiment", "launch", "pilot", "--pilot", "1")
+    assert (launched.code, Trial.objects.count()) == (0, 1)
+    assert "2 trials, 1 to do" in launched.out
+    assert "1 runs, 1 new trials" in launched.out
+    assert pilot.manifests.get().content["launch"] == {"wave": "", "pilot": 1}
+    assert pilot.history.first().reason == "launched, a pilot of 1"
+    assert "1 runs, 1 new trials" in manage("experiment", "launch", "pilot").out
+    assert Trial.objects.count() == 2
+
+
+def test_a_pilot_is_waited_for_alone(manage, pilot, monkeypatch):
+    monkeypatch.setattr(waiting, "sleep", lambda _: end(Run.objects.all()))
+    waited = manage("experiment", "launch", "pilot", "--pilot", "1", "--wait")
+    assert waited.code == 0
+    assert "1 done, 0 failed" in waited.out
+
+
+def test_a_pilot_is_held_against_the_limits_at_its_own_cost(manage, pilot):
+    Experiment.objects.update(confirm_above_usd="0.0003")  # Between the ceilings of one trial and of two.
+    assert manage("experiment", "launch", "pilot").code == 3
+    assert manage("experiment", "launch", "pilot", "--pilot", "1").code == 0
+
+
+def test_a_pilot_of_nothing_is_refused(manage, pilot):
+    refused = manage("experiment", "launch", "pilot", "--pilot", "0")
+    assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: it has at least one trial", 0)
 
 
 def test_waiting_ends_with_0_when_all_is_done(manage, pilot, monkeypatch):

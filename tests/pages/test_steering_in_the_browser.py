@@ -144,3 +144,49 @@ def test_a_design_with_a_fault_is_not_launched_and_the_fault_is_named(draft, as_
     response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "confirmed": "on"})
     assert "a curator must approve it" in response.content.decode()
     assert not Run.objects.exists()
+
+
+def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
+    draft.samples = 10
+    draft.save()
+    text = as_("owner").get("/experiments/draft/launch/").content.decode()
+    assert '<a href="?pilot=20">Run a pilot of 20 trials first</a>' in text
+    whole = as_("owner").get("/experiments/draft/launch/").context["outlook"].estimate
+    response = as_("owner").get("/experiments/draft/launch/?pilot=2")
+    found = response.context["outlook"].estimate
+    assert (found.to_do, found.ceiling_usd * 15) == (2, whole.ceiling_usd)
+    assert "Launch the pilot" in response.content.decode()
+    assert 'name="pilot" value="2"' in response.content.decode()
+
+
+def test_a_pilot_makes_its_trials_and_the_progress_leads_to_the_rest(draft, as_):
+    as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "2", "confirmed": "on"})
+    run = draft.runs.get()
+    assert (run.n_trials, run.status) == (2, "running")
+    running = as_("owner").get("/experiments/draft/progress/").content.decode()
+    assert "Launch the rest" not in running
+    Run.objects.update(status="done", n_pending=0, n_done=2)
+    text = as_("owner").get("/experiments/draft/progress/").content.decode()
+    assert "2 trials are planned, of the 6 that the design has" in text
+    assert "Launch the rest" in text
+    as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "", "confirmed": "on"})
+    run.refresh_from_db()
+    assert (run.n_done, run.n_pending, run.status) == (2, 4, "running")
+    Run.objects.update(status="done", n_pending=0, n_done=6)
+    assert "Launch the rest" not in as_("owner").get("/experiments/draft/progress/").content.decode()
+
+
+@pytest.mark.parametrize("pilot", ["0", "-3", "many", "1e9"])
+def test_a_pilot_is_a_number_of_trials(draft, as_, pilot):
+    response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": pilot, "confirmed": "on"})
+    assert response.context["form"].errors["pilot"]
+    assert as_("owner").get("/experiments/draft/launch/", {"pilot": pilot}).status_code == 200
+    assert not Run.objects.exists()
+
+
+def test_only_a_pilot_that_passes_the_limit_wants_to_be_confirmed(draft, as_):
+    draft.confirm_above_usd = "0.005"
+    draft.save()
+    assert as_("owner").post("/experiments/draft/launch/", {"wave": ""}).context["form"].errors["confirmed"]
+    as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "1"})
+    assert draft.runs.get().n_trials == 1

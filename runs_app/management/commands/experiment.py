@@ -90,15 +90,16 @@ class Command(VerbCommand):
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def do_launch(self, name: str, wave: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
-        if options["pilot"] is not None:
-            bad_input("pilot: not available in this version; duplicate the experiment with a smaller dataset")
+        pilot = options["pilot"]
+        if pilot is not None and pilot < 1:
+            bad_input("pilot: it has at least one trial")
         experiment = _experiment(name)
-        found = estimate(experiment, wave_label=wave)
+        found = estimate(experiment, wave_label=wave, pilot=pilot)
         if found.problems:
             raise PlanError(found.problems)
         self._print_estimate(found)
         self._approve(experiment, found, yes)
-        report = steering.launch(experiment, by=actor(user), wave=wave)
+        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot)
         self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
@@ -194,7 +195,7 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--wave", default="", metavar="LABEL", help="a new observation of the design")
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
-    parser.add_argument("--pilot", type=int, metavar="N")
+    parser.add_argument("--pilot", type=int, metavar="N", help="only so many trials, spread over the design")
     _add_user(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         _add_reason(_verb(verbs, verb, what))

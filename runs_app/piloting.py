@@ -1,0 +1,60 @@
+"""A pilot: a few trials of a design first. Ordinary trials, which the launch of the rest finds made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+
+from runs_app.crossed import Design
+from runs_app.crossing import identity
+from runs_app.models import Run
+
+USUAL = 20  # Trials: some of each part of a usual design, at the price of a rounding error.
+
+# An item comes again only after every other item of the dataset was drawn. The order depends on names alone, so a
+# pilot that grows keeps what it has; and on the condition, so that together they see more items than each of them.
+INSERT_PILOT = """
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT %(run)s, 0, missing.* FROM (
+    (SELECT item, dimension FROM (
+        SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
+            row_number() OVER (
+                PARTITION BY item.id ORDER BY md5(concat_ws('/', %(seed)s, item.key, dimension.name))
+            ) AS turn
+        FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
+        CROSS JOIN unnest(%(dimensions)s::bigint[], %(names)s::text[]) AS dimension (id, name)
+    ) AS question ORDER BY turn, draw LIMIT %(share)s)
+    EXCEPT
+    SELECT item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s AND sample_idx = 0
+    ORDER BY 1, 2
+) AS missing
+"""
+
+
+def shares(design: Design, pilot: int) -> list[int]:
+    """How many of `pilot` trials each cell of the design gets: equally many, or one more.
+
+    Who gets one more is decided by the hash that identifies a cell, so that no model is left out for its name.
+    """
+    hashes = [identity(cell.condition_id) for cell in design.cells]
+    each, more = divmod(pilot, max(1, len(hashes)))
+    given = [min(each, design.questions)] * len(hashes)
+    for at in sorted(range(len(hashes)), key=hashes.__getitem__)[:more]:
+        given[at] = min(each + 1, design.questions)
+    return given
+
+
+def insert_share(design: Design, run: Run, share: int) -> int:
+    """Make those of the first `share` trials of a run that are missing; returns how many."""
+    arguments: dict[str, Any] = {
+        "run": run.pk,
+        "seed": identity(run.condition.condition_id),
+        "dataset": design.experiment.dataset_id,
+        "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
+        "names": [dimension.name for dimension in design.dimensions] or [None],
+        "share": share,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT_PILOT, arguments)
+        return int(cursor.rowcount)
