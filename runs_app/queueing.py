@@ -93,17 +93,21 @@ class Pulse:
         if self._is_new:
             hand_back(self._board)
             self._is_new, self._late, self._due = False, 0, 0.0
-        if not OrmQ.objects.filter(key=self._board.pulse_queue).exists():
+        request = OrmQ.objects.filter(key=self._board.pulse_queue)
+        if not request.exists():
             self._late = 0
-            self._ask()
+            if time.monotonic() >= self._due:
+                self._ask()
         elif self._board.busy() < self._workers:
             self._late += 1
+            if self._late == LATE_LOOKS // 2:  # Done, maybe, but a database that was away took no notice: ask again.
+                request.delete()
+                self._ask()
         if self._late >= LATE_LOOKS:
             self._late = 0
             self._replace(f"has done nothing for {LATE_LOOKS} s with a worker idle")
 
     def _ask(self) -> None:
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + PULSE_S
-            options = {"cluster": self._board.pulse_queue, "save": False, "ack_failure": True}
-            async_task(TEND, self._board.queue, q_options=options)
+        self._due = time.monotonic() + PULSE_S
+        options = {"cluster": self._board.pulse_queue, "save": False, "ack_failure": True}
+        async_task(TEND, self._board.queue, q_options=options)

@@ -125,6 +125,17 @@ def test_one_that_leaves_a_request_undone_with_a_worker_idle_is_replaced_once(bo
         _end(sleepers)
 
 
+def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
+    pulse()
+    lost = OrmQ.objects.get().pk
+    while OrmQ.objects.get().pk == lost:
+        pulse()
+    OrmQ.objects.all().delete()  # This time the cluster's answer comes through.
+    for _ in range(LATE_LOOKS):
+        pulse()
+    assert replaced == []
+
+
 def test_one_whose_workers_are_all_busy_is_left_alone(board, pulse, replaced):
     sleepers = busy(board, 2)
     try:

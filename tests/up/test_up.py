@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.conftest import ROOT
+from evalsite.lib.postgres import Embedded
+from tests.postgres.conftest import ROOT, postmaster
 from tests.up.conftest import Site, children, environment, processes_of, until
 
 pytestmark = pytest.mark.processes
@@ -78,6 +79,15 @@ def test_a_client_that_does_not_hang_up_delays_nobody(lasting_site: Site) -> Non
     began = time.monotonic()
     site.get("/healthz")
     assert time.monotonic() - began < 1.5, "the web server waited for a client to close its connection"
+
+
+def test_an_embedded_database_that_is_killed_is_started_again(lasting_site: Site) -> None:
+    site = lasting_site
+    server = Embedded(site.place / "data" / "postgres")
+    killed = postmaster(server)
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: site.is_served() and postmaster(server) != killed)
+    assert site.child("gunicorn")
 
 
 def test_a_stop_leaves_no_process_behind(site: Site, place: Path) -> None:
