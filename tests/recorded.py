@@ -26,7 +26,7 @@ def word_problems():
 
 
 def rated_photographs():
-    """Forty photographs with human norms, rated twenty times on two dimensions by two models; also the recorded rows."""
+    """Forty photographs with human norms, rated twenty times on two dimensions by two models; and the recorded rows."""
     items = [
         {
             "key": row["image_id"],
