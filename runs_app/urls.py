@@ -18,6 +18,7 @@ urlpatterns = [
     path("experiments/<slug:slug>/delete/", keeping.experiment_delete, name="experiment_delete"),
     path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
     path("experiments/<slug:slug>/launch/", steering.experiment_launch, name="experiment_launch"),
+    path("experiments/<slug:slug>/preflight/", steering.experiment_preflight, name="experiment_preflight"),
     path("experiments/<slug:slug>/steer/<str:verb>/", steering.experiment_steer, name="experiment_steer"),
     path("runs/<int:pk>/", progress.run_detail, name="run_detail"),
     path("runs/<int:pk>/steer/<str:verb>/", steering.run_steer, name="run_steer"),

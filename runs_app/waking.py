@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from django.conf import settings
 from django.db import transaction
 
 DRAIN = "runs_app.tasks.drain"
+CHECK = "runs_app.tasks.check_model"
+CHECKING = "running"  # A model's status until its test call has ended.
 GRADE = "grading_app.tasks.grade_experiment"  # Grading stands above runs, and is never imported here.
 
 
@@ -25,6 +27,21 @@ def wake_one(queue: str | None = None) -> None:
     from django_q.tasks import async_task
 
     async_task(DRAIN, cluster=queue, save=False)
+
+
+def check_models(keys: Collection[int]) -> None:
+    """Ask for one tiny call to each model; what came of it will be on its row."""
+    from django_q.tasks import async_task
+
+    from runs_app.models import LanguageModel
+
+    LanguageModel.objects.filter(pk__in=keys).update(check_status=CHECKING, check_detail="")
+
+    def enqueue() -> None:
+        for pk in keys:
+            async_task(CHECK, pk)
+
+    transaction.on_commit(enqueue)
 
 
 def runs_finished(run_ids: Sequence[int]) -> None:

@@ -10,7 +10,6 @@ from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django_q.tasks import async_task
 
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
@@ -19,9 +18,9 @@ from runs_app.busyness import with_state
 from runs_app.forms import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.views.fetching import posted
+from runs_app.waking import check_models
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
-CHECKING = "running"
 
 
 @require_safe
@@ -73,8 +72,7 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def model_check(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker for one tiny call; the answer shows on the model's row."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user).select_related("endpoint"), pk=pk)
-    LanguageModel.objects.filter(pk=model.pk).update(check_status=CHECKING, check_detail="")
-    async_task("runs_app.tasks.check_model", model.pk)
+    check_models([model.pk])
     if not request.htmx:  # type: ignore[attr-defined]
         messages.success(request, f"A test call to {model} is on its way.")
         return redirect("endpoint_list")

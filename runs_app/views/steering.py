@@ -22,6 +22,7 @@ from runs_app.outlook import outlook_of
 from runs_app.planning import PlanError
 from runs_app.progress import Totals
 from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
+from runs_app.waking import check_models
 
 
 @dataclass(frozen=True)
@@ -167,5 +168,23 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         else:
             messages.success(request, f"Launched: {count_text(report.trials_total)} trials in {report.runs} runs.")
             return redirect("experiment_progress", experiment.slug)
-    context = {"experiment": experiment, "form": form, "outlook": outlook, "pilot": pilot, "usual": piloting.USUAL}
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "outlook": outlook,
+        "pilot": pilot,
+        "usual": piloting.USUAL,
+        "models": list(experiment.language_models.select_related("endpoint")),
+    }
     return render(request, "runs_app/experiment_launch.html", context)
+
+
+@require_POST
+@members_only
+def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask workers for one tiny call to each of its models; the answers show on the launch page."""
+    experiment = editable_experiment(request, slug)
+    keys = list(experiment.language_models.values_list("pk", flat=True))
+    check_models(keys)
+    messages.success(request, f"{len(keys)} test {'call is' if len(keys) == 1 else 'calls are'} on the way.")
+    return _back(request, "experiment_launch", experiment.slug)

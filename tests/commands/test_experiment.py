@@ -6,6 +6,8 @@ import yaml
 from django.db.models import F
 
 from datasets_app.models import StatusChange
+from runs_app import gateway
+from runs_app.calls import CallFailure, ErrorClass
 from runs_app.management import waiting
 from runs_app.models import Attempt, Experiment, LanguageModel, Prompt, Run, Trial
 from tests.factories import make_user
@@ -244,3 +246,18 @@ def test_estimate_as_json_says_what_it_rests_on(manage, pilot):
     found = json.loads(manage("experiment", "estimate", "pilot", "--json").out)
     assert (found["trials"], found["to_do"], found["basis"], found["coverage"]) == (2, 2, {"ceiling": 2}, 0.0)
     assert found["ceiling_usd"] == found["expected_usd"]
+
+
+def test_preflight_calls_each_model_of_the_experiment_and_ends_with_1_when_one_is_dead(manage, pilot, monkeypatch):
+    asked = []
+
+    async def call(request):
+        asked.append(request.model)
+        raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
+
+    monkeypatch.setattr(gateway, "call", call)
+    checked = manage("experiment", "preflight", "pilot")
+    assert (checked.code, asked) == (1, ["sim"])
+    assert "dead" in checked.out
+    assert "no such key" in checked.out
+    assert LanguageModel.objects.get().check_status == "dead"

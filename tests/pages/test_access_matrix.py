@@ -64,6 +64,7 @@ MATRIX = {
     "experiment_delete": of_experiment(302, method="post"),
     "experiment_progress": of_experiment(),
     "experiment_launch": of_experiment(),
+    "experiment_preflight": of_experiment(302, method="post"),
     "experiment_results": of_experiment(),
     "experiment_grade": of_experiment(302, method="post"),
     "experiment_figure": of_experiment(args="slug ratings"),

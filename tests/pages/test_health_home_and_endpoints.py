@@ -93,11 +93,14 @@ def test_a_researcher_sees_endpoints_and_cannot_change_them(lab, as_):
     assert as_("researcher").post(f"/endpoints/{lab.model.endpoint_id}/edit/", ENDPOINT).status_code == 404
 
 
-def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(lab, as_, monkeypatch):
+def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
+    lab, as_, monkeypatch, django_capture_on_commit_callbacks
+):
     asked = []
-    monkeypatch.setattr("runs_app.views.endpoints.async_task", lambda *call: asked.append(call))
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *call: asked.append(call))
     address = f"/endpoints/models/{lab.model.pk}/check/"
-    part = as_("researcher").post(address, headers={"HX-Request": "true"}).content.decode()
+    with django_capture_on_commit_callbacks(execute=True):
+        part = as_("researcher").post(address, headers={"HX-Request": "true"}).content.decode()
     assert asked == [("runs_app.tasks.check_model", lab.model.pk)]
     assert 'hx-trigger="every 2s"' in part
     LanguageModel.objects.update(check_status="dead", check_detail="HTTP 401: no key")
