@@ -70,11 +70,11 @@ class Ratings:
 
     def with_at_least(self, ratings: int) -> Ratings:
         """Only the units that have as many ratings."""
-        return self._where(self.per_unit >= ratings)
+        return self.where(self.per_unit >= ratings)
 
     def complete(self) -> Ratings:
         """Only the units that every rater rated."""
-        return self._where(self.per_unit == len(self.raters))
+        return self.where(self.per_unit == len(self.raters))
 
     def of(self, *raters: Hashable) -> Ratings:
         """Only these raters, in this order. ValueError for a rater who is not in the table."""
@@ -91,7 +91,8 @@ class Ratings:
             raise ValueError(f"no ratings by {rater!r}")
         return self.raters.index(rater)
 
-    def _where(self, kept: NDArray[np.bool_]) -> Ratings:
+    def where(self, kept: NDArray[np.bool_]) -> Ratings:
+        """Only these units: kept is (units,)."""
         units = tuple(unit for unit, keep in zip(self.units, kept, strict=True) if keep)
         return Ratings(self.values[kept], units, self.raters, self.labels)
 

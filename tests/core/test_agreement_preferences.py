@@ -1,0 +1,199 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.agreement.preferences import (
+    Comparison,
+    bradley_terry,
+    bradley_terry_by_items,
+    comparisons_from,
+    comparisons_of,
+    maximum_likelihood,
+)
+
+# A. Agresti (2002), "Categorical data analysis", 2nd ed., table 10.10: wins of the row in the 1987 season.
+TEAMS = ("Milwaukee", "Detroit", "Toronto", "New York", "Boston", "Cleveland", "Baltimore")
+BASEBALL = [
+    [0, 7, 9, 7, 7, 9, 11],
+    [6, 0, 7, 5, 11, 9, 9],
+    [4, 6, 0, 7, 7, 8, 12],
+    [6, 8, 6, 0, 6, 7, 10],
+    [6, 2, 6, 7, 0, 7, 12],
+    [4, 4, 5, 6, 6, 0, 6],
+    [2, 4, 1, 3, 1, 7, 0],
+]
+# S. M. Stigler (1994), "Citation patterns in the journals of statistics and probability", Statistical Science 9: how
+# often the row was cited by the column.
+JOURNALS = ("Biometrika", "Comm Statist", "JASA", "JRSS-B")
+CITATIONS = [[0, 730, 498, 221], [33, 0, 68, 17], [320, 813, 0, 142], [284, 276, 325, 0]]
+
+
+def strengths(wins):
+    found = bradley_terry(comparisons_of(wins, range(len(wins))))
+    return [strength.strength for strength in found.strengths]
+
+
+def connected(size=4):
+    """Wins of everyone over everyone."""
+    rows = st.lists(st.integers(1, 9), min_size=size, max_size=size)
+    return st.lists(rows, min_size=size, max_size=size).map(lambda table: np.array(table) * (1 - np.eye(size)))
+
+
+@pytest.mark.parametrize(("team", "estimate"), list(zip(TEAMS, (1.58, 1.44, 1.29, 1.25, 1.11, 0.68, 0), strict=True)))
+def test_agrestis_baseball_teams(team, estimate):
+    odds = bradley_terry(comparisons_of(BASEBALL, TEAMS)).odds(team, "Baltimore")
+    assert odds.difference == pytest.approx(estimate, abs=5.1e-3)
+    assert odds.se == pytest.approx(0 if team == "Baltimore" else 0.34, abs=0.02)
+
+
+def test_the_chance_of_boston_against_new_york_follows_from_agrestis_estimates():
+    chance, low, high = bradley_terry(comparisons_of(BASEBALL, TEAMS)).odds("Boston", "New York").chances
+    assert chance == pytest.approx(1 / (1 + math.exp(1.25 - 1.11)), abs=2e-3)
+    assert 0 < low < chance < 0.5 < high < 1
+
+
+@pytest.mark.parametrize(
+    ("journal", "estimate", "se"),
+    # As H. Turner & D. Firth (2012), "Bradley-Terry models in R", Journal of Statistical Software 48(9), print them.
+    [("Comm Statist", -2.94907, 0.10255), ("JASA", -0.47957, 0.06059), ("JRSS-B", 0.26895, 0.07083)],
+)
+def test_citations_of_four_journals(journal, estimate, se):
+    odds = bradley_terry(comparisons_of(CITATIONS, JOURNALS)).odds(journal, "Biometrika")
+    assert (odds.difference, odds.se) == (pytest.approx(estimate, abs=5e-6), pytest.approx(se, abs=5e-6))
+    assert (odds.low, odds.high) == (
+        pytest.approx(estimate - 1.96 * se, abs=1e-4),
+        pytest.approx(estimate + 1.96 * se, abs=1e-4),
+    )
+
+
+def test_two_are_as_far_apart_as_the_odds_of_their_wins():
+    odds = bradley_terry(comparisons_of([[0, 6], [2, 0]], "ab")).odds("a", "b")
+    assert (odds.difference, odds.chances[0]) == (pytest.approx(math.log(3)), pytest.approx(0.75))
+    assert odds.se == pytest.approx(math.sqrt(1 / 6 + 1 / 2))
+
+
+@given(connected(), st.permutations(range(4)))
+def test_the_order_of_names_changes_nothing(wins, order):
+    found = strengths(wins[np.ix_(order, order)])
+    assert found == pytest.approx([strengths(wins)[at] for at in order], abs=1e-6)
+
+
+@given(connected())
+def test_everyone_wins_as_often_as_expected_and_strengths_sum_to_zero(wins):
+    found = np.array(strengths(wins))
+    chances = 1 / (1 + np.exp(found[None, :] - found[:, None]))
+    assert ((wins + wins.T) * chances).sum(axis=1) == pytest.approx(wins.sum(axis=1), abs=1e-6)
+    assert sum(found) == pytest.approx(0, abs=1e-9)
+
+
+@given(connected(), st.integers(2, 1000))
+def test_more_of_the_same_changes_the_interval_alone(wins, factor):
+    once, often = (bradley_terry(comparisons_of(table, range(4))).odds(0, 1) for table in (wins, factor * wins))
+    assert often.difference == pytest.approx(once.difference, abs=1e-6)
+    assert often.se == pytest.approx(once.se / math.sqrt(factor), rel=1e-4)
+
+
+def test_rows_with_ties_make_the_table_of_half_wins():
+    rows = [("a", "b", 1), ("b", "a", 0.5), ("c", "a", 0), ("b", "c", 1), ("c", "b", 1)]
+    found = comparisons_from(rows)
+    assert found.names == ("a", "b", "c")
+    assert found.total.tolist() == [[0, 1.5, 1], [0.5, 0, 1], [0, 1, 0]]
+    assert found.items == 5
+
+
+def test_a_tie_is_half_a_win_for_each():
+    tied = bradley_terry(comparisons_from([("a", "b", 0.5)] * 4 + [("a", "b", 1)]))
+    assert tied.odds("a", "b").chances[0] == pytest.approx(3 / 5)
+    assert tied.comparisons == 5
+
+
+@pytest.mark.parametrize("row", [("a", "a", 1), ("a", "b", 2), ("a", "b", float("nan"))])
+def test_what_is_no_comparison_is_refused(row):
+    with pytest.raises(ValueError, match="is no comparison"):
+        comparisons_from([row])
+
+
+@pytest.mark.parametrize("wins", [[[0, 1]], [[0, -1], [1, 0]], [[1, 1], [1, 0]], [[0, float("nan")], [1, 0]]])
+def test_what_is_no_table_of_wins_is_refused(wins):
+    with pytest.raises(ValueError, match="square table"):
+        comparisons_of(wins, "ab")
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ([("a", "b", 0.5), ("c", "d", 0.5)], "never compared with the others: c, d"),
+        ([("a", "b", 1), ("b", "c", 0.5)], "never lost to any of the others.*: a;"),
+        ([("a", "b", 0.5), ("a", "c", 1), ("b", "c", 1)], "never lost to any of the others.*: a, b;"),
+        ([], "takes two"),
+    ],
+)
+def test_strengths_without_a_bound_are_refused_by_name(rows, told):
+    with pytest.raises(ValueError, match=told):
+        bradley_terry(comparisons_from(rows))
+
+
+def test_smoothing_bounds_whoever_never_lost():
+    comparisons = comparisons_from([("a", "b", 1)] * 3 + [("b", "c", 0.5)])
+    found = bradley_terry(comparisons, smoothing=0.5)
+    assert found.odds("a", "b").difference == pytest.approx(math.log(3.5 / 0.5))
+    assert found.formula == "Bradley-Terry, 0.5 wins added each way for each pair"
+    assert found.comparisons == 4
+    with pytest.raises(ValueError, match="takes none"):
+        bradley_terry(comparisons, smoothing=-1)
+    with pytest.raises(ValueError, match="never compared"):
+        bradley_terry(comparisons_from([("a", "b", 1), ("c", "d", 1)]), smoothing=0.5)
+
+
+def test_tables_without_an_estimate_are_told_from_the_others():
+    found = maximum_likelihood(np.array([[[0, 3], [1, 0]], [[0, 3], [0, 0]]], dtype=float))
+    assert found[0] == pytest.approx([math.log(3) / 2, -math.log(3) / 2])
+    assert np.isnan(found[1]).all()
+
+
+def test_a_long_chain_is_followed_to_its_ends():
+    wins = np.diag([6.0] * 29, 1) + np.diag([4.0] * 29, -1)
+    odds = bradley_terry(comparisons_of(wins, range(30))).odds(0, 29)
+    assert odds.difference == pytest.approx(29 * math.log(1.5), abs=1e-4)
+
+
+def season(draw, truth, items, repeats=1):
+    """Each item compares two at random, `repeats` times with the same winner."""
+    found = []
+    for item in range(items):
+        one, other = draw.choice(len(truth), 2, replace=False)
+        won = float(draw.random() < 1 / (1 + math.exp(truth[other] - truth[one])))
+        found += [Comparison(int(one), int(other), won, item)] * repeats
+    return comparisons_from(found)
+
+
+def test_intervals_cover_as_often_as_they_say():
+    # 300 seasons of 200 comparisons; 4 standard errors of .95 are .05.
+    draw, truth = np.random.default_rng(12), [0.8, 0.2, -0.3, -0.7]
+    odds = [bradley_terry(season(draw, truth, 200)).odds(0, 2) for _ in range(300)]
+    assert np.mean([one.low <= 1.1 <= one.high for one in odds]) == pytest.approx(0.95, abs=0.05)
+
+
+def test_comparisons_of_one_item_are_drawn_together():
+    draw, truth = np.random.default_rng(13), [0.5, 0.0, -0.5]
+    comparisons = season(draw, truth, 150, repeats=4)
+    found, again = (bradley_terry_by_items(comparisons, seed=1, resamples=400) for _ in range(2))
+    naive = bradley_terry(comparisons)
+    # Four copies tell no more than one: the error is twice that of independent comparisons.
+    assert found.odds(0, 2).se == pytest.approx(2 * naive.odds(0, 2).se, rel=0.15)
+    assert found.strengths == again.strengths
+    assert (found.items, found.resamples, found.degenerate, found.comparisons) == (150, 400, 0, 600)
+    assert all(one.low < one.strength < one.high for one in found.strengths)
+
+
+def test_too_many_resamples_without_strengths_refuse_the_interval():
+    rows = [Comparison("a", "b", 1, item) for item in range(19)] + [Comparison("a", "b", 0, 19)]
+    found = bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200)
+    assert 40 < found.degenerate < 110
+    assert (found.strengths[0].low, found.covariance, found.interval) == (None, None, "")
+    odds = found.odds("a", "b")
+    assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(19)), None, None)
+    assert bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
