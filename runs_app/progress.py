@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from itertools import groupby
 from typing import Any, Self
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -15,7 +16,7 @@ from django.db.models.functions import Coalesce, JSONObject
 from django.utils import timezone
 
 from runs_app.curves import TICK
-from runs_app.models import Condition, Experiment, Run, Tick, Worker
+from runs_app.models import Condition, Experiment, Run, Tick, Wave, Worker
 
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
@@ -138,6 +139,22 @@ def errors_of(runs: Iterable[Run]) -> list[tuple[str, int]]:
     for run in runs:
         counted.update(run.errors)
     return counted.most_common()
+
+
+@dataclass(frozen=True)
+class WaveTotals:
+    """One observation of the design: its trials over all conditions, and what they cost in US dollars."""
+
+    wave: Wave
+    totals: Totals
+    spent_usd: Decimal
+
+
+def by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
+    """Of runs that came with their waves, in the order of the waves."""
+    ordered = sorted(runs, key=lambda run: run.wave.number)
+    groups = [(wave, list(of_wave)) for wave, of_wave in groupby(ordered, key=lambda run: run.wave)]
+    return [WaveTotals(wave, Totals.of(of_wave), spent_on(of_wave)) for wave, of_wave in groups]
 
 
 def spent_on(runs: Iterable[Run]) -> Decimal:

@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 
 from runs_app.estimating import drift_warnings
 from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.progress import COUNTED, WaveTotals, by_wave
 
 # Answers that came and yet say nothing, or not all: results, not errors, and counted apart.
 CHANNELS = {
@@ -34,7 +35,7 @@ def standing_of(experiment: Experiment) -> dict[str, Any]:
         "reserved_usd": _text(experiment.reserved_usd),
         "trials": sum(run.n_trials for run in runs),
         "done": sum(run.n_done for run in runs),
-        "waves": [_wave(wave) for wave in experiment.waves.all()],
+        "waves": [_wave(wave) for wave in by_wave(runs)],
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "warnings": [*drift_warnings(experiment), *served_model_warnings(experiment)],
     }
@@ -46,8 +47,17 @@ def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
     return {row["run_id"]: {name: row[name] for name in CHANNELS} for row in rows}
 
 
-def _wave(wave: Any) -> dict[str, Any]:
-    return {"number": wave.number, "label": wave.label, "first_epoch": wave.epoch_offset + 1}
+def _wave(of_wave: WaveTotals) -> dict[str, Any]:
+    wave, totals = of_wave.wave, of_wave.totals
+    return {
+        "number": wave.number,
+        "label": wave.label,
+        "first_epoch": wave.epoch_offset + 1,
+        "status": totals.state,
+        "trials": totals.trials,
+        **{name: getattr(totals, name) for name in COUNTED},
+        "spent_usd": _text(of_wave.spent_usd),
+    }
 
 
 def _run(run: Run, channels: dict[str, int]) -> dict[str, Any]:

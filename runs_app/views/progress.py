@@ -36,6 +36,8 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         **_live(experiment, runs),
     }
     context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    waves = progress.by_wave(runs)
+    context["waves"] = waves if len(waves) > 1 else []
     context["design_trials"] = _more_than_planned(experiment, runs)
     return render(request, _template(request, "runs_app/experiment_progress.html", "experiment_live"), context)
 

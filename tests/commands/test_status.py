@@ -43,6 +43,19 @@ def test_people_read_the_same(manage, observed):
     assert "1 attempts of unknown cost" in shown
 
 
+def test_waves_are_told_apart_once_there_are_two(manage, observed):
+    experiment, run = observed
+    assert "wave 0" not in manage("status", "pilot").out
+    planning.plan(experiment, wave_label="march")
+    Run.objects.filter(pk=run.pk).update(spent_usd="0.25", status="done")
+    shown = manage("status", "pilot").out
+    assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in shown
+    assert "  march: 0 of 5 done, 5 pending, $0.00 spent\n" in shown
+    first, second = status(manage, "pilot")["waves"]
+    assert (first["label"], first["status"], first["done"], first["failed"]) == ("", "done", 4, 1)
+    assert (second["label"], second["status"], second["pending"], second["first_epoch"]) == ("march", "planned", 5, 2)
+
+
 def test_a_model_that_was_served_as_another_is_a_warning(manage, observed):
     for trial, served in zip(Trial.objects.all(), ["sim-1", "sim-2"], strict=False):
         Attempt.objects.create(

@@ -161,3 +161,14 @@ def test_axes_end_in_round_numbers(value, top):
 def test_a_hundred_per_cent_is_said_only_when_all_is_done(lab, as_):
     Run.objects.update(n_done=99_999, n_failed=0, n_running=0, n_pending=1)
     assert as_("owner").get(f"/runs/{lab.run.pk}/").context["done_share"] == "99.9"
+
+
+def test_waves_are_told_apart_once_there_are_two(lab, as_):
+    assert 'id="waves"' not in page(as_("owner"), lab)
+    factories.make_runs(lab.experiment, wave=1)
+    Run.objects.filter(wave__number=1).update(n_pending=7, n_done=3, spent_usd="0.5", status="paused")
+    text = page(as_("owner"), lab)
+    waves = text[text.index('id="waves"') : text.index('id="runs"')]
+    for shown in ("wave 0", "wave-1", "Paused", '3 <span class="muted">of 10</span>', "$0.50"):
+        assert shown in waves
+    assert 'id="waves"' in page(as_("owner"), lab, **{"HX-Request": "true"})

@@ -9,6 +9,7 @@ from evalsite.lib.commands import SayingCommand, bad_input
 from evalsite.lib.wording import count_text, money_text
 from runs_app.management.listing import say_experiments
 from runs_app.models import Experiment
+from runs_app.progress import COUNTED
 from runs_app.standing import CHANNELS, standing_of
 
 
@@ -39,10 +40,19 @@ class Command(SayingCommand):
         self.say(
             f"{money_text(standing['spent_usd'])} spent, {money_text(standing['reserved_usd'])} reserved, {budget}"
         )
+        if len(standing["waves"]) > 1:
+            for wave in standing["waves"]:
+                self._print_wave(wave)
         for run in standing["runs"]:
             self._print_run(run)
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
+
+    def _print_wave(self, wave: dict[str, Any]) -> None:
+        rest = [f", {count_text(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]
+        done = f"{count_text(wave['done'])} of {count_text(wave['trials'])} done{''.join(rest)}"
+        name = wave["label"] or f"wave {wave['number']}"
+        self.say(f"  {name}: {done}, {money_text(wave['spent_usd'])} spent")
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
