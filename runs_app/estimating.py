@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from django.db.models import QuerySet
-
-from evalsite.lib.hashing import content_hash
 from runs_app import costs, piloting
 from runs_app.costs import Basis, Expectation, ObservedTokens
 from runs_app.crossed import Design
 from runs_app.crossing import Cell, identity
-from runs_app.models import Condition, Experiment, LanguageModel, Run
+from runs_app.drifting import drift_warnings
+from runs_app.models import Experiment, LanguageModel, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,34 +153,3 @@ def _total(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
 def _price(model: LanguageModel) -> Price:
     prices = model.prices
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free)
-
-
-def drift_warnings(experiment: Experiment) -> list[str]:
-    """Where one name has stood for several contents in this experiment: which facet, which hashes, how many trials.
-
-    Never blocks: to change a prompt is allowed, to compare its answers with the old ones unawares is not.
-    """
-    if not experiment.pk:
-        return []
-    seen: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-    for condition in _conditions_of(experiment):
-        rows = sum(run.n_trials for run in condition.runs.all())
-        for axis, name in _names(condition).items():
-            seen[axis, name][content_hash(condition.content[axis])[:12]] += rows
-    for cell in Design.of(experiment).cells:
-        for axis, facet in cell.facets.items():
-            seen[axis, facet.name][facet.content_hash[:12]] += 0
-    return [_drift(axis, name, hashes) for (axis, name), hashes in sorted(seen.items()) if len(hashes) > 1]
-
-
-def _conditions_of(experiment: Experiment) -> QuerySet[Condition]:
-    return experiment.conditions.select_related("model", "prompt", "sampler").prefetch_related("runs")
-
-
-def _names(condition: Condition) -> dict[str, str]:
-    return {"model": condition.model.name, "prompt": condition.prompt.name, "sampler": condition.sampler.name}
-
-
-def _drift(axis: str, name: str, hashes: Counter[str]) -> str:
-    contents = ", ".join(f"{short} ({rows} trials)" for short, rows in hashes.most_common())
-    return f"{axis} {name} has stood for {len(hashes)} contents: {contents}"

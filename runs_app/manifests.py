@@ -9,6 +9,7 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
+from runs_app.drifting import drift_warnings
 from runs_app.models import Condition, Experiment, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
@@ -17,7 +18,8 @@ PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydanti
 def write_manifest(experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None) -> Manifest:
     """Of the launch of a wave, or of so many trials of it as a pilot."""
     user = by if isinstance(by, User) else None
-    content = manifest_of(experiment) | {"launch": {"wave": wave, "pilot": pilot}}
+    launch = {"launch": {"wave": wave, "pilot": pilot}, "warnings": drift_warnings(experiment)}
+    content = manifest_of(experiment) | launch
     return Manifest.objects.create(experiment=experiment, content=content, created_by=user)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from runs_app.estimating import drift_warnings
-from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.drifting import drift_warnings, served_model_warnings
+from runs_app.models import Experiment, Run, Trial
 from runs_app.progress import COUNTED, WaveTotals, by_wave
 
 # Answers that came and yet say nothing, or not all: results, not errors, and counted apart.
@@ -77,25 +77,6 @@ def _run(run: Run, channels: dict[str, int]) -> dict[str, Any]:
         "errors": run.errors,
         "spent_usd": _text(run.spent_usd),
     }
-
-
-def served_model_warnings(experiment: Experiment) -> list[str]:
-    """Where a provider answered one model's calls as several models: the answers may not be of one kind."""
-    served = (
-        Attempt.objects.filter(run__experiment=experiment)
-        .exclude(served_model="")
-        .order_by()
-        .values_list("run__condition__model__name", "served_model")
-        .annotate(calls=Count("pk"))
-    )
-    by_model: dict[str, dict[str, int]] = {}
-    for name, model, calls in served:
-        by_model.setdefault(name, {})[model] = calls
-    return [
-        f"model {name} was served as {', '.join(f'{model} ({calls} calls)' for model, calls in sorted(models.items()))}"
-        for name, models in sorted(by_model.items())
-        if len(models) > 1
-    ]
 
 
 def _text(value: Any) -> str | None:

@@ -14,6 +14,7 @@ from evalsite.lib.access import readers_only
 from runs_app import progress
 from runs_app.crossed import Design
 from runs_app.curves import throughput_curve
+from runs_app.drifting import served_models
 from runs_app.models import Experiment, Run
 from runs_app.tables import RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
@@ -55,6 +56,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "history": list(run.history[:50]),
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
+        "served_models": served_models(run),
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }

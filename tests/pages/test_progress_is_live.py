@@ -172,3 +172,14 @@ def test_waves_are_told_apart_once_there_are_two(lab, as_):
     for shown in ("wave 0", "wave-1", "Paused", '3 <span class="muted">of 10</span>', "$0.50"):
         assert shown in waves
     assert 'id="waves"' in page(as_("owner"), lab, **{"HX-Request": "true"})
+
+
+def test_a_run_that_was_served_as_several_models_says_so(lab, as_):
+    address = f"/runs/{lab.run.pk}/"
+    assert "served this run as several models" not in as_("owner").get(address).content.decode()
+    for trial, served in ((lab.trial, "vendor/small-1"), (lab.failed, "vendor/small-2<b>")):
+        factories.make_attempt(trial, served_model=served)
+    for headers in ({}, {"HX-Request": "true"}):
+        text = as_("owner").get(address, headers=headers).content.decode()
+        assert "served this run as several models" in text
+        assert "vendor/small-2&lt;b&gt;" in text

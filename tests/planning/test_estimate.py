@@ -7,7 +7,7 @@ import pytest
 
 from datasets_app.models import Asset
 from runs_app import costs, planning
-from runs_app.estimating import drift_warnings, estimate
+from runs_app.estimating import estimate
 from runs_app.models import LanguageModel, Run, Sampler
 from tests.planning.world import (
     make_dataset,
@@ -15,7 +15,6 @@ from tests.planning.world import (
     make_experiment,
     make_model,
     make_prompt,
-    make_sampler,
 )
 
 pytestmark = pytest.mark.django_db
@@ -139,16 +138,3 @@ def test_a_draft_that_cannot_run_is_estimated_all_the_same():
     found = estimate(make_experiment(prompts=[make_prompt(status="draft")], dataset=make_dataset(2, approve=False)))
     assert (found.trials, len(found.problems)) == (2, 2)
     assert found.ceiling_usd > 0
-
-
-def test_a_changed_sampler_behind_a_known_name_is_a_drift():
-    experiment = make_experiment()
-    planning.plan(experiment)
-    assert drift_warnings(experiment) == []
-    old, new = experiment.samplers.get(), make_sampler("greedy", version=2, temperature=1)
-    experiment.samplers.set([new])
-    contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
-    assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
-    planning.plan(experiment)
-    assert "(3 trials), " in drift_warnings(experiment)[0]
-    assert "(0 trials)" not in drift_warnings(experiment)[0]

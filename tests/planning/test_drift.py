@@ -1,0 +1,89 @@
+"""One name that has stood for several things is told, everywhere, and blocks nothing."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from runs_app import planning, steering
+from runs_app.drifting import LOOKED_AT, drift_warnings, served_models
+from runs_app.estimating import estimate
+from runs_app.models import Attempt, Condition, Run, Trial
+from tests.planning.world import make_dataset, make_experiment, make_model, make_prompt, make_sampler, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_changed_sampler_behind_a_known_name_is_a_drift():
+    experiment = make_experiment()
+    planning.plan(experiment)
+    assert drift_warnings(experiment) == []
+    old, new = experiment.samplers.get(), make_sampler("greedy", version=2, temperature=1)
+    experiment.samplers.set([new])
+    contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
+    assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
+    planning.plan(experiment)
+    assert "(3 trials), " in drift_warnings(experiment)[0]
+    assert "(0 trials)" not in drift_warnings(experiment)[0]
+
+
+def changed():
+    """Launched with a prompt, and again with its next version."""
+    experiment = make_experiment(models=[make_model("a"), make_model("b")])
+    steering.launch(experiment, by=make_user())
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    experiment.prompts.set([new])
+    return experiment, Condition.objects.first().prompt, new
+
+
+def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_status_and_blocks_nothing():
+    experiment, old, new = changed()
+    before = (
+        f"prompt plain has stood for 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
+    )
+    assert estimate(experiment).warnings == [before]
+    steering.launch(experiment, by=make_user())
+    (told,) = experiment.manifests.first().content["warnings"]
+    assert told == before.replace("(0 trials)", "(6 trials)")
+    assert experiment.manifests.last().content["warnings"] == []
+    out, err = StringIO(), StringIO()
+    call_command("status", "pilot", "--json", stdout=out)
+    assert json.loads(out.getvalue())["warnings"] == [told]
+    call_command("status", "pilot", stdout=out, stderr=err)
+    assert told in err.getvalue()
+
+
+def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
+    prompts = [make_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
+    prompts += [make_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
+    experiment = make_experiment(models=[make_model("m"), make_model("m_x")], prompts=prompts)
+    planning.plan(experiment)
+    (warning,) = drift_warnings(experiment)
+    assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
+    assert warning.count("(3 trials)") == 2
+
+
+def answer(run, served):
+    trials = Trial.objects.filter(run=run).order_by("pk")
+    Attempt.objects.bulk_create(
+        Attempt(trial=trial, run=run, token="0" * 32, outcome="ok", served_model=model, finished_at="2026-01-01T00:00Z")
+        for trial, model in zip(trials, served, strict=True)
+    )
+
+
+def test_a_model_that_changed_in_a_run_is_seen_at_its_ends():
+    n = 2 * LOOKED_AT + 10
+    planning.plan(make_experiment(dataset=make_dataset(n)))
+    run = Run.objects.get()
+    answer(run, ["", *["sim-1"] * (n - 2), "sim-2"])
+    assert served_models(run) == ["sim-1", "sim-2"]
+
+
+def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
+    planning.plan(make_experiment(models=[make_model("a"), make_model("b")]))
+    one, other = Run.objects.order_by("pk")
+    answer(one, ["a-1"] * 3)
+    answer(other, ["b-1"] * 3)
+    with django_assert_num_queries(2):
+        assert served_models(one) == ["a-1"]
