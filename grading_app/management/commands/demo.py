@@ -31,6 +31,10 @@ IMPORTS = {
     "photographs": ["photographs.csv", "--images", "photographs", "--norms", "norms.csv"],
     "questions": ["questions.jsonl"],
 }
+ABOUT = {
+    "photographs": ("Photographs for rating, with made-up norms", "CC0 and public domain, by item"),
+    "questions": ("Questions with targets and choices", "CC0"),
+}
 SAID_ABOUT_KEYS = "A provider's key is in the environment. The demonstration does not use it: its models are simulated."
 KEYS = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
@@ -85,7 +89,9 @@ class Command(SayingCommand):
         for slug in DATASETS:
             known = Dataset.objects.named(f"{slug}@1").first()
             if known is None:
-                self._do("dataset", "import", *_in_samples(IMPORTS[slug]), "--name", slug)
+                title, licence = ABOUT[slug]
+                about = ("--title", title, "--source", "shipped samples, see samples/SOURCES.md", "--licence", licence)
+                self._do("dataset", "import", *_in_samples(IMPORTS[slug]), "--name", slug, *about)
             if known is None or known.status == Dataset.Status.DRAFT:
                 self._do("dataset", "approve", f"{slug}@1", "--reason", "the sample data")
         if not Dataset.objects.filter(slug="photographs-small").exists():
