@@ -13,7 +13,7 @@ from grading_app.agreement.coefficients import Coefficient, quotient
 from grading_app.agreement.concordance import concordance, correlation, moments
 from grading_app.agreement.estimates import Estimate, Spread
 from grading_app.agreement.ratings import Floats, Ratings, Whole
-from grading_app.agreement.resampling import bootstrap
+from grading_app.agreement.resampling import bootstrap, clusters_of
 from grading_app.analysis.statistics import clustered_mean
 
 Line = Literal["deming", "ols"]
@@ -39,7 +39,7 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
 
     The interval is Student's on the standard error clustered by item (unit -> item; each unit one where not given):
     K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22. Only units rated by the judge and a person are used.
-    ValueError for a judge who is not among the raters.
+    ValueError for a judge who is not among the raters, or a unit without an item.
     """
     used, left_out = compared(ratings, judge)
     excess = used.values[:, used.column(judge)] - people_means(used, judge)
@@ -48,8 +48,7 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
         return quotient(times @ excess, times.sum(axis=1))
 
     def spread(confidence: float) -> Spread | None:
-        clusters = [unit if items is None else items[unit] for unit in used.units]
-        mean = clustered_mean(excess.tolist(), clusters, confidence)
+        mean = clustered_mean(excess.tolist(), clusters_of(used.units, items).tolist(), confidence)
         if mean is None or mean.low is None or mean.high is None:
             return None
         return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")

@@ -11,6 +11,7 @@ import numpy as np
 from grading_app.agreement.estimates import Estimate
 from grading_app.agreement.judges import people_means
 from grading_app.agreement.ratings import Floats, Ratings, Whole
+from grading_app.agreement.resampling import clusters_of
 from grading_app.analysis.statistics import student_quantile
 
 
@@ -39,7 +40,7 @@ class _Sample:
     g: Floats
     clusters_f: Whole
     clusters_y: Whole
-    clusters: int
+    clusters: int  # at most
 
 
 def corrected_mean(
@@ -61,7 +62,8 @@ def corrected_mean(
     of both parts, times G / (G - 1) for G items that people rated; the interval is Student's with G - 1 degrees of
     freedom. Where each unit is an item this is the paper's variance with n - 1 for n.
     What people rated has to be a random part of all units: chosen otherwise, nothing here is right.
-    Units without the judge's rating are left out. ValueError if no unit has both, or the judge is not among the raters.
+    Units without the judge's rating are left out. ValueError if no unit has both, the judge is not among the raters, or
+    a unit has no item.
     """
     known = ratings.where(ratings.given[:, ratings.column(judge)])
     sample = _sample(known, judge, items)
@@ -83,12 +85,10 @@ def corrected_mean(
 
 
 def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None) -> _Sample:
-    numbers: dict[Hashable, int] = {}
-    named = (unit if items is None else items[unit] for unit in known.units)
-    clusters = np.array([numbers.setdefault(item, len(numbers)) for item in named], dtype=np.intp)
+    clusters = clusters_of(known.units, items)
     rated = known.without(judge).per_unit > 0
     judged, means = known.values[:, known.column(judge)], people_means(known, judge)
-    return _Sample(judged[~rated], means[rated], judged[rated], clusters[~rated], clusters[rated], len(numbers))
+    return _Sample(judged[~rated], means[rated], judged[rated], clusters[~rated], clusters[rated], len(known.units))
 
 
 def _told(common: Estimate, sample: _Sample, share: float, confidence: float) -> Estimate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +36,7 @@ def bootstrap(
     """
     if resamples < 100 or not 0 < confidence < 1:
         raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
-    plain, codes = replace(coefficient, spread=None).result(), clusters_of(coefficient, items)
+    plain, codes = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings.units, items)
     clusters = int(codes.max()) + 1 if codes.size else 0
     told = replace(plain, clusters=clusters, resamples=resamples)
     if clusters < 2 or plain.estimate is None:
@@ -58,9 +58,8 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
     return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
 
 
-def clusters_of(coefficient: Coefficient, items: Mapping[Hashable, Hashable] | None) -> Whole:
-    """(units,): the number of each unit's item, from 0."""
-    units = coefficient.ratings.units
+def clusters_of(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
+    """(units,): the number of each unit's item, from 0. ValueError for a unit without one."""
     if items is None:
         return np.arange(len(units))
     lacking = next((unit for unit in units if unit not in items), None)

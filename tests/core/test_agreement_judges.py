@@ -3,12 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading_app.agreement.alpha import krippendorff_alpha
 from grading_app.agreement.concordance import lins_concordance
 from grading_app.agreement.judges import judge_bias, judge_slope, judge_standing, standing_coefficients
 from grading_app.agreement.ratings import ratings_from, ratings_of
 from grading_app.agreement.resampling import bootstrap
 from grading_app.analysis.statistics import clustered_mean
 from tests.core.agreeing import NAN, tables
+from tests.core.realdata import csv_rows
 
 MEASURES = ("concordance", "correlation", "same answer")
 
@@ -142,3 +144,26 @@ def test_names_of_people_and_units_change_nothing(table, measure, random):
     one = [found.estimate for found in standing_coefficients(ratings_of(table), 0, measure)]
     other = [found.estimate for found in standing_coefficients(ratings_of(table[rows][:, [0, *people]]), 0, measure)]
     assert other == [None if value is None else pytest.approx(value, abs=1e-9) for value in one]
+
+
+@pytest.mark.parametrize("model", ["gemma", "qwen"])
+def test_recorded_models_agree_with_themselves_and_go_along_with_people(model):
+    means = {row["image_id"]: float(row["human_valence_mean"]) for row in csv_rows("uniform40-items.csv")}
+    rows = [row for row in csv_rows(f"uniform40-trials-{model}.csv") if row["dimension"] == "valence" and row["rating"]]
+    samples = ratings_from((row["image_id"], row["sample_idx"], float(row["rating"])) for row in rows)
+    answers = {(row["image_id"], row["sample_idx"]): float(row["rating"]) for row in rows}
+    pairs = ratings_from(
+        (answer, who, value)
+        for answer, rating in answers.items()
+        for who, value in (("model", rating), ("people", means[answer[0]]))
+    )
+    items = {answer: answer[0] for answer in answers}
+    assert krippendorff_alpha(samples, "interval").estimate > 0.9
+    slope = bootstrap(judge_slope(pairs, "model"), seed=1, items=items, resamples=500)
+    # The provider of one of the models refused one image, twenty times.
+    assert (slope.units, slope.clusters) == ((800, 40) if model == "gemma" else (780, 39))
+    # Both models rate more extremely than the mean person does.
+    assert slope.low > 1
+    bias, naive = judge_bias(pairs, "model", items).result(), judge_bias(pairs, "model").result()
+    assert bias.estimate == naive.estimate
+    assert bias.se > 3.5 * naive.se

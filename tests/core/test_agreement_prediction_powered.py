@@ -100,5 +100,7 @@ def test_what_cannot_be_corrected():
         corrected_mean(ratings_of([[1, NAN], [NAN, 2]]), 0)
     with pytest.raises(ValueError, match="no ratings by 'x'"):
         corrected_mean(ratings_of([[1, 2]]), "x")
+    with pytest.raises(ValueError, match="the unit 1 has no item"):
+        corrected_mean(ratings_of([[1, 2], [1, NAN]]), 0, {0: "a"})
     lone = corrected_mean(ratings_of([[1, 2], [3, NAN]]), 0)
     assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (4, None, None)
