@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import groupby
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, QuerySet, Subquery, Sum
@@ -164,3 +164,10 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
 def workers_alive(now: datetime | None = None) -> QuerySet[Worker]:
     since = (now or timezone.now()) - ALIVE_FOR
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=since)
+
+
+def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
+    """A silent one has not said that it leaves, and was not heard of for a minute: its claims return by themselves."""
+    if worker.left_at is not None:
+        return "left"
+    return "alive" if worker.seen_at >= now - ALIVE_FOR else "silent"

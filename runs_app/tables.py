@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, ClassVar
 
 import django_tables2 as tables
 from django.urls import reverse
@@ -11,8 +12,8 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
-from runs_app.models import Attempt, Experiment, Run, Trial
-from runs_app.progress import state_of, totals_of
+from runs_app.models import Attempt, Experiment, Run, Trial, Worker
+from runs_app.progress import state_of, state_of_worker, totals_of
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
@@ -120,6 +121,39 @@ def progress_bar(totals: Any, label: str) -> SafeString:
     return tags.progress(
         totals.done, totals.running, totals.failed, totals.pending, totals.cancelled, legend=False, label=label
     )
+
+
+class WorkerTable(tables.Table):
+    """Workers as they are at one moment."""
+
+    LOOKS: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
+
+    host = tables.Column()
+    pid = tables.Column(verbose_name="Process", attrs=NUMBER)
+    state = tables.Column(empty_values=())
+    version = tables.Column()
+    in_flight = CountColumn(verbose_name="In flight")
+    recorded = CountColumn(verbose_name="Recorded")
+    started_at = TimeColumn(verbose_name="Started")
+    seen_at = TimeColumn(verbose_name="Last heard of")
+    left_at = TimeColumn(verbose_name="Left")
+
+    class Meta:
+        model = Worker
+        fields = ()
+        default = wording.MISSING
+        orderable = False
+
+    def __init__(self, *args: Any, now: datetime, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.now = now
+
+    def render_pid(self, value: int) -> str:
+        return str(value)
+
+    def render_state(self, record: Worker) -> SafeString:
+        status, label = self.LOOKS[state_of_worker(record, self.now)]
+        return tags.status_badge(status, label=label)
 
 
 class TrialTable(tables.Table):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from runs_app.views import drafting, endpoints, experiments, keeping, progress, steering, trials
+from runs_app.views import drafting, endpoints, experiments, keeping, progress, steering, trials, workers
 
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
@@ -24,10 +24,12 @@ urlpatterns = [
     path("runs/<int:pk>/steer/<str:verb>/", steering.run_steer, name="run_steer"),
     path("trials/", trials.trial_list, name="trial_list"),
     path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
+    path("workers/", workers.worker_list, name="worker_list"),
     path("endpoints/", endpoints.endpoint_list, name="endpoint_list"),
     path("endpoints/new/", endpoints.endpoint_new, name="endpoint_new"),
     path("endpoints/<int:pk>/live/", endpoints.endpoint_live, name="endpoint_live"),
     path("endpoints/<int:pk>/edit/", endpoints.endpoint_edit, name="endpoint_edit"),
+    path("endpoints/cache/purge/", endpoints.cache_purge, name="cache_purge"),
     path("endpoints/models/new/", endpoints.model_new, name="model_new"),
     path("endpoints/models/<int:pk>/edit/", endpoints.model_edit, name="model_edit"),
     path("endpoints/models/<int:pk>/check/", endpoints.model_check, name="model_check"),

@@ -14,12 +14,15 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
+from evalsite.lib.wording import count_text
+from runs_app import remembering
 from runs_app.busyness import with_state
 from runs_app.forms import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.views.fetching import posted
 from runs_app.waking import check_models
 
+COUNTED_TO = 100_000
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 
@@ -28,7 +31,12 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 def endpoint_list(request: HttpRequest) -> HttpResponse:
     models = LanguageModel.objects.select_related("endpoint").order_by("name")
     endpoints = list(Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models)))
-    context = {"rows": with_state(endpoints), "may_edit": is_operator(request.user)}
+    context = {
+        "rows": with_state(endpoints),
+        "may_edit": is_operator(request.user),
+        "remembered": remembering.how_many(COUNTED_TO),
+        "counted_to": COUNTED_TO,
+    }
     return render(request, "runs_app/endpoint_list.html", context)
 
 
@@ -84,6 +92,14 @@ def model_check(request: HttpRequest, pk: int) -> HttpResponse:
 @members_only
 def model_status(request: HttpRequest, pk: int) -> HttpResponse:
     return _status(request, get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk))
+
+
+@require_POST
+@operators_only
+def cache_purge(request: HttpRequest) -> HttpResponse:
+    n = remembering.forget()
+    messages.success(request, f"{count_text(n)} remembered answers are forgotten; the trials that gave them stay.")
+    return redirect("endpoint_list")
 
 
 def _status(request: HttpRequest, model: LanguageModel) -> HttpResponse:

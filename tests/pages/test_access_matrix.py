@@ -92,6 +92,8 @@ MATRIX = {
     "endpoint_new": operators(),
     "endpoint_live": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "endpoint"),
     "endpoint_edit": operators("endpoint"),
+    "worker_list": MEMBERS,
+    "cache_purge": Row((TO_LOGIN, GONE, GONE, GONE, GONE, 302), method="post"),
     "model_new": operators(),
     "model_edit": operators("model"),
     "model_check": Row((TO_LOGIN, GONE, GONE, 302, 302, 302), "model", "post"),

@@ -11,6 +11,7 @@ from tests import factories
 
 PAGES = [
     "home", "experiment_list", "experiment_new", "experiment_from_file", "trial_list", "endpoint_list",
+    "worker_list",
 ]  # fmt: skip
 
 

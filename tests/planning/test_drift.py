@@ -54,6 +54,13 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
     assert told in err.getvalue()
 
 
+def test_the_design_page_shows_it(client):
+    experiment, old, new = changed()
+    client.force_login(make_user("root", is_superuser=True))
+    page = client.get(experiment.get_absolute_url()).content.decode()
+    assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
+
+
 def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
     prompts = [make_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
     prompts += [make_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]

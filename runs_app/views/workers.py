@@ -1,0 +1,27 @@
+"""The workers that drain, on all machines, and those that went silent."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.access import members_only
+from runs_app.models import Worker
+from runs_app.progress import state_of_worker
+from runs_app.tables import WorkerTable
+
+SHOWN = 100  # The latest that were heard of: a task queue's drains come and go each minute.
+
+
+@require_safe
+@members_only
+def worker_list(request: HttpRequest) -> HttpResponse:
+    """The live part alone for a poll."""
+    now = timezone.now()
+    workers = list(Worker.objects.order_by("-seen_at", "-pk")[:SHOWN])
+    states = [state_of_worker(worker, now) for worker in workers]
+    context = {"table": WorkerTable(workers, now=now), "alive": states.count("alive"), "silent": states.count("silent")}
+    is_poll = request.htmx  # type: ignore[attr-defined]
+    return render(request, "runs_app/partials/workers_live.html" if is_poll else "runs_app/worker_list.html", context)

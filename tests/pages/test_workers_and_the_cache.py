@@ -1,0 +1,92 @@
+"""Who drains and who went silent; what the response cache remembers, and that operators may empty it."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from evalsite.lib.wording import count_text
+from runs_app.models import CachedAnswer, Trial, Worker
+from runs_app.views import endpoints
+
+LIVE = 'hx-trigger="every 5s"'
+PURGE = "/endpoints/cache/purge/"
+
+
+def make_worker(host, *, seen_s_ago=0, **fields):
+    worker = Worker.objects.create(name=f"{host}:7:0", host=host, pid=70_007, version="0.1.0", **fields)
+    Worker.objects.filter(pk=worker.pk).update(seen_at=timezone.now() - timedelta(seconds=seen_s_ago))
+
+
+def row_of(text, host):
+    return next(row for row in text.split("<tr") if host in row)
+
+
+@pytest.mark.parametrize(
+    ("seen_s_ago", "left", "state"),
+    [(0, False, "Alive"), (50, False, "Alive"), (70, False, "Silent"), (70, True, "Left"), (0, True, "Left")],
+)
+def test_a_worker_is_silent_after_a_minute_unless_it_left(as_, seen_s_ago, left, state):
+    left_at = timezone.now() if left else None
+    make_worker("bench", seen_s_ago=seen_s_ago, left_at=left_at, in_flight=41, recorded=1_234)
+    text = as_("researcher").get("/workers/").content.decode()
+    row = row_of(text, "bench")
+    assert re.search(rf'data-label="State".*{state}', row[: row.index('data-label="Version"')], re.DOTALL)
+    for shown in ("70007", "0.1.0", "41", count_text(1_234)):
+        assert shown in row
+    assert (LIVE in text) is (state == "Alive")
+
+
+def test_a_poll_gets_the_live_part_alone(as_):
+    make_worker("bench")
+    part = as_("researcher").get("/workers/", headers={"HX-Request": "true"}).content.decode()
+    assert part.lstrip().startswith('<div id="workers"')
+    assert "<html" not in part
+
+
+def test_the_page_ends_after_the_latest_hundred(as_, django_assert_num_queries):
+    for number in range(105):
+        make_worker(f"bench-{number}-", seen_s_ago=number)
+    client = as_("researcher")
+    with django_assert_num_queries(4):
+        text = client.get("/workers/").content.decode()
+    assert "bench-0-" in text
+    assert "bench-99-" in text
+    assert "bench-100-" not in text
+
+
+def test_without_workers_the_page_says_how_they_start(as_):
+    assert "manage.py drain" in as_("researcher").get("/workers/").content.decode()
+
+
+# --- the response cache
+
+
+@pytest.fixture
+def remembered(lab):
+    trials = Trial.objects.filter(status="done")
+    CachedAnswer.objects.bulk_create(CachedAnswer(key=f"k{trial.pk}", trial=trial) for trial in trials)
+    return trials.count()
+
+
+def test_the_endpoints_page_counts_remembered_answers_and_only_operators_may_forget_them(remembered, as_):
+    for role, offered in (("researcher", False), ("operator", True)):
+        text = as_(role).get("/endpoints/").content.decode()
+        assert f"{remembered} answers are remembered" in " ".join(text.split())
+        assert (PURGE in text) is offered
+
+
+def test_to_count_ends_at_a_limit(remembered, as_, monkeypatch):
+    monkeypatch.setattr(endpoints, "COUNTED_TO", remembered - 1)
+    assert f"{remembered - 1} answers or more are remembered" in as_("operator").get("/endpoints/").content.decode()
+
+
+def test_forgetting_leaves_the_trials(remembered, as_):
+    assert as_("researcher").post(PURGE).status_code == 404
+    assert CachedAnswer.objects.count() == remembered
+    before = list(Trial.objects.order_by("pk").values_list("pk", "answer"))
+    text = as_("operator").post(PURGE, follow=True).content.decode()
+    assert f"{remembered} remembered answers are forgotten" in text
+    assert not CachedAnswer.objects.exists()
+    assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
