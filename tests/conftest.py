@@ -8,6 +8,8 @@ from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
 
+pytest_plugins = ["tests.chromium"]
+
 MADE_BY_MIGRATIONS = {
     "django_migrations",
     "django_content_type",

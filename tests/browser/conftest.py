@@ -1,6 +1,5 @@
 """A real chromium against the site in this process; screenshots of what it saw go to var/screenshots/."""
 
-import os
 import re
 from pathlib import Path
 
@@ -8,21 +7,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.test import Client
-from playwright.sync_api import sync_playwright
 
 from evalsite.lib import roles
 from tests import factories
 
-# Playwright's loop runs in this thread, where Django would refuse the database.
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-
-CHROMIUM = Path("/usr/bin/chromium")
 LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 SCREENSHOTS = Path(settings.BASE_DIR) / "var" / "screenshots"
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
@@ -30,19 +20,6 @@ def pytest_collection_modifyitems(items):
         if Path(__file__).parent in Path(item.fspath).parents:
             item.add_marker(pytest.mark.browser)
             item.add_marker(pytest.mark.django_db(transaction=True))
-
-
-@pytest.fixture(scope="session")
-def chromium():
-    if not CHROMIUM.exists():
-        reason = f"no chromium at {CHROMIUM}: install it to run the browser tests"
-        if os.environ.get("CI") == "true":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(CHROMIUM), args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

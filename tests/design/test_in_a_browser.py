@@ -1,28 +1,11 @@
 """The style guide in a real browser: accessible, within its width, quiet in the console, usable from the keyboard."""
 
-import os
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Error, expect, sync_playwright
-
-# Playwright's loop runs in this thread, where Django would refuse the database.
-os.environ.setdefault("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+from playwright.sync_api import expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.urls("tests.design.urls"), pytest.mark.django_db(transaction=True)]
 LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with sync_playwright() as playwright:
-        try:
-            browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
-        except Error as reason:
-            pytest.skip(f"no chromium at /usr/bin/chromium: {reason}")
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
