@@ -36,6 +36,11 @@ class Claim:
     reserved_usd: Decimal
     expected_tokens: int = 0
 
+    @property
+    def key(self) -> tuple[int, uuid.UUID]:
+        """Of this claim among all there ever were."""
+        return self.trial_id, self.token
+
 
 ENDPOINTS_WITH_WORK = """
 SELECT m.endpoint_id, sum(r.n_pending)

@@ -53,6 +53,7 @@ TRIAL_COLUMNS = CALL_COLUMNS | {
 }
 ATTEMPT_COLUMNS = CALL_COLUMNS | {"outcome": "text", "call": "int", "http_status": "int", "trace_id": "text"}
 CallKey = tuple[int, str, int]  # trial, token, call
+ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
 TEXT_DEFAULTS = {name: "" for name, kind in (TRIAL_COLUMNS | ATTEMPT_COLUMNS).items() if kind == "text"}
 TEXT_DEFAULTS.pop("raw_response")
 BOOL_DEFAULTS = {name: False for name, kind in TRIAL_COLUMNS.items() if kind == "bool"}
@@ -90,7 +91,7 @@ def record(results: Sequence[Result], worker_id: int) -> int:
         deltas = Deltas()
         _insert_attempts(results, held, worker_id, deltas)
         for result in results:
-            if result.claim.trial_id in held:
+            if result.claim.key in held:
                 _count(result, deltas.at(result.claim.place))
         deltas.settle()
         remember(_worth_remembering(results, held))
@@ -100,11 +101,11 @@ def record(results: Sequence[Result], worker_id: int) -> int:
     return len(held)
 
 
-def _worth_remembering(results: Sequence[Result], held: Collection[int]) -> dict[str, int]:
+def _worth_remembering(results: Sequence[Result], held: Collection[ClaimKey]) -> dict[str, int]:
     return {
         result.cache_key: result.claim.trial_id
         for result in results
-        if result.cache_key and result.status == Trial.Status.DONE and result.claim.trial_id in held
+        if result.cache_key and result.status == Trial.Status.DONE and result.claim.key in held
     }
 
 
@@ -125,11 +126,11 @@ UPDATE runs_app_trial t SET
 FROM json_to_recordset(%s) r(id bigint, held_by uuid, status text, unspent bool, wait_s float8,
     {", ".join(f"{name} {kind}" for name, kind in TRIAL_COLUMNS.items())})
 WHERE t.id = r.id AND t.token = r.held_by AND t.status = 'running'
-RETURNING t.id
+RETURNING t.id, r.held_by
 """  # noqa: S608 - built from the names above
 
 
-def _update_trials(results: Sequence[Result]) -> set[int]:
+def _update_trials(results: Sequence[Result]) -> set[ClaimKey]:
     rows = [
         {
             "id": result.claim.trial_id,
@@ -145,7 +146,7 @@ def _update_trials(results: Sequence[Result]) -> set[int]:
     ]
     with connection.cursor() as cursor:
         cursor.execute(UPDATE_TRIALS, [as_json(rows)])
-        return {row[0] for row in cursor.fetchall()}
+        return set(cursor.fetchall())
 
 
 INSERT_ATTEMPTS = f"""
@@ -169,14 +170,14 @@ RETURNING t.trial_id, t.token, t.call
 """  # noqa: S608 - built from the names above
 
 
-def _insert_attempts(results: Sequence[Result], held: Collection[int], worker_id: int, deltas: Deltas) -> None:
+def _insert_attempts(results: Sequence[Result], held: Collection[ClaimKey], worker_id: int, deltas: Deltas) -> None:
     """Every call is a row, whatever came of it; the ledger counts them all."""
     rows, late = [], []
     for result in results:
         for call in result.calls:
             row = _attempt_row(result.claim, call, worker_id)
             rows.append((result.claim.place, row))
-            if result.claim.trial_id not in held:
+            if result.claim.key not in held:
                 row |= {"outcome": Attempt.Outcome.LATE, "raw_response": result.trial.get("raw_response")}
                 late.append(row)
     completed = _written(LATE_ANSWERS, late)
@@ -234,11 +235,11 @@ def _count(result: Result, delta: RunDelta) -> None:
     delta.reserved_usd -= result.claim.reserved_usd
 
 
-def _teach_endpoints(results: Sequence[Result], held: Collection[int], open_gates: Mapping[int, Gate]) -> None:
+def _teach_endpoints(results: Sequence[Result], held: Collection[ClaimKey], open_gates: Mapping[int, Gate]) -> None:
     """What the answers say of how many calls an endpoint takes, and what they really took of its rates."""
     by_endpoint: dict[int, list[Result]] = defaultdict(list)
     for result in results:
-        if result.claim.trial_id in held:
+        if result.claim.key in held:
             by_endpoint[result.claim.place.endpoint_id].append(result)
     write({key: _lesson(open_gates[key], some) for key, some in by_endpoint.items()})
 

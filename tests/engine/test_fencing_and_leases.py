@@ -100,3 +100,19 @@ def test_a_retry_of_a_cancelled_run_is_cancelled_when_its_lease_ends(run):
     run.refresh_from_db()
     assert (run.n_cancelled, run.n_running, run.n_pending) == (6, 0, 0)
     assert differences() == []
+
+
+def test_one_batch_may_hold_a_lost_claim_of_a_trial_and_the_next_of_the_same(run):
+    """A worker that was cut off for long claims again what it is still being answered on."""
+    holder = worker()
+    (lost,) = admit(holder, 1)
+    expire()
+    sweep()
+    Run.objects.update(max_concurrency=6)
+    again = next(claim for claim in admit(holder, 6) if claim.trial_id == lost.trial_id)
+    assert record([result_of(lost, "late"), result_of(again, "in time")], holder) == 1
+
+    assert Trial.objects.get(pk=lost.trial_id).answer == "in time"
+    outcomes = Attempt.objects.filter(trial=lost.trial_id).values_list("token", "outcome")
+    assert dict(outcomes) == {lost.token: "late", again.token: "ok"}
+    assert differences() == []

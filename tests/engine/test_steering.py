@@ -113,3 +113,15 @@ def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
 def test_concurrency_below_one_is_refused(run):
     with pytest.raises(ValueError, match="at least one"):
         steering.set_concurrency(run, 0, by="test")
+
+
+def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
+    async def refuse(request):
+        raise CallFailure(ErrorClass.NOT_FOUND, "no", http_status=404)
+
+    drain(refuse, concurrency=2, seconds=0.01)
+    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    assert steering.retry_failed(Run.objects.all(), by="test") == 0
+    run.refresh_from_db()
+    assert (run.status, run.n_pending) == ("cancelled", 0)
+    assert run.n_failed > 0
