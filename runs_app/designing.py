@@ -110,6 +110,8 @@ class _Maker:
             self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
         elif found.status != Dataset.Status.APPROVED:
             self.problems.append(f"dataset: {found} is {found.status}; it must be approved")
+        elif self.spec.dataset_hash not in ("", found.content_hash):
+            self.problems.append(f"dataset_hash: {found} has another content here, {found.content_hash[:12]}")
         return found
 
     def _scorers(self) -> list[str]:

@@ -1,4 +1,7 @@
-"""What was launched, in full: enough to make the same experiment again and to see what differs."""
+"""What was launched, in full: enough to make the same experiment again and to see what differs.
+
+Its `design` is an experiment file of its own, with all texts written out.
+"""
 
 from __future__ import annotations
 
@@ -9,18 +12,35 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
+from runs_app.designing import spec_of
 from runs_app.drifting import drift_warnings
+from runs_app.estimating import Estimate
 from runs_app.models import Condition, Experiment, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 
 
-def write_manifest(experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None) -> Manifest:
-    """Of the launch of a wave, or of so many trials of it as a pilot."""
-    user = by if isinstance(by, User) else None
-    launch = {"launch": {"wave": wave, "pilot": pilot}, "warnings": drift_warnings(experiment)}
-    content = manifest_of(experiment) | launch
-    return Manifest.objects.create(experiment=experiment, content=content, created_by=user)
+def write_manifest(
+    experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None, approved: Estimate | None = None
+) -> Manifest:
+    """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved."""
+    launch = {
+        "by": str(by or ""),
+        "wave": wave,
+        "pilot": pilot,
+        "estimate": _estimate(approved) if approved else None,
+    }
+    return Manifest.objects.create(
+        experiment=experiment,
+        content=manifest_of(experiment) | {"launch": launch},
+        created_by=by if isinstance(by, User) else None,
+    )
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    """US dollars, as texts: exact."""
+    costs = {name: _text(getattr(found, name)) for name in ("ceiling_usd", "expected_usd", "spent_usd")}
+    return {"trials": found.trials, "to_do": found.to_do, **costs, "basis": dict(found.basis)}
 
 
 def manifest_of(experiment: Experiment) -> dict[str, Any]:
@@ -39,6 +59,8 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
             name: getattr(experiment, name)
             for name in ("cache", "cache_buster", "sequential", "max_concurrency", "request_timeout_s", "max_attempts")
         },
+        "warnings": drift_warnings(experiment),
+        "design": spec_of(experiment) | {"dataset_hash": dataset.content_hash},
         "packages": {name: metadata.version(name) for name in PACKAGES},
         "python": platform.python_version(),
     }

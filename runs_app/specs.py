@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
 from difflib import get_close_matches
@@ -23,6 +25,7 @@ from pydantic import (
 from evalsite.lib.hashing import canonical_json
 
 PROVIDER_DEFAULT = "provider-default"
+POINT = re.compile(r"-?[0-9]{1,9}\Z")
 NAMED, INLINE = "named", "inline"  # Tags of the two ways to say a facet; no part of what a message shows.
 
 
@@ -43,6 +46,13 @@ def _without_nul(text: str) -> str:
 def _decimal(value: Any) -> Any:
     """As it was written: 0.1 is a tenth, not the binary number next to it."""
     return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _points(labels: Any) -> Any:
+    """The points of a scale as numbers, also from JSON, whose keys are always texts."""
+    if not isinstance(labels, dict):
+        return labels
+    return {int(at) if isinstance(at, str) and POINT.match(at) else at: label for at, label in labels.items()}
 
 
 def _storable(extra: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +130,7 @@ class DimensionSpec(Strict):
     instructions: Text
     min: int = 1
     max: int = 7
-    labels: dict[int, Text] = {}
+    labels: Annotated[dict[int, Text], BeforeValidator(_points)] = {}
 
 
 class BudgetSpec(Strict):
@@ -153,6 +163,7 @@ class ExperimentSpec(Strict):
     title: Text = Field(default="", max_length=200)
     description: Text = ""
     dataset: Reference
+    dataset_hash: Text = ""
     models: list[_either(ModelSpec)] = Field(min_length=1)  # type: ignore[valid-type]
     prompts: list[_either(PromptSpec)] = Field(min_length=1)  # type: ignore[valid-type]
     samplers: list[_either(SamplerSpec)] = Field(default=[PROVIDER_DEFAULT], min_length=1)  # type: ignore[valid-type]
@@ -172,14 +183,29 @@ class ExperimentSpec(Strict):
 
 
 def read_yaml(text: str) -> ExperimentSpec:
-    """The file as a specification. SpecError when it is no YAML, or not an experiment file."""
+    """The file, or the manifest of a launch, as a specification. SpecError when it is neither."""
     try:
-        content = yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
+        content = _content_of(text)
     except yaml.YAMLError as error:
         raise SpecError([f"this is not YAML: {' '.join(str(error).split())}"]) from None
     except (RecursionError, ValueError) as error:
         raise SpecError([f"this cannot be read: {type(error).__name__}"]) from None
-    return read_spec(content)
+    return read_spec(content["design"] if isinstance(content, dict) and "design" in content else content)
+
+
+def _content_of(text: str) -> Any:
+    """JSON is read as JSON: YAML, which looks like a superset of it, folds some characters of its texts."""
+    try:
+        return json.loads(text, object_pairs_hook=_said_once)
+    except json.JSONDecodeError:
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise yaml.YAMLError(f"a key is said twice in the mapping that starts with {pairs[0][0]}")
+    return mapping
 
 
 def read_spec(content: Any) -> ExperimentSpec:

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from datasets_app.models.history import Actor, record_changes
+from runs_app.estimating import Estimate
 from runs_app.finishing import start_queued
 from runs_app.manifests import write_manifest
 from runs_app.models import Experiment, Run, Trial
@@ -22,17 +23,19 @@ class LaunchError(Exception):
     """Why nothing was launched."""
 
 
-def launch(experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None) -> PlanReport:
+def launch(
+    experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None, approved: Estimate | None = None
+) -> PlanReport:
     """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
 
-    PlanError or LaunchError when that cannot be.
+    `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that cannot be.
     """
     reason = "launched" if pilot is None else f"launched, a pilot of {pilot}"
     with transaction.atomic():
         if experiment.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
         report = plan(experiment, wave_label=wave, by=by, pilot=pilot)
-        write_manifest(experiment, by=by, wave=wave, pilot=pilot)
+        write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved)
         Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )

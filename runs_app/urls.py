@@ -12,6 +12,7 @@ urlpatterns = [
     path("experiments/<slug:slug>/", experiments.experiment_detail, name="experiment_detail"),
     path("experiments/<slug:slug>/edit/", drafting.experiment_edit, name="experiment_edit"),
     path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),
+    path("experiments/<slug:slug>/manifests/<int:pk>/", experiments.experiment_manifest, name="experiment_manifest"),
     path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
     path("experiments/<slug:slug>/duplicate/", keeping.experiment_duplicate, name="experiment_duplicate"),
     path("experiments/<slug:slug>/archive/", keeping.experiment_archive, name="experiment_archive"),

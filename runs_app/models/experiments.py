@@ -178,3 +178,17 @@ class Manifest(models.Model):
 
     def __str__(self) -> str:
         return f"{self.experiment} at {self.created_at:%Y-%m-%d %H:%M}"
+
+    @property
+    def launch(self) -> dict[str, Any]:
+        """Who launched which wave or pilot of it, at which estimate; empty in manifests that did not say."""
+        found: dict[str, Any] = self.content.get("launch", {})
+        return found
+
+    @property
+    def summary(self) -> str:
+        """`a pilot of 20, wave march, by ada`"""
+        what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
+        wave = f", wave {self.launch['wave']}" if self.launch.get("wave") else ""
+        who = self.launch.get("by") or self.created_by
+        return f"{what}{wave}" + (f", by {who}" if who else "")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 from django_tables2 import RequestConfig
 
@@ -24,6 +25,7 @@ from runs_app.views.fetching import may_edit, visible_experiment
 
 PER_PAGE = 25
 KEYS = 200
+MANIFESTS = 20
 
 
 @require_safe
@@ -55,6 +57,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": may_edit(request, experiment),
         "may_design": is_member(request.user),
         "history": list(experiment.history[:50]),
+        "manifests": list(experiment.manifests.select_related("created_by")[:MANIFESTS]),
         **_preview(request, design),
     }
     return render(request, "runs_app/experiment_detail.html", context)
@@ -78,6 +81,16 @@ def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     response = HttpResponse(designing.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}.yaml"'
+    return response
+
+
+@require_safe
+@readers_only
+def experiment_manifest(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    manifest = get_object_or_404(visible_experiment(request, slug).manifests, pk=pk)
+    text = json.dumps(manifest.content, indent=2, ensure_ascii=False)
+    response = HttpResponse(text, content_type="application/json; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{slug}-manifest-{pk}.json"'
     return response
 
 

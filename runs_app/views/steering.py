@@ -162,7 +162,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     form = LaunchForm(posted(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
-            report = steering.launch(experiment, by=request.user, wave=wave, pilot=pilot)
+            report = steering.launch(experiment, by=request.user, wave=wave, pilot=pilot, approved=outlook.estimate)
         except (PlanError, steering.LaunchError) as problem:
             form.add_error(None, getattr(problem, "problems", None) or str(problem))
         else:

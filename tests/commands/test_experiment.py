@@ -126,7 +126,7 @@ def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage
     assert (launched.code, Trial.objects.count()) == (0, 1)
     assert "2 trials, 1 to do" in launched.out
     assert "1 runs, 1 new trials" in launched.out
-    assert pilot.manifests.get().content["launch"] == {"wave": "", "pilot": 1}
+    assert pilot.manifests.get().launch["pilot"] == 1
     assert pilot.history.first().reason == "launched, a pilot of 1"
     assert "1 runs, 1 new trials" in manage("experiment", "launch", "pilot").out
     assert Trial.objects.count() == 2
@@ -261,3 +261,17 @@ def test_preflight_calls_each_model_of_the_experiment_and_ends_with_1_when_one_i
     assert "dead" in checked.out
     assert "no such key" in checked.out
     assert LanguageModel.objects.get().check_status == "dead"
+
+
+def test_a_manifest_is_listed_shown_and_made_into_the_same_experiment_again(manage, pilot, tmp_path):
+    manage("experiment", "launch", "pilot", "--pilot", "1", "--user", "root")
+    listed = manage("experiment", "manifests", "pilot").out
+    assert listed.endswith("a pilot of 1, by root\n")
+    shown = manage("experiment", "manifests", "pilot", listed.split()[0])
+    path = tmp_path / "manifest.json"
+    path.write_text(shown.out)
+    assert manage("experiment", "create", path).code == 2
+    assert manage("experiment", "create", path, "--name", "again").code == 0
+    specs = [json.loads(manage("experiment", "show", name, "--json").out) for name in ("pilot", "again")]
+    assert specs[0] | {"experiment": "again"} == specs[1]
+    assert manage("experiment", "manifests", "pilot", "0").code == 2

@@ -58,6 +58,7 @@ MATRIX = {
     "experiment_detail": of_experiment(),
     "experiment_edit": of_experiment(),
     "experiment_yaml": of_experiment(),
+    "experiment_manifest": of_experiment(args="slug manifest"),
     "experiment_preview": of_experiment(),
     "experiment_duplicate": of_experiment(),
     "experiment_archive": of_experiment(302, method="post"),
@@ -119,6 +120,7 @@ def served():
 def values_of(lab):
     return {
         "slug": lab.experiment.slug,
+        "manifest": lab.experiment.manifests.create(content={}).pk,
         "run": lab.run.pk,
         "trial": lab.trial.pk,
         "endpoint": lab.model.endpoint_id,

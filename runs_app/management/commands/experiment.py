@@ -35,12 +35,14 @@ class Command(VerbCommand):
 
     # --- designs -----------------------------------------------------------------------------------------------------
 
-    def do_create(self, file: Path, user: str, **options: Any) -> None:
+    def do_create(self, file: Path, user: str, name: str, **options: Any) -> None:
         try:
             text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             bad_input(f"file: {file} cannot be read: {error}")
-        experiment = create_experiment(read_yaml(text), by=owner(user), trusted=True)
+        spec = read_yaml(text)
+        spec = spec.model_copy(update={"experiment": name}) if name else spec
+        experiment = create_experiment(spec, by=owner(user), trusted=True)
         self.say(f"{experiment} is made, as a draft of {experiment.owner}")
         self._print_estimate(estimate(experiment))
 
@@ -61,6 +63,16 @@ class Command(VerbCommand):
     def do_duplicate(self, name: str, new_name: str, user: str, **options: Any) -> None:
         copy = duplicate(_experiment(name), new_name, by=owner(user))
         self.say(f"{copy} is made, as a draft of {copy.owner}")
+
+    def do_manifests(self, name: str, id: int | None, **options: Any) -> None:
+        manifests = _experiment(name).manifests.select_related("created_by")
+        if id is None:
+            for manifest in manifests:
+                self.say(f"{manifest.pk}  {manifest.created_at:%Y-%m-%d %H:%M:%S} UTC  {manifest.summary}")
+        elif (found := manifests.filter(pk=id).first()) is not None:
+            self.say_json(found.content)
+        else:
+            bad_input(f"id: {name} has no manifest {id}; `experiment manifests {name}` lists them")
 
     # --- before a launch ---------------------------------------------------------------------------------------------
 
@@ -99,7 +111,7 @@ class Command(VerbCommand):
             raise PlanError(found.problems)
         self._print_estimate(found)
         self._approve(experiment, found, yes)
-        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot)
+        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found)
         self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
@@ -175,12 +187,15 @@ def _runs(name: str) -> RunQuerySet:
 
 
 def _add_design_verbs(verbs: Any) -> None:
-    parser = verbs.add_parser("create", help="an experiment file (YAML) to a draft")
+    parser = verbs.add_parser("create", help="an experiment file (YAML), or a manifest, to a draft")
     parser.add_argument("file", type=Path)
+    parser.add_argument("--name", default="", help="instead of the name in the file")
     _add_user(parser, "its owner; default: the only superuser")
     verbs.add_parser("list", help="all experiments").add_argument("--json", action="store_true")
     parser = _verb(verbs, "show", "the design as a file, and the history")
     parser.add_argument("--json", action="store_true")
+    parser = _verb(verbs, "manifests", "what each launch wrote down; with an id, that one in full, as JSON")
+    parser.add_argument("id", type=int, nargs="?")
     parser = _verb(verbs, "duplicate", "a draft of the same design")
     parser.add_argument("new_name")
     _add_user(parser, "the owner of the copy; default: the only superuser")
