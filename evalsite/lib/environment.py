@@ -9,6 +9,7 @@ KNOWN = frozenset(
         "EVALSITE_DATA_DIR",
         "EVALSITE_DEBUG",
         "EVALSITE_DRAINS",
+        "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_NOTICEBOARD",  # For the children of `up` alone.
         "EVALSITE_POSTGRES_BIN",
