@@ -30,6 +30,9 @@ def needs_database(arguments: list[str]) -> bool:
     return arguments[0] != "makemigrations" or "--dry-run" not in arguments
 
 
+BAD_INPUT = 2
+
+
 def database() -> AbstractContextManager[None]:
     """Hold the embedded server while the command runs; a server named by DATABASE_URL looks after itself."""
     if os.environ.get("DATABASE_URL") or not needs_database(sys.argv[1:]):
@@ -52,13 +55,18 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from django.core.management import execute_from_command_line
 
+    from evalsite.lib.environment import SettingError, refuse_unknown
     from evalsite.lib.postgres import PostgresError
 
     try:
+        refuse_unknown()
         with database():
             execute_from_command_line(sys.argv)
     except PostgresError as error:
         sys.exit(str(error))
+    except SettingError as error:
+        print(error, file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

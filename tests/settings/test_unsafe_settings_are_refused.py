@@ -1,5 +1,10 @@
 """Settings come from the environment: unknown ones are refused, and so are mixes that are unsafe."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from evalsite.lib import checks, environment
@@ -50,3 +55,16 @@ def test_a_queue_that_would_run_tasks_twice_is_an_error(settings, change):
     assert checks.queue_counts_once(None) == []
     settings.Q_CLUSTER = {**settings.Q_CLUSTER, **change}
     assert [one.id for one in checks.queue_counts_once(None)] == ["evalsite.E002"]
+
+
+def test_a_command_says_a_misspelt_setting_in_one_line_and_ends_with_2():
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "EVALSITE_DEBGU": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "EVALSITE_DEBGU" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
