@@ -148,6 +148,8 @@ def test_a_pilot_is_held_against_the_limits_at_its_own_cost(manage, pilot):
 def test_a_pilot_of_nothing_is_refused(manage, pilot):
     refused = manage("experiment", "launch", "pilot", "--pilot", "0")
     assert (refused.code, refused.err, Run.objects.count()) == (2, "pilot: it has at least one trial", 0)
+    assert manage("experiment", "estimate", "pilot", "--pilot", "-1").code == 2
+    assert json.loads(manage("experiment", "estimate", "pilot", "--pilot", "1", "--json").out)["to_do"] == 1
 
 
 def test_waiting_ends_with_0_when_all_is_done(manage, pilot, monkeypatch):

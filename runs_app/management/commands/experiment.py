@@ -76,8 +76,8 @@ class Command(VerbCommand):
 
     # --- before a launch ---------------------------------------------------------------------------------------------
 
-    def do_estimate(self, name: str, wave: str, json: bool, **options: Any) -> None:
-        found = estimate(_experiment(name), wave_label=wave)
+    def do_estimate(self, name: str, wave: str, pilot: int | None, json: bool, **options: Any) -> None:
+        found = estimate(_experiment(name), wave_label=wave, pilot=_pilot(pilot))
         if json:
             self.say_json({field: getattr(found, field) for field in Estimate.__slots__ if field != "prices"})
             return
@@ -102,9 +102,7 @@ class Command(VerbCommand):
     # --- runs --------------------------------------------------------------------------------------------------------
 
     def do_launch(self, name: str, wave: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
-        pilot = options["pilot"]
-        if pilot is not None and pilot < 1:
-            bad_input("pilot: it has at least one trial")
+        pilot = _pilot(options["pilot"])
         experiment = _experiment(name)
         found = estimate(experiment, wave_label=wave, pilot=pilot)
         if found.problems:
@@ -177,6 +175,12 @@ def _experiment(name: str) -> Experiment:
     return found or _unknown(name)
 
 
+def _pilot(n: int | None) -> int | None:
+    if n is not None and n < 1:
+        bad_input("pilot: it has at least one trial")
+    return n
+
+
 def _unknown(name: str) -> NoReturn:
     bad_input(f"name: there is no experiment {name}; `experiment list` names them")
 
@@ -204,13 +208,14 @@ def _add_design_verbs(verbs: Any) -> None:
 def _add_run_verbs(verbs: Any) -> None:
     parser = _verb(verbs, "estimate", "trials and cost of a launch")
     parser.add_argument("--wave", default="", metavar="LABEL")
+    _add_pilot(parser)
     parser.add_argument("--json", action="store_true")
     _verb(verbs, "preflight", "one tiny call to each model")
     parser = _verb(verbs, "launch", "plan what is missing, and start")
     parser.add_argument("--wave", default="", metavar="LABEL", help="a new observation of the design")
+    _add_pilot(parser)
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
-    parser.add_argument("--pilot", type=int, metavar="N", help="only so many trials, spread over the design")
     _add_user(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         _add_reason(_verb(verbs, verb, what))
@@ -233,6 +238,10 @@ def _verb(verbs: Any, name: str, what: str) -> ArgumentParser:
     parser: ArgumentParser = verbs.add_parser(name, help=what)
     parser.add_argument("name")
     return parser
+
+
+def _add_pilot(parser: ArgumentParser) -> None:
+    parser.add_argument("--pilot", type=int, metavar="N", help="only so many trials, spread over the design")
 
 
 def _add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
