@@ -15,7 +15,9 @@ from datasets_app.models import Asset
 from datasets_app.models.history import record_changes
 from datasets_app.storing import asset_file, thumbnail_file
 from grading_app.models import GradeCondition, Grading
-from runs_app.models import Experiment, LanguageModel, Run, Tick, Trial, Worker
+from runs_app.estimating import estimate
+from runs_app.manifests import write_manifest
+from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
 from tests import factories
 from tests.browser.conftest import LAPTOP, PHONE
 
@@ -82,9 +84,14 @@ def busy_site(owner, operator, settings, tmp_path):
     Run.objects.filter(pk=runs[3].pk).update(status="stopped", stop_reason="6 of 60 attempts failed for good (10 %)")
     record_changes([(experiment, "draft", "active")], by=owner, reason="launched")
     record_changes([(runs[0], "running", "paused"), (runs[0], "paused", "running")], by=owner, reason="Lunch")
+    factories.make_runs(experiment, wave=1, status="paused")
     make_pace(runs)
+    write_manifest(experiment, by=owner, pilot=20, approved=estimate(experiment, pilot=20))
     for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
+        CachedAnswer.objects.create(key=f"key-{trial.pk}", trial=trial)
+    runs[0].attempt_rows.update(served_model="vendor/sim-large-2026-01")
+    runs[0].attempt_rows.filter(pk=runs[0].attempt_rows.first().pk).update(served_model="vendor/sim-large-2025-11")
     make_gradings(experiment)
     factories.make_experiment("next-idea", owner=owner, dataset=dataset, models=models, prompts=prompts[1:])
     return experiment
@@ -123,7 +130,10 @@ def make_pace(runs):
         for back in range(1, 90)
         for at, run in enumerate(runs)
     )
-    Worker.objects.create(name="bench-1:4711:0", host="bench-1", pid=4711, in_flight=16, recorded=1204)
+    Worker.objects.create(name="bench-1:4711:0", host="bench-1", pid=4711, in_flight=16, recorded=1204, version="0.1.0")
+    gone = Worker.objects.create(name="bench-2:17:0", host="bench-2", pid=17, in_flight=8, recorded=300)
+    Worker.objects.filter(pk=gone.pk).update(seen_at=now - timedelta(minutes=4))
+    Worker.objects.create(name="bench-1:99:0", host="bench-1", pid=99, recorded=9, left_at=now)
 
 
 def addresses(experiment):
@@ -141,6 +151,8 @@ def addresses(experiment):
         "design": reverse("experiment_detail", args=slug),
         "design draft": reverse("experiment_detail", args=["next-idea"]),
         "launch": reverse("experiment_launch", args=["next-idea"]),
+        "launch pilot": reverse("experiment_launch", args=slug) + "?pilot=400",
+        "workers": reverse("worker_list"),
         "progress": reverse("experiment_progress", args=slug),
         "progress before": reverse("experiment_progress", args=["next-idea"]),
         "run": reverse("run_detail", args=[run.pk]),
