@@ -1,10 +1,11 @@
 """Addresses of results, their figures and their files."""
 
-from django.urls import path
+from django.urls import include, path
 
 from grading_app import views
 
 urlpatterns = [
+    path("", include("grading_app.rating.urls")),
     path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/grade/", views.experiment_grade, name="experiment_grade"),
     path("experiments/<slug:slug>/figures/<slug:name>.svg", views.experiment_figure, name="experiment_figure"),

@@ -36,6 +36,8 @@ LOOKS = {
     "completed": DONE,
     "finished": DONE,
     "active": DONE,
+    "open": RUNNING,
+    "closed": DONE,
     "failed": FAILED,
     "error": FAILED,
     "dead": FAILED,

@@ -10,8 +10,10 @@ from django.utils import timezone
 from datasets_app.models import Asset
 from datasets_app.storing import asset_file, thumbnail_file
 from evalsite.lib import roles
+from grading_app.rating import queues, sessions
 from runs_app.models import Run, Tick, Worker
 from tests import factories
+from tests.rating.world import make_image, make_queue
 
 NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
 
@@ -25,6 +27,7 @@ class Lab:
     failed: object
     model: object
     draft: object = None
+    queue: object = None
 
 
 @pytest.fixture
@@ -56,7 +59,8 @@ def lab(people, settings, tmp_path):
     Run.objects.filter(pk=run.pk).update(errors={"bad_request": 1}, n_attempts=len(trials))
     _ticks(run)
     model = experiment.language_models.get()
-    return Lab(people, experiment, run, trials[0], trials[-1], model, _draft(people["owner"]))
+    queue = _queue(people, dimension)
+    return Lab(people, experiment, run, trials[0], trials[-1], model, _draft(people["owner"]), queue)
 
 
 def _draft(curator):
@@ -67,6 +71,15 @@ def _draft(curator):
         path.write_bytes(b"\x89PNG")
     items = [{"key": "one", "image": image}, {"key": "two", "input": "Two?"}]
     return factories.make_dataset("unready", items, approved=False, created_by=curator)
+
+
+def _queue(people, dimension):
+    """Open, with an image first: the rater has begun."""
+    image = make_image(1)
+    dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
+    queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
+    sessions.start(queues.assign(queue, people["rater"], by=people["owner"]))
+    return queue
 
 
 def _answer(item, dimension, sample_idx):

@@ -39,6 +39,11 @@ def of_group(args, answer=200, method="get"):
     return Row((TO_LOGIN, GONE, GONE, answer, answer, answer), args, method)
 
 
+def of_rater(answer, *, method="get", args="queue"):
+    """Only who was asked to rate: not even the queue's owner."""
+    return Row((TO_LOGIN, answer, GONE, GONE, GONE, GONE), args, method)
+
+
 def operators(args="", answer=200):
     return Row((TO_LOGIN, GONE, GONE, GONE, GONE, answer), args)
 
@@ -50,7 +55,7 @@ MATRIX = {
     "password_change": SIGNED_IN,
     "password_change_done": SIGNED_IN,
     "styleguide": SIGNED_IN,
-    "home": SIGNED_IN,
+    "home": Row((TO_LOGIN, 302, 200, 200, 200, 200)),
     "experiment_list": READERS,
     "experiment_new": MEMBERS,
     "experiment_outlook": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), method="post"),
@@ -99,6 +104,22 @@ MATRIX = {
     "model_edit": operators("model"),
     "model_check": Row((TO_LOGIN, GONE, GONE, 302, 302, 302), "model", "post"),
     "model_status": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "model"),
+    "rating_queue": Row((TO_LOGIN, 302, 200, 200, 200, 200)),
+    "rating_queue_list": MEMBERS,
+    "rating_queue_new": MEMBERS,
+    "rating_queue_detail": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "queue"),
+    "rating_queue_export": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "queue"),
+    "rating_queue_edit": Row((TO_LOGIN, GONE, GONE, GONE, GONE, GONE), "queue"),
+    "rating_queue_act": of_experiment(302, method="post", args="queue close"),
+    "rating_queue_invite": of_experiment(302, method="post", args="queue"),
+    "rating_queue_assign": of_experiment(302, method="post", args="queue"),
+    "rater_act": of_experiment(302, method="post", args="queue one release"),
+    "rating_join": Row((GONE,) * 6, "not-a-token"),
+    "rating_item": of_rater(200),
+    "rating_start": of_rater(302, method="post"),
+    "rating_rate": of_rater(302, method="post"),
+    "rating_undo": of_rater(302, method="post"),
+    "rating_image": of_rater(200, args="queue one"),
 }
 # Django's own pages, whose permissions are its own; the admins of the apps are tested with the apps.
 NOT_OURS = {"admin"}
@@ -131,6 +152,7 @@ def values_of(lab):
         "one": lab.draft.version,
         "item": lab.draft.items.first().pk,
         "image": lab.draft.items.first().image_id,
+        "queue": lab.queue.name,
     }
 
 

@@ -48,10 +48,12 @@ def test_home_shows_what_runs_and_only_what_one_may_see(lab, as_):
     assert "Nothing is shared with you yet" in home(as_("viewer"))
 
 
-def test_a_rater_finds_no_experiment_on_the_home_page(lab, as_):
-    page = home(as_("rater"))
-    assert "pilot" not in page
-    assert "experiments/" not in page.split("<main")[1].split("</main>")[0]
+def test_a_rater_is_led_to_what_they_rate_and_finds_no_experiment(lab, as_):
+    response = as_("rater").get("/", follow=True)
+    page = response.content.decode()
+    assert response.redirect_chain[-1][0] == f"/ratings/{lab.queue.name}/"
+    for word in ("pilot", "/experiments/", "/datasets/", "/trials/", "/endpoints/"):
+        assert word not in page
 
 
 ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LAB_KEY",

@@ -13,11 +13,16 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib import bars, statuses, wording
+from evalsite.lib.access import is_reader
 from evalsite.lib.icons import ICONS, SPRITE
+from evalsite.lib.roles import is_member
 
 register = template.Library()
 
 NOTHING = SafeString()
+
+register.filter("reads", is_reader)
+register.filter("belongs", is_member)
 
 
 @register.simple_tag

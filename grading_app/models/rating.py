@@ -1,0 +1,222 @@
+"""Ratings by people: a queue of things to rate, who rates them, and each rating that was asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.urls import reverse
+
+from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.roles import is_member, is_operator
+from runs_app.models import Dimension
+
+PAGES = frozenset({"queues", "join"})
+"""Words that the addresses of queues use themselves."""
+
+
+def refuse_page_names(name: str) -> None:
+    if name in PAGES:
+        raise ValidationError(f"{name} is a page of its own; choose another name.")
+
+
+class RatingQueueQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        """To the group. A rater never gets a queue from here, but by an assignment."""
+        return self if is_member(user) else self.none()
+
+    def editable_by(self, user: Any) -> Self:
+        if is_operator(user):
+            return self
+        return self.filter(owner=user) if is_member(user) else self.none()
+
+    def with_counts(self) -> Self:
+        """Each with n_raters and n_given, the ratings that were given."""
+        given = models.Q(assignments__ratings__value__isnull=False)
+        return self.annotate(
+            n_raters=models.Count("assignments", distinct=True),
+            n_given=models.Count("assignments__ratings", filter=given),
+        )
+
+
+class RatingQueue(models.Model):
+    """What people are asked to rate. Frozen, by triggers of the database, once it is open."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        OPEN = "open", "Open"
+        CLOSED = "closed", "Closed"
+
+    class Subject(models.TextChoices):
+        ITEMS = "items", "The items of the dataset"
+        ANSWERS = "answers", "The answers of an experiment, without their models"
+
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator, refuse_page_names])
+    title = models.CharField(max_length=200, help_text="Raters see this")
+    instructions = models.TextField(help_text="Raters read this before they start, and whenever they like")
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="rating_queues")
+    # Answers of models need a trial on each Rating, beside its item; until then the database refuses them.
+    subject = models.CharField(max_length=10, choices=Subject, default=Subject.ITEMS, editable=False)
+    dimensions = models.ManyToManyField(Dimension, related_name="rating_queues")
+    raters_wanted = models.PositiveSmallIntegerField(
+        "raters an item",
+        default=10,
+        validators=[MinValueValidator(1), MaxValueValidator(10_000)],
+        help_text="How many people shall rate each item on each dimension",
+    )
+    items_per_rater = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Empty: all that still want raters"
+    )
+    one_dimension_per_rater = models.BooleanField(
+        default=False, help_text="Each rater is given one of the dimensions, in equal numbers"
+    )
+    in_blocks = models.BooleanField(
+        "one dimension after the other",
+        default=False,
+        help_text="Otherwise each item is rated on all dimensions before the next one comes",
+    )
+    practice_items = models.PositiveSmallIntegerField(
+        default=0, help_text="The first items of the dataset: the same for everybody, rated first and never counted"
+    )
+    attention_checks = models.JSONField(default=dict, blank=True)  # {item key: [ratings that pass]}
+    status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="rating_queues")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = RatingQueueQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-created_at", "name"]
+        constraints = [
+            models.CheckConstraint(condition=models.Q(subject="items"), name="rating_queue_of_items"),
+            models.CheckConstraint(condition=models.Q(raters_wanted__gte=1), name="rating_queue_wants_raters"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        return reverse("rating_queue_detail", args=[self.name])
+
+    @property
+    def is_open(self) -> bool:
+        return self.status == self.Status.OPEN
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+
+class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
+    def of(self, user: Any) -> Self:
+        """What this person is asked to rate now, or has rated in a queue that is still open."""
+        return self.filter(user=user, excluded_at=None, queue__status=RatingQueue.Status.OPEN)
+
+    def counted(self) -> Self:
+        """Without the raters who were excluded."""
+        return self.filter(excluded_at=None)
+
+
+class RaterAssignment(models.Model):
+    """One person in one queue, known there by a number."""
+
+    queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="assignments")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="rating_assignments")
+    number = models.PositiveIntegerField()
+    by_link = models.BooleanField(
+        default=False, help_text="The account was made by an invitation, for this queue alone"
+    )
+    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    seed = models.BigIntegerField(help_text="Of this rater's order")
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    excluded_at = models.DateTimeField(null=True, blank=True)
+
+    objects = RaterAssignmentQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [
+            models.UniqueConstraint(fields=["queue", "user"], name="rater_once_a_queue"),
+            models.UniqueConstraint(fields=["queue", "number"], name="rater_number_in_queue"),
+        ]
+
+    def __str__(self) -> str:
+        return f"rater {self.number}"
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
+
+class RatingQuerySet(models.QuerySet["Rating"]):
+    def given(self) -> Self:
+        return self.exclude(value=None)
+
+    def counted(self) -> Self:
+        """What means, norms and agreement rest on: no practice, no attention checks, no excluded raters."""
+        return self.given().filter(kind=Rating.Kind.ITEM, assignment__excluded_at=None)
+
+
+class Rating(models.Model):
+    """One rating that a rater is asked for, at its place in that rater's order; without a value until it is given.
+
+    The database holds a value to the dimension's scale, and every change to a queue that is open.
+    """
+
+    class Kind(models.TextChoices):
+        PRACTICE = "practice", "Practice"
+        ITEM = "item", "Item"
+        CHECK = "check", "Attention check"
+
+    assignment = models.ForeignKey(RaterAssignment, on_delete=models.CASCADE, related_name="ratings", db_index=False)
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="ratings")
+    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, related_name="ratings")
+    kind = models.CharField(max_length=10, choices=Kind)
+    position = models.PositiveIntegerField(help_text="In the rater's order, from 1")
+    value = models.IntegerField(null=True)
+    seconds = models.FloatField(null=True, help_text="From showing the item to the rating")
+    revisions = models.PositiveSmallIntegerField(default=0, help_text="How often the rater took it back")
+    rated_at = models.DateTimeField(null=True)
+
+    objects = RatingQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["assignment", "position"]
+        constraints = [
+            models.UniqueConstraint(fields=["assignment", "position"], name="rating_place"),
+            models.UniqueConstraint(fields=["assignment", "item", "dimension"], name="rating_once"),
+            models.CheckConstraint(
+                condition=models.Q(value=None, rated_at=None, seconds=None)
+                | models.Q(value__isnull=False, rated_at__isnull=False, seconds__isnull=False),
+                name="rating_given_or_not",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.assignment}, {self.position}: {'-' if self.value is None else self.value}"
+
+
+class RaterInvitation(models.Model):
+    """A link that makes a rater, once. The database knows the hash of its token alone."""
+
+    queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="invitations")
+    assignment = models.ForeignKey(
+        RaterAssignment, on_delete=models.CASCADE, null=True, blank=True, related_name="invitations"
+    )  # Set before use: a new link for a rater who came by one. Set by use otherwise.
+    token_hash = models.CharField(max_length=64, unique=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"invitation {self.pk} to {self.queue_id}"

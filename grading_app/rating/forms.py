@@ -1,0 +1,130 @@
+"""What members enter about a queue. Status is never a field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.db.models import Q
+
+from datasets_app.models import Dataset
+from evalsite.lib.roles import RATER
+from grading_app.models import RatingQueue
+from grading_app.rating.queues import MOST_INVITATIONS
+from runs_app.models import Dimension
+
+MOST_CHECKS = 100
+
+
+class ChecksField(forms.CharField):
+    """A line for each attention check: the item's key, =, and the ratings that pass, with commas between."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "class": "mono", "placeholder": "choose-seven = 7"})
+
+    def prepare_value(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return "\n".join(f"{key} = {', '.join(map(str, passing))}" for key, passing in value.items())
+
+    def to_python(self, value: Any) -> Any:
+        lines = [line for line in (super().to_python(value) or "").splitlines() if line.strip()]
+        if len(lines) > MOST_CHECKS:
+            raise forms.ValidationError(f"At most {MOST_CHECKS} attention checks.")
+        found: dict[str, list[int]] = {}
+        for line in lines:
+            key, ratings = _check(line)
+            if key in found:
+                raise forms.ValidationError(f"{key} comes twice.")
+            found[key] = ratings
+        return found
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return json.dumps(initial) != json.dumps(data)
+
+
+def _check(line: str) -> tuple[str, list[int]]:
+    key, _, text = line.rpartition("=")
+    try:
+        ratings = [int(part) for part in text.split(",")]
+    except ValueError:
+        ratings = []
+    if not key.strip() or not ratings:
+        raise forms.ValidationError(f"“{line.strip()[:80]}” is not a key, =, and whole numbers with commas between.")
+    return key.strip(), ratings
+
+
+class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A draft of a queue: of an approved dataset, on dimensions that are in use or may come into use."""
+
+    dimensions = forms.ModelMultipleChoiceField(
+        queryset=Dimension.objects.none(), widget=forms.CheckboxSelectMultiple, help_text="Frozen when the queue opens"
+    )
+    attention_checks = ChecksField(
+        required=False,
+        help_text="A line each: the key of an item, =, and the ratings that pass. They are mixed in, and never counted",
+    )
+
+    class Meta:
+        model = RatingQueue
+        fields = [
+            "name", "title", "instructions", "dataset", "dimensions", "raters_wanted", "items_per_rater",
+            "one_dimension_per_rater", "in_blocks", "practice_items", "attention_checks",
+        ]  # fmt: skip
+        widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
+        help_texts = {"name": "Stands in the address that raters see. Small letters, digits, - and _"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        usable = Q(status=Dataset.Status.APPROVED)
+        self.fields["dataset"].queryset = Dataset.objects.filter(usable)  # type: ignore[attr-defined]
+        dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
+        self.fields["dimensions"].queryset = dimensions  # type: ignore[attr-defined]
+        self.fields["dimensions"].label_from_instance = _dimension_label  # type: ignore[attr-defined]
+
+    def clean_dimensions(self) -> Any:
+        chosen = self.cleaned_data["dimensions"]
+        if len({dimension.name for dimension in chosen}) < len(chosen):
+            raise forms.ValidationError("Choose one version of each dimension.")
+        return chosen
+
+    def clean(self) -> dict[str, Any]:
+        entered = super().clean() or self.cleaned_data
+        if {"dataset", "dimensions", "attention_checks"} <= set(entered):
+            self._see_checks(entered["dataset"], entered["dimensions"], entered["attention_checks"])
+        if {"dataset", "practice_items", "attention_checks"} <= set(entered):
+            apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
+            if apart >= entered["dataset"].active_count:
+                self.add_error("practice_items", "Nothing would be left to rate.")
+        return entered
+
+    def _see_checks(self, dataset: Dataset, dimensions: Any, checks: dict[str, list[int]]) -> None:
+        known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
+        for key, ratings in checks.items():
+            if key not in known:
+                self.add_error("attention_checks", f"{dataset} has no item {key}.")
+            elif any(not d.scale_min <= rating <= d.scale_max for d in dimensions for rating in ratings):
+                self.add_error("attention_checks", f"{key}: not on the scale of every dimension.")
+
+
+def _dimension_label(dimension: Any) -> str:
+    return f"{dimension} · {dimension.title or dimension.name}, {dimension.scale_min} to {dimension.scale_max}"
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(max_length=500, required=False)
+
+
+class InviteForm(forms.Form):
+    count = forms.IntegerField(label="Number of links", min_value=1, max_value=MOST_INVITATIONS, initial=1)
+
+
+class AssignForm(forms.Form):
+    user: forms.ModelChoiceField[Any] = forms.ModelChoiceField(queryset=None, label="Rater")
+
+    def __init__(self, queue: RatingQueue, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        users = get_user_model().objects.filter(is_active=True, groups__name=RATER)
+        mine = users.exclude(rating_assignments__queue=queue).exclude(rating_assignments__by_link=True)
+        self.fields["user"].queryset = mine.order_by("username")  # type: ignore[attr-defined]

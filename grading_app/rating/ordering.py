@@ -1,0 +1,87 @@
+"""In which order one rater meets what is rated. Pure: keys in, steps out; the same seed gives the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal
+
+Kind = Literal["practice", "item", "check"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing to rate: an item, on a dimension. The order of the steps is the order of the session."""
+
+    item: int
+    dimension: int
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """Keys of items: for practice (in this order), to be rated, and to check attention. No key comes twice."""
+
+    practice: Sequence[int]
+    items: Sequence[int]
+    checks: Sequence[int]
+
+    @property
+    def empty(self) -> bool:
+        return not self.items
+
+
+def steps(material: Material, dimensions: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
+    """Practice first, then items in a shuffled order with the checks spread among them.
+
+    In blocks, each dimension has its practice and an order of its own; otherwise each item is rated on all dimensions,
+    in the order given, before the next one.
+    """
+    rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
+    if not in_blocks:
+        return list(_crossed(_session(material, rng), dimensions))
+    return [step for dimension in dimensions for step in _crossed(_session(material, rng), [dimension])]
+
+
+def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
+    practice: list[tuple[int, Kind]] = [(item, "practice") for item in material.practice]
+    return practice + _mixed(_shuffled(material.items, rng), _shuffled(material.checks, rng), rng)
+
+
+def _crossed(session: Sequence[tuple[int, Kind]], dimensions: Sequence[int]) -> Iterator[Step]:
+    for item, kind in session:
+        for dimension in dimensions:
+            yield Step(item, dimension, kind)
+
+
+def _shuffled(keys: Sequence[int], rng: Random) -> list[int]:
+    """Sorted first: the order in which rows happened to come must not matter."""
+    order = sorted(keys)
+    rng.shuffle(order)
+    return order
+
+
+def _mixed(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tuple[int, Kind]]:
+    """One check at a random place in each of as many equal stretches of the items; none before the first item."""
+    mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
+    stretch = len(items) / max(1, len(checks))
+    places = [int(stretch * at + rng.random() * stretch) + 1 for at in range(len(checks))]
+    for place, check in sorted(zip(places, checks, strict=True), reverse=True):
+        mixed.insert(place, (check, "check"))
+    return mixed
+
+
+def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> list[int]:
+    """Which items a new rater gets: those that miss the most ratings first, at most `most`; ties in a random order.
+
+    missing: how many raters each item still wants; an item that wants none is given to nobody.
+    """
+    rng = Random(seed)  # noqa: S311 - as above.
+    open_items = _shuffled([item for item, count in missing.items() if count > 0], rng)
+    return sorted(open_items, key=lambda item: -missing[item])[:most]
+
+
+def least_used(counts: Mapping[int, int]) -> int:
+    """The dimension that the fewest raters have; the first of those in the order given."""
+    return min(counts, key=lambda dimension: counts[dimension])

@@ -1,0 +1,183 @@
+"""The rater's pages: one thing at a time, and nothing about it but itself.
+
+Blind by construction: templates get an address of the image by the rater's place, or the item's text, and the words
+of the dimension. No key, category, norm, hash or count of others ever reaches them; a test reads all that is sent.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.core.signing import BadSignature, Signer
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from datasets_app.storing import asset_file
+from evalsite.lib.access import is_reader
+from evalsite.lib.roles import is_member
+from grading_app.models import RaterAssignment, Rating
+from grading_app.rating import sessions
+from grading_app.rating.queues import QueueError, redeem, usable
+from runs_app.models import Dimension
+
+MOST_BUTTONS = 21
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@require_safe
+@never_cache
+def rating_queue(request: HttpRequest) -> HttpResponse:
+    """What this person is asked to rate; straight into it, where it is one thing alone."""
+    mine = list(RaterAssignment.objects.of(request.user).select_related("queue").order_by("queue__created_at"))
+    if len(mine) == 1 and not is_reader(request.user):
+        return redirect("rating_item", mine[0].queue.name)
+    rows = [{"queue": row.queue, "assignment": row, "progress": sessions.progress(row)} for row in mine]
+    return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
+
+
+@require_safe
+@never_cache
+def rating_item(request: HttpRequest, name: str) -> HttpResponse:
+    """The welcome, the thing that is due, or the thanks."""
+    assignment = _assignment(request, name)
+    waiting = sessions.due(assignment)
+    context = {"queue": assignment.queue, "assignment": assignment, "progress": sessions.progress(assignment)}
+    if not assignment.started_at:
+        return render(request, "grading_app/rating/welcome.html", context)
+    if waiting is None:
+        context["may_undo"] = sessions.last_given(assignment) is not None
+        return render(request, "grading_app/rating/thanks.html", context)
+    return render(request, "grading_app/rating/item.html", {**context, **_shown(waiting)})
+
+
+def _shown(waiting: Rating) -> dict[str, Any]:
+    """All that a rater sees of an item. Its text only where it has no image: with one, it may be a caption."""
+    dimension = waiting.dimension
+    return {
+        "position": waiting.position,
+        "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
+        "has_image": waiting.item.image_id is not None,
+        "text": "" if waiting.item.image_id else waiting.item.input,
+        "practice": waiting.kind == Rating.Kind.PRACTICE,
+        "question": dimension.title or dimension.name,
+        "instructions": dimension.instructions,
+        "scale": {"min": dimension.scale_min, "max": dimension.scale_max},
+        "points": scale_points(dimension),
+    }
+
+
+def scale_points(dimension: Dimension) -> list[dict[str, Any]]:
+    """The points of a scale as buttons; none for a scale so long that a number is typed instead."""
+    if dimension.scale_max - dimension.scale_min >= MOST_BUTTONS:
+        return []
+    return [
+        {
+            "value": value,
+            "label": str(dimension.labels.get(str(value), "")),
+            "key": str(value) if 0 <= value < 10 else "",
+        }
+        for value in range(dimension.scale_min, dimension.scale_max + 1)
+    ]
+
+
+@require_POST
+def rating_start(request: HttpRequest, name: str) -> HttpResponse:
+    assignment = _assignment(request, name)
+    try:
+        if not sessions.start(assignment):
+            messages.info(request, "Everything has been rated already. Thank you for offering.")
+    except sessions.RatingError as error:
+        messages.error(request, str(error))
+    return redirect("rating_item", name)
+
+
+@require_POST
+def rating_rate(request: HttpRequest, name: str) -> HttpResponse:
+    assignment = _assignment(request, name)
+    try:
+        position, seconds = _place(request, assignment)
+        recorded = sessions.rate(assignment, position=position, value=_value(request), seconds=seconds)
+    except sessions.RatingError as error:
+        messages.error(request, str(error))
+    else:
+        if not recorded:
+            messages.info(request, "That one was rated already; this is the next.")
+    return redirect("rating_item", name)
+
+
+@require_POST
+def rating_undo(request: HttpRequest, name: str) -> HttpResponse:
+    try:
+        sessions.undo(_assignment(request, name))
+    except sessions.RatingError as error:
+        messages.error(request, str(error))
+    return redirect("rating_item", name)
+
+
+@require_safe
+@never_cache
+def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse:
+    """The image that is due, and no other. Its address is the rater's place; its file's name is not told."""
+    waiting = sessions.due(_assignment(request, name))
+    if waiting is None or waiting.position != position or waiting.item.image is None:
+        raise Http404
+    try:
+        file = asset_file(waiting.item.image).open("rb")
+    except FileNotFoundError:
+        raise Http404 from None
+    response = FileResponse(file, content_type=waiting.item.image.content_type, filename="image")
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def rating_join(request: HttpRequest, token: str) -> HttpResponse:
+    """The page of an invitation. Opening it changes nothing, since mail programs open links; its button uses it up."""
+    invitation = usable(token)
+    if invitation is None:
+        return render(request, "grading_app/rating/join_gone.html", status=404)
+    if request.method != "POST":
+        return render(request, "grading_app/rating/join.html", {"queue": invitation.queue})
+    try:
+        assignment = redeem(token)
+    except QueueError:
+        return render(request, "grading_app/rating/join_gone.html", status=404)
+    login(request, assignment.user, backend=BACKEND)
+    return redirect("rating_item", assignment.queue.name)
+
+
+def _assignment(request: HttpRequest, name: str) -> RaterAssignment:
+    """One's own, in a queue that is open: anything else is not there."""
+    mine = RaterAssignment.objects.of(request.user).select_related("queue")
+    return get_object_or_404(mine, queue__name=name)
+
+
+def _signer(where: Rating | RaterAssignment) -> Signer:
+    rater = where.assignment_id if isinstance(where, Rating) else where.pk
+    return Signer(salt=f"rating shown to {rater}")
+
+
+def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, float]:
+    """Which place the page showed, and how many seconds ago."""
+    try:
+        position, _, since = _signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
+    except BadSignature:
+        raise sessions.RatingError("That page was not complete. Please rate this one again.") from None
+    return int(position), time.time() - float(since)
+
+
+def _value(request: HttpRequest) -> int:
+    text = request.POST.get("rating", "")
+    try:
+        return int(text[:12])
+    except ValueError:
+        raise sessions.RatingError("Choose a point of the scale.") from None

@@ -1,0 +1,87 @@
+"""The lists of queues and of rated items, as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib import wording
+from evalsite.lib.templatetags import evalsite_tags as tags
+from grading_app.models import RatingQueue
+from grading_app.rating.results import item_means
+
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+
+
+class QueueTable(tables.Table):
+    name = tables.Column(verbose_name="Queue", attrs={"td": {"class": "primary"}})
+    status = tables.Column()
+    dataset = tables.Column()
+    n_raters = tables.Column(verbose_name="Raters", attrs=NUMBER)
+    n_given = tables.Column(verbose_name="Ratings", attrs=NUMBER)
+    owner = tables.Column()
+    created_at = tables.Column(verbose_name="Created", attrs={"td": {"class": "tight"}})
+
+    class Meta:
+        model = RatingQueue
+        fields = ()
+        default = wording.MISSING
+
+    def render_name(self, record: RatingQueue) -> SafeString:
+        return format_html(
+            '<a href="{}">{}</a> <small class="muted d-block">{}</small>',
+            record.get_absolute_url(), record.name, record.title,
+        )  # fmt: skip
+
+    def render_status(self, record: RatingQueue) -> SafeString:
+        return tags.status_badge(record.status, label=record.get_status_display())
+
+    def render_n_given(self, value: int) -> str:
+        return wording.count_text(value)
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, date_only=True)
+
+
+class ItemMeansTable(tables.Table):
+    key = tables.Column(verbose_name="Item", attrs={"td": {"class": "primary"}})
+    category = tables.Column(attrs={"td": {"class": "tight"}})
+    dimension = tables.Column()
+    n = tables.Column(verbose_name="Ratings", attrs=NUMBER)
+    mean = tables.Column(attrs=NUMBER)
+    sd = tables.Column(verbose_name="SD", attrs=NUMBER)
+
+    class Meta:
+        default = wording.MISSING
+
+    def render_key(self, value: str, record: dict[str, Any]) -> SafeString:
+        return format_html('<a href="{}">{}</a>', record["address"], value)
+
+    def render_mean(self, value: float) -> str:
+        return f"{value:.2f}"
+
+    def render_sd(self, value: float) -> str:
+        return f"{value:.2f}"
+
+
+def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
+    """The rated items, those with the fewest ratings first."""
+    items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
+    names = dict(queue.dimensions.values_list("pk", "name"))
+    rows = [
+        {
+            "key": items[line.item][1],
+            "category": items[line.item][2],
+            "dimension": names[line.dimension],
+            "n": line.n,
+            "mean": line.mean,
+            "sd": line.sd,
+            "address": reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item]),
+        }
+        for line in item_means(queue)
+    ]
+    return sorted(rows, key=lambda row: (row["n"], row["key"], row["dimension"]))
