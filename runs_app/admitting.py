@@ -52,7 +52,7 @@ GROUP BY m.endpoint_id ORDER BY random()
 """
 
 LOCK_EXPERIMENTS = """
-SELECT id, max_usd - spent_usd - reserved_usd, reserved_usd = 0 FROM runs_app_experiment
+SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
 WHERE id IN (
     SELECT r.experiment_id FROM runs_app_run r
     JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
@@ -114,25 +114,23 @@ def _admit_at(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
         slots = min(room, free_slots(gate.throttle, gate.rates, gate.in_flight)) if gate and gate.is_open else 0
         if gate is None or slots <= 0:
             return []
-        left, idle = _lock_experiments(endpoint_id)
+        left = _lock_experiments(endpoint_id)
         demands = _lock_runs(endpoint_id, list(left))
         shares = {run_id: n for run_id, n in allot(slots, demands, left, gate.throttle.tokens).items() if n}
         claims = _claim(endpoint_id, worker_id, demands, shares) if shares else []
         if claims:
             expected = sum(claim.expected_tokens for claim in claims)
             write({endpoint_id: Change(taken(gate.throttle, len(claims), expected))})
-    short = [demand.run_id for demand in demands if _out_of_budget(demand, left, idle)]
-    if short and not claims:
-        _pause_for_budget(short)
+        else:
+            _pause_for_budget([demand for demand in demands if _is_short(demand, left)])
     return claims
 
 
-def _lock_experiments(endpoint_id: int) -> tuple[dict[int, Decimal | None], dict[int, bool]]:
-    """What each budget still admits, and whether nothing is reserved from it now."""
+def _lock_experiments(endpoint_id: int) -> dict[int, Decimal | None]:
+    """What each budget still admits; None where there is no budget."""
     with connection.cursor() as cursor:
         cursor.execute(LOCK_EXPERIMENTS, [endpoint_id])
-        rows = cursor.fetchall()
-    return {key: left for key, left, _ in rows}, {key: idle for key, _, idle in rows}
+        return dict(cursor.fetchall())
 
 
 def _lock_runs(endpoint_id: int, experiments: list[int]) -> list[Demand]:
@@ -176,19 +174,30 @@ def _claim_from(row: tuple[Any, ...], places: dict[int, Place], tokens: dict[int
     )
 
 
-def _out_of_budget(demand: Demand, left: dict[int, Decimal | None], idle: dict[int, bool]) -> bool:
-    """Nothing is in flight whose reservation could come back, and what is left does not pay one trial."""
+def _is_short(demand: Demand, left: dict[int, Decimal | None]) -> bool:
+    """What is left of the budget does not pay one trial."""
     budget = left[demand.experiment_id]
-    return budget is not None and demand.wanted > 0 and idle[demand.experiment_id] and budget < demand.reserve_usd
+    return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
 
 
-def _pause_for_budget(run_ids: list[int]) -> None:
-    for run in Run.objects.filter(pk__in=run_ids).select_related("experiment"):
-        needs = run.reserve_usd * run.n_pending
-        reason = (
-            f"The budget of ${run.experiment.max_usd} is reached: ${run.experiment.spent_usd:.4f} is spent, and"
-            f" {run.n_pending} trials left may need up to ${needs:.4f}."
-        )
-        Run.objects.filter(pk=run.pk).transition(
-            sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by="budget", reason=reason, stop_reason=reason
-        )
+def _pause_for_budget(short: Sequence[Demand]) -> None:
+    """Unless something is in flight, of whose reservation some may come back. All is locked."""
+    busy = Run.objects.filter(experiment__in={demand.experiment_id for demand in short}, n_running__gt=0)
+    waiting = set(busy.values_list("experiment_id", flat=True)) if short else set()
+    for demand in short:
+        if demand.experiment_id not in waiting:
+            run = Run.objects.select_related("experiment").get(pk=demand.run_id)
+            reason = _why_short(run)
+            Run.objects.filter(pk=run.pk).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by="budget", reason=reason, stop_reason=reason
+            )
+
+
+def _why_short(run: Run) -> str:
+    experiment = run.experiment
+    needs = run.reserve_usd * run.n_pending
+    kept = f" ${experiment.reserved_usd:.4f} is kept for calls of unknown cost," if experiment.reserved_usd else ""
+    return (
+        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent,{kept} and"
+        f" {run.n_pending} trials left may need up to ${needs:.4f}."
+    )

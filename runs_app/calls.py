@@ -118,7 +118,10 @@ class CallReply:
 
 
 class CallFailure(Exception):
-    """A call that gave no reply. `message` holds no key, no query of a URL, and at most 500 characters."""
+    """A call that gave no reply. `message` holds no key, no query of a URL, and at most 500 characters.
+
+    `was_sent` is false only where it is certain that the provider never got the request.
+    """
 
     def __init__(
         self,
@@ -129,6 +132,7 @@ class CallFailure(Exception):
         retry_after_s: float | None = None,
         latency_ms: int | None = None,
         trace_id: str = "",
+        was_sent: bool = True,
     ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
@@ -137,6 +141,7 @@ class CallFailure(Exception):
         self.retry_after_s = retry_after_s
         self.latency_ms = latency_ms
         self.trace_id = trace_id
+        self.was_sent = was_sent
 
     @property
     def kind(self) -> Kind:

@@ -95,7 +95,7 @@ def attempt_of_memory(reply: CallReply) -> dict[str, Any]:
 
 def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
     """A provider that answered with an error did not bill; after a time-out or a cut, nobody here knows."""
-    unbilled = failure.http_status is not None or failure.error_class in NEVER_SENT
+    unbilled = failure.http_status is not None or not failure.was_sent or failure.error_class in NEVER_SENT
     return {
         "outcome": failure.kind,
         "error_class": failure.error_class,

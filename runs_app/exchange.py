@@ -37,7 +37,7 @@ class Exchange:
         self.request = request
         self.key = key
         self.trace_id = uuid.uuid4().hex
-        self.was_used = False
+        self.was_used = self.was_sent = False
         self.status: int | None = None
         self.headers: Mapping[str, str] = {}
         self.body = b""
@@ -75,7 +75,7 @@ class Exchange:
         import httpx
 
         self._check(str(url), stream)
-        self.was_used = True
+        self.was_used = self.was_sent = True
         try:
             await self._send(str(url), content if data is None else data, json, params, headers)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
@@ -116,6 +116,8 @@ class Exchange:
             return self.fail(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
         if isinstance(error, _TooLong):
             return self.fail(ErrorClass.MALFORMED_REPLY, str(error))
+        if isinstance(error, aiohttp.ClientConnectorError):
+            self.was_sent = False
         is_connection = isinstance(error, aiohttp.ClientError | OSError) and not isinstance(error, aiohttp.InvalidURL)
         return self.fail(
             ErrorClass.CONNECTION if is_connection else ErrorClass.BAD_REQUEST, f"{type(error).__name__}: {error}"
@@ -146,7 +148,9 @@ class Exchange:
         """A failure with what may be stored of its message."""
         secrets = (self.key,) if self.key != KEYLESS else ()
         message = failures.storable_message(message, secrets)
-        return CallFailure(error_class, message, http_status=self.status, retry_after_s=retry_after_s)
+        return CallFailure(
+            error_class, message, http_status=self.status, retry_after_s=retry_after_s, was_sent=self.was_sent
+        )
 
 
 async def close() -> None:

@@ -6,8 +6,9 @@ A result whose token no longer holds changes no trial: it is kept as a late atte
 from __future__ import annotations
 
 import json
+import logging
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -22,6 +23,8 @@ from runs_app.remembering import remember
 from runs_app.settling import ZERO, Deltas, RunDelta, lock
 from runs_app.throttles import Change, Gate, gates, write
 from runs_app.throttling import learned, taken
+
+logger = logging.getLogger("evalsite.drain")
 
 # What a trial and an attempt both keep of a call, with the types that PostgreSQL reads them as.
 CALL_COLUMNS = {
@@ -51,11 +54,18 @@ TRIAL_COLUMNS = CALL_COLUMNS | {
     "refused": "bool",
     "from_cache": "bool",
 }
-ATTEMPT_COLUMNS = CALL_COLUMNS | {"outcome": "text", "call": "int", "http_status": "int", "trace_id": "text"}
+ATTEMPT_COLUMNS = CALL_COLUMNS | {
+    "outcome": "text",
+    "call": "int",
+    "http_status": "int",
+    "trace_id": "text",
+    "kept_usd": "numeric",
+}
 CallKey = tuple[int, str, int]  # trial, token, call
 ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
 TEXT_DEFAULTS = {name: "" for name, kind in (TRIAL_COLUMNS | ATTEMPT_COLUMNS).items() if kind == "text"}
 TEXT_DEFAULTS.pop("raw_response")
+LONGEST_PORTION = 32 * 2**20  # Characters. Escaped, and with what surrounds them, they may become six times as many.
 BOOL_DEFAULTS = {name: False for name, kind in TRIAL_COLUMNS.items() if kind == "bool"}
 
 
@@ -81,11 +91,28 @@ class Result:
 
 def record(results: Sequence[Result], worker_id: int) -> int:
     """Write a batch. Returns how many results still held their trial; the others are kept as late attempts."""
-    if not results:
-        return 0
+    return sum(_record(portion, worker_id) for portion in _portions(results))
+
+
+def _portions(results: Sequence[Result]) -> Iterator[list[Result]]:
+    """One for nearly every batch; long answers take several, for PostgreSQL takes a gigabyte in one statement."""
+    portion: list[Result] = []
+    size = 0
+    for result in results:
+        size += sum(len(value) for value in result.trial.values() if isinstance(value, str))
+        portion.append(result)
+        if size > LONGEST_PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+def _record(results: Sequence[Result], worker_id: int) -> int:
     with transaction.atomic():
         open_gates = gates({result.claim.place.endpoint_id for result in results})
         run_status = lock({result.claim.place for result in results}, endpoints_are_locked=True)
+        results = _of_runs_there_are(results, run_status)
         _end_cancelled(results, run_status)
         held = _update_trials(results)
         deltas = Deltas()
@@ -99,6 +126,14 @@ def record(results: Sequence[Result], worker_id: int) -> int:
         _pause_endpoints(results)
         finish_runs({result.claim.place.run_id for result in results})
     return len(held)
+
+
+def _of_runs_there_are(results: Sequence[Result], run_status: Mapping[int, str]) -> Sequence[Result]:
+    """An experiment can be deleted once its silent workers were given up: then nothing is left to count a call in."""
+    found = [result for result in results if result.claim.place.run_id in run_status]
+    if len(found) < len(results):
+        logger.warning("%s answers came after their experiment had been deleted", len(results) - len(found))
+    return found
 
 
 def _worth_remembering(results: Sequence[Result], held: Collection[ClaimKey]) -> dict[str, int]:
@@ -156,17 +191,18 @@ SELECT trial, run, token, worker, clock_timestamp() - coalesce(latency_ms, 0) * 
 FROM json_to_recordset(%s) r(trial bigint, run bigint, token uuid, worker bigint,
     {", ".join(f"{name} {kind}" for name, kind in ATTEMPT_COLUMNS.items())})
 ON CONFLICT (trial_id, token, call) DO NOTHING
-RETURNING trial_id, token, call
+RETURNING trial_id, token, call, 0::numeric
 """  # noqa: S608 - built from the names above
 
 # The sweep wrote the row of this call when its worker was given up: the answer that came after all completes it.
 LATE_ANSWERS = f"""
-UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(),
+UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
     {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS if not name.startswith("error"))}
-FROM json_to_recordset(%s) r(trial bigint, token uuid, call int,
+FROM json_to_recordset(%s) r(trial bigint, token uuid, call int, kept_usd numeric,
     {", ".join(f"{name} {kind}" for name, kind in CALL_COLUMNS.items())})
-WHERE t.trial_id = r.trial AND t.token = r.token AND t.call = r.call AND t.outcome = 'lost'
-RETURNING t.trial_id, t.token, t.call
+JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
+WHERE t.id = was.id AND was.outcome = 'lost'
+RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
 """  # noqa: S608 - built from the names above
 
 
@@ -174,8 +210,7 @@ def _insert_attempts(results: Sequence[Result], held: Collection[ClaimKey], work
     """Every call is a row, whatever came of it; the ledger counts them all."""
     rows, late = [], []
     for result in results:
-        for call in result.calls:
-            row = _attempt_row(result.claim, call, worker_id)
+        for row in _attempt_rows(result, worker_id):
             rows.append((result.claim.place, row))
             if result.claim.key not in held:
                 row |= {"outcome": Attempt.Outcome.LATE, "raw_response": result.trial.get("raw_response")}
@@ -183,28 +218,33 @@ def _insert_attempts(results: Sequence[Result], held: Collection[ClaimKey], work
     completed = _written(LATE_ANSWERS, late)
     inserted = insert_attempts([row for _, row in rows if _call_key(row) not in completed])
     for place, row in rows:
-        if _call_key(row) in completed | inserted:
-            count_attempt(row, deltas.at(place), completes_lost=_call_key(row) in completed)
+        key = _call_key(row)
+        if key in completed | inserted:
+            count_attempt(row, deltas.at(place), completes_lost=key in completed)
+            deltas.at(place).reserved_usd -= completed.get(key, ZERO)
 
 
-def insert_attempts(rows: list[dict[str, Any]]) -> set[CallKey]:
+def insert_attempts(rows: list[dict[str, Any]]) -> dict[CallKey, Decimal]:
     """The keys of the rows that were new: a batch that is written again, after a broken connection, adds none."""
     return _written(INSERT_ATTEMPTS, rows)
 
 
-def _written(sql: str, rows: list[dict[str, Any]]) -> set[CallKey]:
+def _written(sql: str, rows: list[dict[str, Any]]) -> dict[CallKey, Decimal]:
+    """The calls that were written, each with what was kept for it before."""
     if not rows:
-        return set()
+        return {}
     with connection.cursor() as cursor:
         cursor.execute(sql, [as_json(rows)])
-        return {(trial, str(token), call) for trial, token, call in cursor.fetchall()}
+        return {(trial, str(token), call): kept for trial, token, call, kept in cursor.fetchall()}
 
 
 def _call_key(row: dict[str, Any]) -> CallKey:
     return row["trial"], row["token"], row["call"]
 
 
-def _attempt_row(claim: Claim, call: dict[str, Any], worker_id: int) -> dict[str, Any]:
+def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
+    """What was reserved for the claim is kept for the last of its calls whose cost is unknown: it may be billed yet."""
+    claim = result.claim
     identity = {
         "trial": claim.trial_id,
         "run": claim.place.run_id,
@@ -212,13 +252,18 @@ def _attempt_row(claim: Claim, call: dict[str, Any], worker_id: int) -> dict[str
         "worker": worker_id,
         "call": 0,
     }
-    return {**TEXT_DEFAULTS, **identity, **call}
+    rows = [{**TEXT_DEFAULTS, **identity, **call} for call in result.calls]
+    unpriced = [row for row in rows if row.get("cost_usd") is None]
+    if unpriced and claim.reserved_usd:
+        unpriced[-1]["kept_usd"] = claim.reserved_usd
+    return rows
 
 
 def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False) -> None:
     """One attempt's part in the counters. A completed lost one was counted, as unpriced, when it was given up."""
     cost = row.get("cost_usd")
     delta.spent_usd += Decimal(cost) if cost is not None else ZERO
+    delta.reserved_usd += row.get("kept_usd") or ZERO
     delta.input_tokens += row.get("input_tokens") or 0
     delta.output_tokens += row.get("output_tokens") or 0
     delta.unpriced += (cost is None) - completes_lost

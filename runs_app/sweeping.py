@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -14,24 +15,29 @@ from runs_app.settling import Deltas, Place, lock
 
 LOST = "worker_lost"
 
-EXPIRED = """
+# While the server itself was away nobody could renew a lease: whoever held one before gets a moment to do so.
+ENDED = """t.status = 'running' AND t.lease_until < clock_timestamp()
+    AND (t.claimed_at > pg_postmaster_start_time()
+        OR clock_timestamp() > pg_postmaster_start_time() + interval '30 seconds')"""
+
+EXPIRED = f"""
 SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
 FROM runs_app_trial t
 JOIN runs_app_run r ON r.id = t.run_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE t.status = 'running' AND t.lease_until < clock_timestamp()
-"""
+WHERE {ENDED}
+"""  # noqa: S608 - a constant
 
-TAKE_BACK = """
+TAKE_BACK = f"""
 WITH stale AS (
-    SELECT t.id, t.token, t.worker_id, t.reserved_usd, extract(epoch FROM clock_timestamp() - t.claimed_at) AS held_s,
+    SELECT t.id, t.token, t.worker_id, t.reserved_usd,
         CASE WHEN r.status = 'cancelled' THEN 'cancelled'
              WHEN t.attempts >= e.max_attempts THEN 'failed' ELSE 'pending' END AS becomes
     FROM runs_app_trial t
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id
-    WHERE t.status = 'running' AND t.lease_until < clock_timestamp() AND t.run_id = %s
+    WHERE {ENDED} AND t.run_id = %s
     ORDER BY t.id LIMIT 1000 FOR UPDATE OF t
 )
 UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
@@ -39,7 +45,7 @@ UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = 
     completed_at = CASE WHEN stale.becomes = 'failed' THEN clock_timestamp() END
 FROM stale WHERE t.id = stale.id
 RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
-"""
+"""  # noqa: S608 - a constant
 
 
 def sweep() -> int:
@@ -60,7 +66,7 @@ def _sweep_run(place: Place) -> int:
             return 0
         deltas = Deltas()
         delta = deltas.at(place)
-        attempts = [_lost_attempt(place, *row[:3]) for row in taken]
+        attempts = [_lost_attempt(place, *row[:4]) for row in taken]
         for *_, reserved, becomes in taken:
             delta.move("running", becomes)
             delta.reserved_usd -= reserved
@@ -72,7 +78,9 @@ def _sweep_run(place: Place) -> int:
     return len(taken)
 
 
-def _lost_attempt(place: Place, trial_id: int, token: UUID, worker_id: int | None) -> dict[str, Any]:
+def _lost_attempt(
+    place: Place, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
+) -> dict[str, Any]:
     """The call may have been made and paid: it is a row, whose cost is unknown."""
     return {
         **TEXT_DEFAULTS,
@@ -82,6 +90,7 @@ def _lost_attempt(place: Place, trial_id: int, token: UUID, worker_id: int | Non
         "worker": worker_id,
         "call": 0,
         "outcome": Attempt.Outcome.LOST,
+        "kept_usd": reserved_usd or None,
         "error_class": LOST,
         "error": "Its worker went silent.",
     }

@@ -164,6 +164,9 @@ class Attempt(models.Model):
     cache_read_tokens = models.IntegerField(null=True)
     cache_write_tokens = models.IntegerField(null=True)
     cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    kept_usd = models.DecimalField(
+        max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
+    )
     latency_ms = models.IntegerField(null=True)
     trace_id = models.CharField(max_length=64, default="")
     worker = models.ForeignKey(
