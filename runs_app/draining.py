@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from django.db import OperationalError, close_old_connections, connection, connections
+from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.scales import Scale
 from runs_app import asking, concluding
@@ -23,9 +23,10 @@ from runs_app.admitting import Claim, admit
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.prompts import PromptError
 from runs_app.questions import Questions
-from runs_app.recording import Result, record
+from runs_app.recording import Result
 from runs_app.registering import Registration
 from runs_app.remembering import remembered
+from runs_app.rescuing import OUTAGES, give_back_unknown, record_all
 from runs_app.sweeping import renew, sweep
 
 logger = logging.getLogger("evalsite.drain")
@@ -37,6 +38,7 @@ IDLE_S = 0.5  # How long a drain without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0
 OUTAGE_S = 1.0  # Between tries to reach a database that is away.
+FAULT = "The program failed; the worker's log says how."
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,7 @@ class Drain:
     _results: list[Result] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _was_cut_off: bool = False
     _questions: Questions = field(default_factory=Questions)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
 
@@ -101,6 +104,8 @@ class Drain:
 
     async def _turn(self) -> bool:
         """Write, claim, wait for news. False when there is nothing left to do."""
+        if self._was_cut_off:
+            await self._look_for_unknown()
         wrote, jobs = await self._sql(self._write_and_claim, self._taken(), self._room())
         self.recorded += wrote
         for job in jobs:
@@ -113,6 +118,12 @@ class Drain:
             await self._wait(IDLE_S)
             await asyncio.sleep(GATHER_S)
         return True
+
+    async def _look_for_unknown(self) -> None:
+        """After a broken connection: what was claimed in the moment of the break is held here without our knowing."""
+        self._was_cut_off = False
+        known = {claim.key for claim in (*self._flying.values(), *(result.claim for result in self._results))}
+        await self._sql(give_back_unknown, self.registration.worker_id, known)
 
     def _room(self) -> int:
         return self.limits.concurrency - len(self._flying)
@@ -131,7 +142,7 @@ class Drain:
             return
 
     def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
-        wrote = record(results, self.registration.worker_id)
+        wrote = record_all(results, self.registration.worker_id)
         claims = admit(self.registration.worker_id, room) if room > 0 else []
         return wrote, with_memories([self._prepare(claim) for claim in self._questions.fetched(claims)])
 
@@ -141,6 +152,9 @@ class Drain:
             asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
         except (PromptError, OSError) as error:
             asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
+        except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
+            logger.exception("the request of trial %s broke", claim.trial_id)
+            asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
         return Job(claim, asked, question.scale, max_attempts)
 
     def _start(self, job: Job) -> None:
@@ -189,7 +203,7 @@ class Drain:
             failure = refusal
         except Exception:  # No fault of ours may leave a trial claimed, or end the drain for the others.
             logger.exception("the call of trial %s broke", job.claim.trial_id)
-            failure = CallFailure(ErrorClass.INTERNAL_ERROR, "The program failed; the worker's log says how.")
+            failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
         calls.append(concluding.attempt_of_failure(failure) | {"call": len(calls)})
         return concluding.failed(
             failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
@@ -216,24 +230,32 @@ class Drain:
                 if time.monotonic() >= ends:
                     for task in self._flying:
                         task.cancel()
-            self.recorded += await self._sql(record, self._taken(), self.registration.worker_id)
+            self.recorded += await self._sql(record_all, self._taken(), self.registration.worker_id)
             if self._flying:
                 await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
+        if self._was_cut_off:
+            await self._look_for_unknown()
 
     async def _beat(self) -> None:
         """Renew the leases of what is in flight, say that this worker lives, and sweep for those that do not."""
         renewed = swept = time.monotonic()
         while True:
-            held = list(self._flying.values())
             now = time.monotonic()
-            if now - renewed >= self._questions.shortest_lease_s / 4:
-                renewed = now
-                await self._sql(renew, [claim.trial_id for claim in held], list({claim.token for claim in held}))
-            if now - swept >= SWEEP_S:
-                swept = now
-                await self._sql(sweep)
-            await self._sql(self.registration.beat, len(held), self.recorded)
+            try:
+                if now - renewed >= self._questions.shortest_lease_s / 4:
+                    renewed = now
+                    await self._renew()
+                if now - swept >= SWEEP_S:
+                    swept = now
+                    await self._sql(sweep)
+                await self._sql(self.registration.beat, len(self._flying), self.recorded)
+            except Exception:  # A heart that stopped would give all that is in flight to others, to be paid again.
+                logger.exception("a heartbeat failed")
             await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
+
+    async def _renew(self) -> None:
+        held = list(self._flying.values())
+        await self._sql(renew, [claim.trial_id for claim in held], list({claim.token for claim in held}))
 
     async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.
@@ -244,7 +266,8 @@ class Drain:
         while True:
             try:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
-            except OperationalError as error:
+            except OUTAGES as error:
+                self._was_cut_off = True
                 logger.warning("the database is away: %s", str(error).splitlines()[0] if str(error) else "no word")
                 await asyncio.sleep(OUTAGE_S)
 

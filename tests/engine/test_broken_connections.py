@@ -1,0 +1,110 @@
+"""A connection that breaks, an answer that cannot be stored, a row that is gone: each costs no more than it must."""
+
+import pytest
+from django.db import InterfaceError, OperationalError
+
+from runs_app import draining, recording, removing, steering
+from runs_app.admitting import admit
+from runs_app.models import Attempt, Experiment, Run
+from runs_app.questions import Questions
+from runs_app.reconciling import differences
+from runs_app.recording import record
+from runs_app.sweeping import sweep
+from tests.engine.conftest import answering, drain, reply
+from tests.engine.test_fencing_and_leases import expire, result_of, worker
+
+
+def failing_once(monkeypatch, owner, name, error):
+    """The real thing, but for its first call."""
+    real, calls = getattr(owner, name), []
+
+    def work(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise error
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, work)
+    return calls
+
+
+@pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
+def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, monkeypatch, error):
+    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, Questions, "fetched", error)
+    drain(answering(), concurrency=4)
+    assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
+    assert differences() == []
+
+
+def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
+    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, draining, "record_all", OperationalError("gone"))
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply()
+
+    drain(call)
+    assert len(asked) == 6
+    assert differences() == []
+
+
+def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply(output_tokens=2**40 if len(asked) == 2 else 5)
+
+    drain(call)
+    assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"internal_error"}
+    assert run.trials.filter(status="done").count() == 5
+    assert len(asked) == 6
+    assert differences() == []
+
+
+def test_long_answers_are_written_in_several_statements(run, monkeypatch):
+    monkeypatch.setattr(recording, "LONGEST_PORTION", 100)
+    portions = failing_once(monkeypatch, recording, "_record", OperationalError("gone"))
+    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
+    drain(answering("x" * 90))
+    assert max(len(results) for results, _ in portions) == 1
+    assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
+
+
+def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
+    holder = worker()
+    claims = admit(holder, 2)
+    expire()
+    sweep()
+    steering.pause(Run.objects.all(), by="test")
+    removing.delete(Experiment.objects.get(), by="test")
+    assert record([result_of(claim) for claim in claims], holder) == 0
+    assert "2 answers came after their experiment had been deleted" in caplog.text
+
+
+def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
+    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+    real = draining.asking.ask
+
+    def ask(design, question, sample_idx):
+        if question.key == "item-1":
+            raise KeyError("a bug")
+        return real(design, question, sample_idx)
+
+    monkeypatch.setattr(draining.asking, "ask", ask)
+    drain(answering())
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed) == (4, 2)
+    assert set(Attempt.objects.filter(outcome="transient").values_list("cost_usd", flat=True)) == {0}
+
+
+def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
+    Experiment.objects.update(lease_s=1)
+    monkeypatch.setattr(draining, "HEARTBEAT_S", 0.02)
+    beats = failing_once(monkeypatch, draining.Registration, "beat", ValueError("a bug"))
+    drain(answering(), seconds=0.3, until_idle=False)
+    assert len(beats) > 2
