@@ -1,0 +1,170 @@
+"""A rater rates twenty images on a phone, by touch and by keys; those who asked see what came of it."""
+
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from datasets_app.models import Asset
+from datasets_app.storing import asset_file, thumbnail_file
+from grading_app.rating import queues, results, sessions
+from tests import factories
+from tests.browser.conftest import LAPTOP, PHONE
+from tests.rating.world import make_queue, make_rater, rate_all
+
+PHOTOGRAPHS = sorted((Path(__file__).parents[2] / "samples" / "photographs").glob("*.jpg"))[:20]
+VALENCE = {"1": "Very negative", "4": "Neutral", "7": "Very positive"}
+TOUCH = {"has_touch": True, "is_mobile": True}
+VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
+IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
+
+
+def make_photograph(path):
+    with Image.open(path) as image:
+        width, height = image.size
+    name = sha256(path.read_bytes()).hexdigest()
+    asset = Asset.objects.create(sha256=name, format="jpeg", width=width, height=height, size=path.stat().st_size)
+    for place in (asset_file(asset), thumbnail_file(asset)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place)
+    return asset
+
+
+@pytest.fixture
+def queue(owner):
+    items = [{"key": path.stem, "category": "photograph", "image": make_photograph(path)} for path in PHOTOGRAPHS]
+    dimension = factories.make_dimension(
+        "valence", labels=VALENCE, instructions="How negative or positive does this picture make you feel?"
+    )
+    return make_queue(
+        "first-impressions", owner=owner, dataset=factories.make_dataset("photographs", items), dimensions=[dimension],
+        title="First impressions of photographs",
+        instructions="Twenty photographs, one at a time.\n\nGo by your first feeling; nothing is right or wrong.",
+    )  # fmt: skip
+
+
+def place_of(page):
+    return page.locator(".rating-progress span").inner_text()
+
+
+def test_twenty_images_by_touch_on_a_phone(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/")
+    page.get_by_role("button", name="Begin").tap()
+    for done in range(20):
+        page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
+                               arg=f"{done} of 20")  # fmt: skip
+        assert page.locator(".rating-image").evaluate(
+            "async image => { await image.decode(); return image.naturalWidth }"
+        )
+        page.locator(f"button[value='{1 + done % 7}']").tap()
+    page.get_by_role("heading", name="Thank you").wait_for()
+    assert [rating.value for rating in rater.ratings.order_by("position")] == [1 + done % 7 for done in range(20)]
+
+
+def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE)
+    page.goto("/ratings/first-impressions/")
+    page.get_by_role("button", name="Begin").click()
+    for done in range(20):
+        page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
+                               arg=f"{done} of 20")  # fmt: skip
+        if done in (3, 11):
+            key = "u" if done == 3 else "Backspace"
+            with page.expect_navigation():
+                page.keyboard.press(key)
+            assert place_of(page) == f"{done - 1} of 20"
+            with page.expect_navigation():
+                page.keyboard.press("7")
+        with page.expect_navigation():
+            page.keyboard.press("3")
+    page.get_by_role("heading", name="Thank you").wait_for()
+    values = list(rater.ratings.order_by("position").values_list("value", "revisions"))
+    assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
+
+
+def test_keys_that_are_no_points_do_nothing(visitor, queue):
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user)
+    page.goto("/ratings/first-impressions/")
+    for key in ("8", "0", "9", "a", "u", "Backspace"):
+        page.keyboard.press(key)
+    page.reload()
+    assert place_of(page) == "0 of 20"
+
+
+def test_without_a_script_everything_still_works(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE, java_script_enabled=False)
+    page.goto("/ratings/first-impressions/")
+    page.get_by_role("button", name="Begin").click()
+    page.locator("button[value='5']").click()
+    page.locator("button[value='6']").click()
+    page.get_by_role("button", name="Back to the last one").click()
+    assert place_of(page) == "1 of 20"
+    assert [rating.value for rating in rater.ratings.given()] == [5]
+
+
+def test_the_scale_is_under_the_thumb_without_scrolling(visitor, queue):
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/ratings/first-impressions/")
+    for button in page.locator(".rating-point").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 44
+        assert box["y"] + box["height"] <= PHONE["height"]
+
+
+def test_somebody_comes_by_a_link_and_rates(visitor, queue):
+    (token,) = queues.invite(queue, 1, by=queue.owner)
+    page = visitor(None, PHONE, **TOUCH)
+    page.goto(f"/ratings/join/{token}/")
+    page.get_by_role("button", name="Take part").tap()
+    page.get_by_role("button", name="Begin").tap()
+    page.locator("button[value='4']").tap()
+    page.wait_for_function("document.querySelector('.rating-progress span')?.innerText === '1 of 20'")
+    assert queue.assignments.get().ratings.given().count() == 1
+
+
+def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
+    page = visitor(owner)
+    page.goto("/ratings/queues/new/")
+    page.get_by_label("Title").fill("How lively?")
+    page.get_by_label("Name").fill("liveliness")
+    page.get_by_label("Instructions").fill("Go by your first feeling.")
+    page.get_by_label("Dataset").select_option("photographs@1")
+    page.get_by_label("valence@1").check()
+    page.get_by_role("button", name="Save the draft").click()
+    page.locator("summary", has_text="Open").click()
+    page.locator("details[open] button", has_text="Open").click()
+    page.get_by_text("liveliness is open").wait_for()
+    page.get_by_label("Number of links").fill("2")
+    page.get_by_role("button", name="Make links").click()
+    assert page.locator("#links").inner_text().count("/ratings/join/") == 2
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme):
+    device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
+    new = make_rater(queue, "new-rater")
+    going = make_rater(queue, started=True)
+    for position in range(1, 8):
+        sessions.rate(going, position=position, value=4, seconds=2)
+    through = make_rater(queue, started=True)
+    rate_all(through, value=lambda due: 1 + (due.item_id * 5) % 7)
+    rate_all(make_rater(queue, started=True), value=lambda due: 1 + (due.item_id * 5 + due.position % 2) % 7)
+    for rater, name in ((new, "welcome"), (going, "item"), (through, "thanks")):
+        page = visitor(rater.user, viewport, color_scheme=scheme)
+        page.goto("/ratings/first-impressions/")
+        if name == "item":
+            page.locator(".rating-image").evaluate("image => image.decode()")
+        checked(page, f"rating {name} {device}")
+    assert results.dimension_lines(queue)[0].alpha.estimate
+    page = visitor(owner, viewport, color_scheme=scheme)
+    for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
+        page.goto(f"/ratings/queues/{address}")
+        checked(page, f"rating queue {name} {device}")
