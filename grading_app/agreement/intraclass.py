@@ -92,6 +92,8 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
     if n < 2:
         return None
     rows, within, error = float(ms.rows[0]), float(ms.within[0]), float(ms.error[0])
+    if form[0] == "2" and rows == error == 0:
+        return None  # Raters who each say one thing of all units: the estimate is 0, and nothing varies about it.
     if form[0] == "2":
         low, high = _absolute(ms, confidence)
     elif form[0] == "1":

@@ -50,6 +50,16 @@ def test_agreement_is_that_of_the_table():
     assert line.mean == pytest.approx(mean(mean(values) for values in TABLE.values()))
 
 
+def test_raters_who_always_say_the_same_agree_on_nothing():
+    queue = make_queue()
+    for value in (2, 5):
+        rate_all(make_rater(queue, started=True), value=value)
+    (line,) = results.dimension_lines(queue)
+    assert line.icc.estimate == 0
+    assert line.icc.low is None
+    assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
+
+
 def test_one_rater_alone_agrees_with_nobody():
     queue = make_queue()
     rate_all(make_rater(queue, started=True))
