@@ -47,9 +47,7 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
 
     async def run() -> int:
         try:
-            return await Drain(
-                gateway.call, registration, Limits(concurrency=in_flight, until_idle=True)
-            ).run()
+            return await Drain(gateway.call, registration, Limits(concurrency=in_flight, until_idle=True)).run()
         finally:
             await gateway.close()
 
@@ -97,6 +95,7 @@ def designed(slug: str, url: str, trials: int, in_flight: int) -> Any:
         samplers=[factories.make_sampler(slug, temperature=1.0, max_tokens=64)],
         samples=trials // 1000,
         max_concurrency=in_flight,
+        cache=False,  # Every round asks the same: only the first would make calls.
         max_usd=None,
     )
 

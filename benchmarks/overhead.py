@@ -1,0 +1,62 @@
+"""Processor time of the engine for a trial, without a model call: a drain whose provider is a coroutine that sleeps.
+
+python -m benchmarks.overhead [--trials 4000] [--in-flight 64] [--latency-ms 50]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+
+def one_round(number: int, options: argparse.Namespace) -> float:
+    """Milliseconds of this process's processor time a trial: claim, request, record, counters, two commits a batch."""
+    from benchmarks.drain import designed
+    from runs_app import planning
+    from runs_app.draining import Drain, Limits
+    from runs_app.models import Run
+    from runs_app.registering import Registration
+    from tests.engine.conftest import reply
+
+    experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
+    planning.plan(experiment)
+    Run.objects.filter(experiment=experiment).update(status="running")
+    answer, registration = reply("four"), Registration()
+
+    async def call(request: object) -> object:
+        await asyncio.sleep(options.latency_ms / 1000)
+        return answer
+
+    async def run() -> int:
+        return await Drain(call, registration, Limits(until_idle=True)).run()
+
+    wall, processor = time.perf_counter(), time.process_time()
+    done = asyncio.run(run())
+    milliseconds = 1000 * (time.process_time() - processor) / done
+    print(f"{done:,} trials, {done / (time.perf_counter() - wall):,.0f}/s, {milliseconds:.3f} ms of processor a trial")
+    return milliseconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=4000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--latency-ms", type=float, default=50)
+    options = parser.parse_args()
+    from benchmarks.stored import database_of_its_own
+
+    with database_of_its_own():
+        rounds = [one_round(number, options) for number in range(3)]
+    print(f"median: {statistics.median(rounds):.3f} ms")
+
+
+if __name__ == "__main__":
+    main()
