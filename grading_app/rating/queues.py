@@ -17,6 +17,7 @@ from django.db import transaction
 from django.db.models import Max
 from django.utils import timezone
 
+from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import RATER, roles_of
 from grading_app.models import RaterAssignment, RaterInvitation, Rating, RatingQueue
@@ -38,6 +39,8 @@ class QueueError(ValueError):
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     """Let raters in, for the first time or again. Freezes the queue, and its dimensions, for ever."""
+    if queue.status == RatingQueue.Status.DRAFT and queue.dataset.status != Dataset.Status.APPROVED:
+        raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
     if not queue.dimensions.exists():
         raise QueueError(f"{queue} asks for no dimension")
     if not rated_items(queue).exists():

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, connection, transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
@@ -137,6 +137,7 @@ def rate(assignment: RaterAssignment, *, position: int, value: int, seconds: flo
     if not waiting.dimension.scale_min <= value <= waiting.dimension.scale_max:
         raise RatingError("That is not on the scale.")
     changed = _update(
+        assignment,
         assignment.ratings.filter(pk=waiting.pk, value=None),
         value=value,
         seconds=min(max(0.0, seconds), LONGEST_S),
@@ -152,15 +153,20 @@ def undo(assignment: RaterAssignment) -> bool:
     if last is None:
         return False
     given = assignment.ratings.filter(pk=last.pk, value=last.value, rated_at=last.rated_at)
-    changed = _update(given, value=None, seconds=None, rated_at=None, revisions=F("revisions") + 1)
+    changed = _update(assignment, given, value=None, seconds=None, rated_at=None, revisions=F("revisions") + 1)
     RaterAssignment.objects.filter(pk=assignment.pk).update(finished_at=None)
     return changed
 
 
-def _update(ratings: Any, **fields: Any) -> bool:
-    """The database refuses a change in a queue that was closed meanwhile."""
+def _update(assignment: RaterAssignment, ratings: Any, **fields: Any) -> bool:
+    """The database refuses a change in a queue that was closed meanwhile.
+
+    The queue's row comes first, as wherever ratings change: the trigger takes it after the rating's, and somebody who
+    releases the rater at that moment would wait the other way round.
+    """
     try:
-        with transaction.atomic():
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM grading_app_ratingqueue WHERE id = %s FOR SHARE", [assignment.queue_id])
             return bool(ratings.update(**fields))
     except IntegrityError as error:
         raise RatingError("This is not open for ratings now.") from error

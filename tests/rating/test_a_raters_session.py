@@ -3,6 +3,7 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from datasets_app import curating
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, sessions
 from tests import factories
@@ -213,3 +214,10 @@ def test_opening_freezes_the_dimensions_and_leaves_its_history():
 def test_a_queue_with_nothing_to_rate_does_not_open():
     with pytest.raises(queues.QueueError, match="no item"):
         make_queue(items=2, practice_items=2)
+
+
+def test_a_dataset_that_was_archived_meanwhile_is_not_rated():
+    queue = make_queue(opened=False)
+    curating.archive(queue.dataset, by=queue.owner, reason="superseded")
+    with pytest.raises(queues.QueueError, match="approved datasets"):
+        queues.open_queue(queue, by=queue.owner, reason="")

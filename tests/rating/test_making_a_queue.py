@@ -149,3 +149,15 @@ def test_a_strange_verb_is_not_there(asker):
     client = signed_in(asker)
     assert client.post("/ratings/queues/study/nonsense/").status_code == 404
     assert client.post("/ratings/queues/study/raters/1/nonsense/").status_code == 404
+
+
+def test_the_admin_shows_queues_and_raters_and_changes_nothing(asker):
+    queue = make_queue(owner=asker)
+    rater = make_rater(queue, started=True)
+    root = factories.make_user("root", superuser=True)
+    for address in ("ratingqueue/", f"ratingqueue/{queue.pk}/change/", f"raterassignment/{rater.pk}/change/"):
+        page = signed_in(root).get(f"/admin/grading_app/{address}")
+        assert page.status_code == 200
+        assert 'name="_save"' not in page.content.decode()
+    assert signed_in(root).post(f"/admin/grading_app/ratingqueue/{queue.pk}/delete/").status_code == 403
+    assert signed_in(asker).get("/admin/grading_app/ratingqueue/").status_code != 200
