@@ -27,6 +27,7 @@ from grading_app.rating.queues import QueueError, redeem, usable
 from runs_app.models import Dimension
 
 MOST_BUTTONS = 21
+FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
@@ -58,7 +59,7 @@ def rating_item(request: HttpRequest, name: str) -> HttpResponse:
 
 def _shown(waiting: Rating) -> dict[str, Any]:
     """All that a rater sees of an item. Its text only where it has no image: with one, it may be a caption."""
-    dimension = waiting.dimension
+    dimension, points = waiting.dimension, scale_points(waiting.dimension)
     return {
         "position": waiting.position,
         "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
@@ -68,7 +69,8 @@ def _shown(waiting: Rating) -> dict[str, Any]:
         "question": dimension.title or dimension.name,
         "instructions": dimension.instructions,
         "scale": {"min": dimension.scale_min, "max": dimension.scale_max},
-        "points": scale_points(dimension),
+        "points": points,
+        "labelled": sum(bool(point["label"]) for point in points) > FEW_LABELS,
     }
 
 

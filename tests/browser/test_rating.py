@@ -168,3 +168,24 @@ def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
         page.goto(f"/ratings/queues/{address}")
         checked(page, f"rating queue {name} {device}")
+
+
+NINE = (
+    "Extremely negative,Very negative,Negative,Slightly negative,Neither,"
+    "Slightly positive,Positive,Very positive,Extremely positive"
+)
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [VIEWS[1], VIEWS[2]], ids=[IDS[1], IDS[2]])
+def test_a_text_on_a_long_scale_with_all_its_labels_looks_right(visitor, checked, owner, viewport, scheme):
+    labels = {str(at): label for at, label in enumerate(NINE.split(","), start=1)}
+    dimension = factories.make_dimension("tone", high=9, labels=labels, title="How does this message sound?")
+    text = "Thank you for your letter of the third. We regret that the position has been filled meanwhile. " * 6
+    dataset = factories.make_dataset("letters", [{"key": f"letter-{at}", "input": text} for at in range(4)])
+    queue = make_queue("letters", owner=owner, dataset=dataset, dimensions=[dimension], practice_items=1)
+    page = visitor(make_rater(queue, started=True).user, viewport, color_scheme=scheme)
+    page.goto("/ratings/letters/")
+    page.keyboard.press("9")
+    page.get_by_text("1 of 4").wait_for()
+    page.get_by_text("Instructions").click()
+    checked(page, f"rating text {'phone' if viewport is PHONE else 'laptop'}-{scheme}")
