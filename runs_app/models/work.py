@@ -63,9 +63,7 @@ class Trial(WorkUnit):
     # Checked row by row, these three keys cost two thirds of planning a million trials. Nothing they refer to can go:
     # items and dimensions in use are frozen by triggers, and a trigger keeps a run while it has trials.
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trials", db_index=False, db_constraint=False)
-    item = models.ForeignKey(
-        Item, on_delete=models.PROTECT, related_name="trials", db_index=False, db_constraint=False
-    )
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="trials", db_index=False, db_constraint=False)
     dimension = models.ForeignKey(
         Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False
     )
