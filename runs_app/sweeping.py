@@ -15,15 +15,16 @@ from runs_app.settling import Deltas, Place, lock
 
 LOST = "worker_lost"
 
-# While the server itself was away nobody could renew a lease: whoever held one before gets a moment to do so.
+# While the server itself was away nobody could renew a lease: its start renews those of all that was claimed before.
 ENDED = """t.status = 'running' AND t.lease_until < clock_timestamp()
     AND (t.claimed_at > pg_postmaster_start_time()
-        OR clock_timestamp() > pg_postmaster_start_time() + interval '30 seconds')"""
+        OR clock_timestamp() > pg_postmaster_start_time() + e.lease_s * interval '1 second')"""
 
 EXPIRED = f"""
 SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
 FROM runs_app_trial t
 JOIN runs_app_run r ON r.id = t.run_id
+JOIN runs_app_experiment e ON e.id = r.experiment_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE {ENDED}

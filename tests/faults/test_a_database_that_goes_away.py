@@ -1,0 +1,108 @@
+"""PostgreSQL killed in the middle of the work, or connections cut: workers wait, go on, and ask nothing twice."""
+
+import os
+import signal
+import time
+
+import pytest
+from django.db import connection
+
+from runs_app.models import Attempt, Run, Worker
+from runs_app.reconciling import differences
+from runs_app.simulating.config import SimulatorConfig
+from runs_app.simulating.launching import simulator_process
+from runs_app.sweeping import sweep
+from tests.faults.conftest import launched
+from tests.postgres.conftest import servers_in
+from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
+
+TRIALS = 300
+LEASE_S = 3
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def provider():
+    with simulator_process(SimulatorConfig(latency_ms=150)) as process:
+        yield process
+
+
+def is_under_way(workers=2):
+    """Each worker is there, and some work is done."""
+    return Worker.objects.count() == workers and Run.objects.get().n_done >= 3 * IN_FLIGHT
+
+
+def kill(embedded):
+    """As the kernel does where memory ends: every process of the server at once."""
+    connection.close()
+    while servers := servers_in(embedded.data_dir):
+        for pid in servers:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+
+def assert_all_is_done_once(provider):
+    run = Run.objects.get()
+    assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
+    assert provider.counters()["requests"] == TRIALS
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
+    assert Attempt.objects.count() == TRIALS
+    assert differences() == []
+
+
+def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice(mortal, provider):
+    """It is away for longer than a lease, and one of the two workers is told to stop meanwhile."""
+    launched(provider.url, lease_s=LEASE_S)
+    with drain_process() as stopped, drain_process() as worker:
+        wait_until(is_under_way)
+        kill(mortal)
+        back_at = time.monotonic() + 1.5 * LEASE_S
+        stopped.terminate()
+        wait_until(lambda: time.monotonic() > back_at)
+        assert stopped.poll() is None, "it left with answers that it had not written"
+        mortal.start()
+        assert stopped.wait(timeout=20) == 0
+        assert worker.wait(timeout=40) == 0
+    assert_all_is_done_once(provider)
+
+
+def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provider):
+    launched(provider.url)
+    with drain_process() as one, drain_process() as other:
+        wait_until(is_under_way)
+        cuts = 0
+        until = time.monotonic() + 4
+        while time.monotonic() < until and Run.objects.get().status == "running":
+            cuts += cut_connections()
+        assert cuts > 2
+        assert (one.wait(timeout=40), other.wait(timeout=40)) == (0, 0)
+    assert_all_is_done_once(provider)
+
+
+def cut_connections():
+    """Of all others. How many there were."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+        )
+        return cursor.fetchone()[0]
+
+
+def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_start(mortal, provider):
+    run = launched(provider.url, lease_s=LEASE_S)
+    with drain_process() as dead:
+        wait_until(lambda: is_under_way(workers=1))
+        kill(mortal)
+        os.killpg(dead.pid, signal.SIGKILL)
+    mortal.start()
+    started = time.monotonic()
+    held = run.trials.filter(status="running").count()
+    assert 0 < held <= IN_FLIGHT
+    wait_until(lambda: sweep() == held, seconds=20)
+    assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 2
+    assert run.trials.filter(status="running").count() == 0
+    assert differences() == []
