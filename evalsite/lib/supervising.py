@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO
 
 logger = logging.getLogger("evalsite.up")
@@ -23,6 +24,7 @@ logger = logging.getLogger("evalsite.up")
 LOOK_S = 0.1  # Between looks at the children.
 STEADY_S = 10.0  # A child that has lived this long was well.
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
+TAKING_APART_S = 3.0  # That a killed group may take to be gone.
 TRIES = 4  # Starts of a child that was never well, before the supervisor gives up.
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -90,8 +92,10 @@ class Child:
         """Kill what is left of the group, then reap: until then nobody else can have got its number."""
         if self._process is None:
             return
+        group = self._process.pid
         with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(group, signal.SIGKILL)
+        _wait_until_dead(group)
         self._process.wait()
         self._process = None
 
@@ -133,6 +137,26 @@ class Child:
         delay = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2**self._quick_ends)
         self._due = now + delay
         logger.warning("%s %s; another starts in %g s", self.name, ending, delay)
+
+
+def _wait_until_dead(group: int) -> None:
+    """A killed process holds its files and locks until the kernel has taken it apart, which takes a moment.
+
+    Whoever acts on the end of a group, as the last user of the embedded database does, has to wait for all of it.
+    """
+    deadline = time.monotonic() + TAKING_APART_S
+    while time.monotonic() < deadline and _alive(group):
+        time.sleep(0.01)
+
+
+def _alive(group: int) -> bool:
+    """Whether a process of the group still runs. A zombie does not: it holds nothing, and waits for its parent."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+            if int(its_group) == group and state not in "ZX":
+                return True
+    return False
 
 
 def _pass_on(name: str, output: IO[bytes]) -> None:

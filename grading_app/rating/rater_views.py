@@ -125,15 +125,18 @@ def rating_undo(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @never_cache
 def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse:
-    """The image that is due, and no other. Its address is the rater's place; its file's name is not told."""
-    waiting = sessions.due(_assignment(request, name))
-    if waiting is None or waiting.position != position or waiting.item.image is None:
+    """The image that is due, or one before it, which a slow line may still be loading when its rating is given.
+
+    None after it. Its address is the rater's place; its file's name is not told.
+    """
+    shown = sessions.shown(_assignment(request, name), position)
+    if shown is None or shown.item.image is None:
         raise Http404
     try:
-        file = asset_file(waiting.item.image).open("rb")
+        file = asset_file(shown.item.image).open("rb")
     except FileNotFoundError:
         raise Http404 from None
-    response = FileResponse(file, content_type=waiting.item.image.content_type, filename="image")
+    response = FileResponse(file, content_type=shown.item.image.content_type, filename="image")
     response["X-Content-Type-Options"] = "nosniff"
     response["Content-Security-Policy"] = "default-src 'none'; sandbox"
     return response

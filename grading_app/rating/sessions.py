@@ -118,6 +118,15 @@ def due(assignment: RaterAssignment) -> Rating | None:
     return waiting.order_by("position").first()
 
 
+def shown(assignment: RaterAssignment, position: int) -> Rating | None:
+    """What stands at a place that the rater has come to; None for a place beyond the one that is due."""
+    here = assignment.ratings.select_related("item__image").filter(position=position).first()
+    if here is None or here.value is not None:
+        return here
+    waiting = due(assignment)
+    return here if waiting is not None and waiting.position == position else None
+
+
 def last_given(assignment: RaterAssignment) -> Rating | None:
     return assignment.ratings.given().order_by("-position").first()
 

@@ -146,7 +146,7 @@ def test_checks_and_items_look_alike(study):
     assert pages["practice"] != pages["item"]
 
 
-def test_an_image_is_shown_when_it_is_due_and_never_else(study):
+def test_an_image_is_shown_when_it_is_due_and_never_before(study):
     me = make_rater(study, started=True)
     client, name = signed_in(me.user), study.name
     answers = [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (0, 1, 2, 8, 9)]
@@ -180,3 +180,10 @@ def test_one_rater_never_reaches_anothers_place(study):
     shown, _ = page_parts(page)
     signed_in(other.user).post(f"/ratings/{study.name}/rate/", {"shown": shown, "rating": "4"})
     assert not Rating.objects.given().filter(assignment__in=[mine, other]).exists()
+
+
+def test_an_image_that_was_rated_while_it_still_loaded_is_sent_all_the_same(study):
+    me = make_rater(study, started=True)
+    assert sessions.rate(me, position=1, value=4, seconds=1.0)
+    client, name = signed_in(me.user), study.name
+    assert [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (1, 2, 3)] == [200, 200, 404]
