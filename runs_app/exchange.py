@@ -84,7 +84,7 @@ class Exchange:
         response = httpx.Response(
             self.status or 0,
             headers={name: value for name, value in self.headers.items() if name not in _UNDONE_HEADERS},
-            content=self.body,
+            content=_as_utf8(self.body),
             request=httpx.Request("POST", url),
         )
         response.raise_for_status()
@@ -142,7 +142,8 @@ class Exchange:
         error_class = (
             failures.classify_reported(body) if status is None else failures.classify(status, body, has_format)
         )
-        return self.fail(error_class, failures.message_of(body), failures.retry_after_s(self.headers, body))
+        message = failures.message_of(body) or f"status {self.status} without a word"
+        return self.fail(error_class, message, failures.retry_after_s(self.headers, body))
 
     def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
         """A failure with what may be stored of its message."""
@@ -172,6 +173,15 @@ def _session() -> aiohttp.ClientSession:
             headers={"User-Agent": "evalsite"},
         )
     return session
+
+
+def _as_utf8(body: bytes) -> bytes:
+    """The body, whose broken characters, if any, are replaced: one of them is no reason to lose a paid answer."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace").encode()
+    return body
 
 
 class _TooLong(ValueError):
