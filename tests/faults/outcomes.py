@@ -13,13 +13,13 @@ CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most th
 MAX_ATTEMPTS = 3
 LONG_S = 3600.0  # A wait that never passes by itself in a test.
 
-answers = st.sampled_from(["0", "0.02", "0.1", None]).map(
+answers = st.sampled_from(["0.1", "0.1", "0.02", None]).map(
     lambda cost: ("answer", None if cost is None else Decimal(cost))
 )
 failures = st.sampled_from(
     [ErrorClass.SERVER_ERROR, ErrorClass.TIMEOUT, ErrorClass.CONTENT_REFUSED, ErrorClass.RATE_LIMITED]
 ).map(lambda error_class: ("failure", error_class))
-others = st.sampled_from([("released", None), ("refused schema", Decimal("0.02"))])
+others = st.sampled_from([("released", None), ("refused schema", CEILING)])
 outcomes = st.one_of(answers, answers, failures, others)
 
 

@@ -43,9 +43,11 @@ EMPTIED = (
 
 workers = st.integers(0, WORKERS - 1)
 picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
-budgets = st.sampled_from([None, "0.15", "0.30", "0.55", "1.00", "5.00"])
+budgets = st.sampled_from(["0.15", "0.15", "0.35", None])
 waves = st.sampled_from(["", "again"])
-verbs = st.sampled_from([steering.pause, steering.resume, steering.resume, steering.retry_failed, steering.cancel])
+verbs = st.sampled_from(
+    [steering.pause, steering.resume, steering.retry_failed, steering.retry_failed, steering.cancel]
+)
 steps = st.one_of(
     st.tuples(st.just("move_runs"), verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)])),
     st.tuples(st.sampled_from(["launch", "grow"]), waves),
@@ -74,10 +76,10 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.most_in_flight = 5
         self.most_usd = None
 
-    @initialize(budget=budgets, sequential=st.booleans())
-    def begin(self, budget, sequential):
+    @initialize(budget=budgets, sequential=st.booleans(), samples=st.integers(1, 2))
+    def begin(self, budget, sequential, samples):
         self.set_budget(budget)
-        Experiment.objects.update(sequential=sequential)
+        Experiment.objects.update(sequential=sequential, samples=samples)
         self.launch("")
 
     # What people do
