@@ -23,7 +23,7 @@ class Column:
 class ExportTable:
     """`sections` selects the ids of what is walked one after the other (runs, say), with the parameter `experiment`;
     `keys` the ids of one section's rows, with `section`; `rows` joins what the columns name, and is narrowed to the
-    rows of one `section` whose key is above `low` and at most `high`.
+    rows of one `section` whose key is above `low` and at most `high`; `order` is that key, where one page has several.
     """
 
     name: str
@@ -31,6 +31,7 @@ class ExportTable:
     sections: str
     keys: str
     rows: str
+    order: str = ""
     has_trials: bool = True
 
 
@@ -94,6 +95,7 @@ TRIALS = ExportTable(
     sections=RUNS,
     keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
     rows=f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s AND t.id > %(low)s AND t.id <= %(high)s",
+    order="t.id",
 )
 
 ATTEMPTS = ExportTable(
@@ -115,6 +117,7 @@ ATTEMPTS = ExportTable(
     keys="SELECT a.id FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id WHERE a.run_id = %(section)s",
     rows=f"""FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id {DESIGN_JOINS}
         WHERE a.run_id = %(section)s AND a.id > %(low)s AND a.id <= %(high)s""",
+    order="a.id",
 )
 
 GRADINGS = ExportTable(
@@ -140,6 +143,7 @@ GRADINGS = ExportTable(
     rows=f"""FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
         JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}
         WHERE g.condition_id = %(section)s AND g.trial_id > %(low)s AND g.trial_id <= %(high)s""",
+    order="g.trial_id",
 )
 
 NORMS = """(SELECT jsonb_object_agg(dimension, jsonb_build_object('mean', mean, 'sd', sd, 'n', n))
@@ -169,6 +173,7 @@ ITEMS = ExportTable(
     rows="""FROM datasets_app_item i JOIN datasets_app_dataset d ON d.id = i.dataset_id
         JOIN runs_app_experiment e ON e.dataset_id = d.id
         WHERE e.id = %(section)s AND i.id > %(low)s AND i.id <= %(high)s""",
+    order="i.id",
     has_trials=False,
 )
 

@@ -58,7 +58,8 @@ class Extract:
 
         `copy` is a statement with `{rows}` where the page's FROM and WHERE go.
         """
-        statement = copy.format(rows=self.table.rows + self._narrowed)
+        order = f" ORDER BY {self.table.order}" if self.table.order else ""
+        statement = copy.format(rows=self.table.rows + self._narrowed + order)
         keys = self.table.keys + self._narrowed
         for section in self._sections():
             for low, high in key_ranges(keys, {**self.filters, "section": section}, PAGE_ROWS):

@@ -18,7 +18,6 @@ from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
-    precondition,
     rule,
     run_state_machine_as_test,
 )
@@ -41,17 +40,31 @@ EMPTIED = (
     " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, datasets_app_statuschange"
 )
 
-workers = st.integers(0, WORKERS - 1)
+
+def step(name, *details):
+    return st.tuples(st.just(name), *details)
+
+
 picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
-budgets = st.sampled_from(["0.15", "0.15", "0.35", None])
+come = st.lists(outcomes, min_size=4, max_size=4)
+workers = st.integers(0, WORKERS - 1)
 waves = st.sampled_from(["", "again"])
-verbs = st.sampled_from(
-    [steering.pause, steering.resume, steering.retry_failed, steering.retry_failed, steering.cancel]
-)
-changes = st.one_of(
-    st.tuples(st.sampled_from(["launch", "grow"]), waves),
-    st.tuples(st.just("set_budget"), budgets),
-    st.tuples(st.just("set_concurrency"), st.integers(1, 8)),
+budgets = st.sampled_from(["0.15", "0.15", "0.35", None])
+verbs = st.sampled_from([steering.pause, steering.resume, steering.retry_failed, steering.cancel])
+# Each of them as often as it is here: all are one rule, since hypothesis would leave rules out of an example.
+steps = st.one_of(
+    *[step("claim", workers, st.integers(1, 6))] * 4,
+    *[step("finish", picks, come)] * 4,
+    *[step("come_back", picks, come)] * 2,
+    *[step("answer_on_what_was_lost_and_claimed_again", picks, outcomes)] * 2,
+    *[step("go_silent_until_another_claims", picks, workers)] * 3,
+    step("renew", picks),
+    *[step("time_passes")] * 2,
+    *[step("steer", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
+    step("launch", waves),
+    step("grow", waves),
+    step("set_budget", budgets),
+    step("set_concurrency", st.integers(1, 8)),
 )
 
 
@@ -81,17 +94,26 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         Experiment.objects.update(sequential=sequential, samples=samples)
         self.launch("")
 
+    @rule(step=steps)
+    def live(self, step):
+        name, *details = step
+        if name in self.possible():
+            getattr(self, name)(*details)
+        else:
+            self.claim(0, 6)
+
+    def possible(self):
+        """What can be tried now: who holds nothing cannot finish it."""
+        of_workers = {"finish", "renew", "go_silent_until_another_claims"} if self.holders else set()
+        of_claims = {"come_back", "answer_on_what_was_lost_and_claimed_again"} if self.claims else set()
+        always = {"claim", "time_passes", "steer", "launch", "grow", "set_budget", "set_concurrency"}
+        return always | of_workers | of_claims
+
     # What people do
 
-    @rule(verb=verbs, which=st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))
     def steer(self, verb, which):
         keys = sorted(Run.objects.values_list("pk", flat=True))
         verb(Run.objects.filter(pk__in=keys[which]), by="test")
-
-    @rule(change=changes)
-    def redesign(self, change):
-        name, value = change
-        getattr(self, name)(value)
 
     def launch(self, wave):
         with suppress(PlanError):  # A wave whose epochs would run into the next one's does not grow.
@@ -112,7 +134,6 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
 
     # What workers do
 
-    @rule(worker=workers, room=st.integers(1, 6))
     def claim(self, worker, room):
         claims = sorted(admit(self.workers[worker], room), key=lambda claim: claim.trial_id)
         assert len(claims) <= room
@@ -122,33 +143,23 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             self.holders[claim.trial_id] = claim.token
         self.claims += claims
 
-    @precondition(lambda self: self.holders)
-    @rule(picks=picks, come=st.lists(outcomes, min_size=4, max_size=4))
     def finish(self, picks, come):
         held = [claim for claim in self.claims if self.holds(claim)]
         self.record_all(dict(zip(picked(held, picks), come, strict=False)))
 
-    @precondition(lambda self: self.claims)
-    @rule(picks=picks, come=st.lists(outcomes, min_size=4, max_size=4))
     def come_back(self, picks, come):
         """In time, late or again: whatever claims there ever were, alone or together."""
         self.record_all(dict(zip(picked(self.claims, picks), come, strict=False)))
 
-    @precondition(lambda self: self.claims)
-    @rule(picks=picks, outcome=outcomes)
     def answer_on_what_was_lost_and_claimed_again(self, picks, outcome):
         """As a worker does that was cut off for long."""
         trial = picked(self.claims, picks)[0].trial_id
         self.record_all({claim: outcome for claim in self.claims if claim.trial_id == trial})
 
-    @precondition(lambda self: self.holders)
-    @rule(picks=picks)
     def renew(self, picks):
         claim = picked(self.claims, picks)[0]
         assert renew([claim.trial_id], [claim.token]) == self.holds(claim)
 
-    @precondition(lambda self: self.holders)
-    @rule(picks=picks, worker=workers)
     def go_silent_until_another_claims(self, picks, worker):
         """Leases end, someone sweeps."""
         lost = {trial_id: self.holders[trial_id] for trial_id in picked(sorted(self.holders), picks)}
@@ -160,8 +171,6 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         if worker:
             self.claim(worker, 6)
 
-    @precondition(lambda self: Trial.objects.filter(status="pending", not_before__isnull=False).exists())
-    @rule()
     def time_passes(self):
         Trial.objects.filter(status="pending", not_before__isnull=False).update(not_before="2020-01-01T00:00Z")
         Endpoint.objects.update(paused_until=None)

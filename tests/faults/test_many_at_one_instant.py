@@ -116,7 +116,7 @@ def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_eve
     second = factories.make_experiment("two", dataset=dataset, models=models[1:], max_usd=None, sequential=True)
     for experiment in (first, second):
         steering.launch(experiment, by="test")
-    until = time.monotonic() + 3
+    until = time.monotonic() + 6
     verbs = [claim_and_record, claim_and_record, claim_and_vanish, sweep, launch, launch, pause_and_resume, retry]
     deadlocks = at_once(*[lambda verb=verb: again_and_again(verb, until) for verb in verbs])
     assert sum(deadlocks) == 0
