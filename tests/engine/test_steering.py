@@ -125,3 +125,20 @@ def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
     run.refresh_from_db()
     assert (run.status, run.n_pending) == ("cancelled", 0)
     assert run.n_failed > 0
+
+
+def test_a_paused_run_ends_when_the_last_of_it_is_answered(run):
+    async def call(request):
+        await asyncio.to_thread(_pause)
+        return reply()
+
+    drain(call)
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+
+
+def _pause():
+    from django.db import connection
+
+    steering.pause(Run.objects.all(), by="test", reason="to look at it")
+    connection.close()

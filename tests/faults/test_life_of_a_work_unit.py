@@ -49,17 +49,19 @@ picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
 come = st.lists(outcomes, min_size=4, max_size=4)
 workers = st.integers(0, WORKERS - 1)
 waves = st.sampled_from(["", "again"])
-budgets = st.sampled_from(["0.15", "0.15", "0.35", None])
-verbs = st.sampled_from([steering.pause, steering.resume, steering.retry_failed, steering.cancel])
+budgets = st.sampled_from(["0.25", "0.55", "1.05", None])
+verbs = st.sampled_from(
+    [steering.pause, steering.resume, steering.resume, steering.resume, steering.retry_failed, steering.cancel]
+)
 # Each of them as often as it is here: all are one rule, since hypothesis would leave rules out of an example.
 steps = st.one_of(
-    *[step("claim", workers, st.integers(1, 6))] * 4,
+    *[step("claim", workers, st.integers(1, 6))] * 2,
+    *[step("claim_after_a_while", workers)] * 2,
     *[step("finish", picks, come)] * 4,
     *[step("come_back", picks, come)] * 2,
     *[step("answer_on_what_was_lost_and_claimed_again", picks, outcomes)] * 2,
     *[step("go_silent_until_another_claims", picks, workers)] * 3,
     step("renew", picks),
-    *[step("time_passes")] * 2,
     *[step("steer", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
     step("launch", waves),
     step("grow", waves),
@@ -100,13 +102,13 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         if name in self.possible():
             getattr(self, name)(*details)
         else:
-            self.claim(0, 6)
+            self.claim_after_a_while(0)
 
     def possible(self):
         """What can be tried now: who holds nothing cannot finish it."""
         of_workers = {"finish", "renew", "go_silent_until_another_claims"} if self.holders else set()
         of_claims = {"come_back", "answer_on_what_was_lost_and_claimed_again"} if self.claims else set()
-        always = {"claim", "time_passes", "steer", "launch", "grow", "set_budget", "set_concurrency"}
+        always = {"claim", "claim_after_a_while", "steer", "launch", "grow", "set_budget", "set_concurrency"}
         return always | of_workers | of_claims
 
     # What people do
@@ -143,6 +145,10 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             self.holders[claim.trial_id] = claim.token
         self.claims += claims
 
+    def claim_after_a_while(self, worker):
+        self.time_passes()
+        self.claim(worker, 6)
+
     def finish(self, picks, come):
         held = [claim for claim in self.claims if self.holds(claim)]
         self.record_all(dict(zip(picked(held, picks), come, strict=False)))
@@ -169,7 +175,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             del self.holders[trial_id]
             self.calls[trial_id, token, 0] = ("lost", None)
         if worker:
-            self.claim(worker, 6)
+            self.claim_after_a_while(worker)
 
     def time_passes(self):
         Trial.objects.filter(status="pending", not_before__isnull=False).update(not_before="2020-01-01T00:00Z")

@@ -1,0 +1,52 @@
+"""A worker that is told to stop gives back what takes longer than its grace: unspent, and on the record."""
+
+import asyncio
+from decimal import Decimal
+
+from runs_app.draining import Drain, Limits
+from runs_app.models import Attempt, Experiment, Run
+from runs_app.reconciling import differences
+from runs_app.registering import Registration
+from tests.engine.conftest import reply
+
+
+def stopped_in_the_middle(call):
+    registration = Registration()
+
+    async def go():
+        drain = Drain(call, registration, Limits(concurrency=3, until_idle=True, grace_s=0.2))
+
+        async def counted(request):
+            asyncio.get_running_loop().call_later(0.05, drain.stop)
+            return await call(request)
+
+        drain.call = counted
+        return await drain.run()
+
+    return asyncio.run(go())
+
+
+def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(run):
+    Run.objects.update(reserve_usd=Decimal("0.10"))
+    Experiment.objects.update(max_usd=1)
+
+    async def hang(request):
+        await asyncio.sleep(3600)
+
+    stopped_in_the_middle(hang)
+    assert set(run.trials.values_list("status", "attempts")) == {("pending", 0)}
+    assert run.trials.filter(yields=1).count() == 3
+    assert list(Attempt.objects.values_list("outcome", "kept_usd")) == [("released", Decimal("0.10"))] * 3
+    assert Experiment.objects.get().reserved_usd == Decimal("0.30")
+    assert differences() == []
+
+
+def test_what_is_answered_within_the_grace_is_kept(run):
+    async def slow(request):
+        await asyncio.sleep(0.15)
+        return reply()
+
+    stopped_in_the_middle(slow)
+    assert run.trials.filter(status="done").count() == 3
+    assert run.trials.filter(status="pending", attempts=0).count() == 3
+    assert differences() == []
