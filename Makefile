@@ -8,7 +8,7 @@ TEST_DATA_DIR ?= var/test
 RUN := .venv/bin/python
 CODE := evalsite datasets_app runs_app grading_app manage.py
 
-.PHONY: help install install-dev demo test lint
+.PHONY: help install install-dev demo test faults lint
 .DEFAULT_GOAL := help
 
 help:
@@ -40,7 +40,7 @@ demo: install
 	@$(RUN) manage.py demo $(ARGS)
 
 test: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile --ignore=tests/faults $(ARGS)
 
 lint: install-dev
 	$(RUN) -m ruff check .
@@ -50,3 +50,7 @@ lint: install-dev
 	find templates -name '*.html' -exec .venv/bin/djade --check {} +
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
+
+# Attacks with load and time of their own: run on a machine that does nothing else.
+faults: install-dev
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/faults $(ARGS)
