@@ -40,7 +40,7 @@ demo: install
 	@$(RUN) manage.py demo $(ARGS)
 
 test: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile --ignore=tests/faults $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
 
 lint: install-dev
 	$(RUN) -m ruff check .
@@ -51,6 +51,6 @@ lint: install-dev
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
 
-# Attacks with load and time of their own: run on a machine that does nothing else.
+# The attacks alone; `tests/faults/campaign.py` is the long one.
 faults: install-dev
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/faults $(ARGS)

@@ -62,7 +62,7 @@ class Misbehaving:
     async def serve(self, reader, writer):
         try:
             await self._answer(reader, writer)
-        except OSError:
+        except (OSError, asyncio.IncompleteReadError):  # It hung up, perhaps without a word.
             pass
         finally:
             writer.close()

@@ -48,7 +48,7 @@ def experiment_at(url, dataset, **fields):
         "odd",
         dataset=dataset,
         models=[factories.make_model("odd", endpoint=endpoint)],
-        **{"max_usd": None, "request_timeout_s": 3, "stop_failure_rate": 1, "max_attempts": 2, **fields},
+        **{"max_usd": None, "request_timeout_s": 10, "stop_failure_rate": 1, "max_attempts": 2, **fields},
     )
 
 
