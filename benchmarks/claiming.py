@@ -27,9 +27,9 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
-    from runs_app.admitting import admit
-    from runs_app.recording import Result, record
-    from runs_app.registering import Registration
+    from runs_app.engine.admitting import admit
+    from runs_app.engine.recording import Result, record
+    from runs_app.engine.registering import Registration
 
     worker, written, results = Registration().worker_id, 0, []
     started = time.time()
@@ -56,7 +56,7 @@ def main() -> None:
 def measure(options: argparse.Namespace) -> None:
     from django.db import connection
 
-    from runs_app import planning
+    from runs_app.designs import planning
     from runs_app.models import Run
     from runs_app.reconciling import differences
     from tests import factories

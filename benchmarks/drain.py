@@ -39,8 +39,8 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
 
     connection.settings_dict["NAME"] = database
     from runs_app import gateway
-    from runs_app.draining import Drain, Limits
-    from runs_app.registering import Registration
+    from runs_app.engine.draining import Drain, Limits
+    from runs_app.engine.registering import Registration
 
     gateway.warm_up()
     registration = Registration()
@@ -60,7 +60,7 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
     """So many drains on an experiment of its own."""
     from django.db import connection, connections
 
-    from runs_app import planning
+    from runs_app.designs import planning
     from runs_app.models import Run
     from runs_app.reconciling import differences
 

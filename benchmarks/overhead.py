@@ -20,10 +20,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 def one_round(number: int, options: argparse.Namespace) -> float:
     """Milliseconds of this process's processor time a trial: claim, request, record, counters, two commits a batch."""
     from benchmarks.drain import designed
-    from runs_app import planning
-    from runs_app.draining import Drain, Limits
+    from runs_app.designs import planning
+    from runs_app.engine.draining import Drain, Limits
+    from runs_app.engine.registering import Registration
     from runs_app.models import Run
-    from runs_app.registering import Registration
     from tests.engine.conftest import reply
 
     experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)

@@ -20,7 +20,7 @@ django.setup()
 
 from django.db import connection  # noqa: E402
 
-from runs_app import planning  # noqa: E402
+from runs_app.designs import planning  # noqa: E402
 from runs_app.models import Trial  # noqa: E402
 from tests.planning import world  # noqa: E402
 

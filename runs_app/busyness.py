@@ -10,8 +10,8 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from runs_app.curves import Curve, limit_curve
+from runs_app.engine.throttling import Throttle
 from runs_app.models import Endpoint, EndpointTick
-from runs_app.throttling import Throttle
 
 SHOWN = timedelta(hours=1)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from datasets_app.models import Item
-from runs_app import asking, prompts
+from runs_app import prompts
+from runs_app.engine import asking
 from runs_app.models import Dimension, Experiment, Prompt, Trial
 
 SALT_STAND_IN = "0123456789"

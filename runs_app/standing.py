@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from runs_app.drifting import drift_warnings, served_model_warnings
+from runs_app.designs.drifting import drift_warnings, served_model_warnings
 from runs_app.models import Experiment, Run, Trial
 from runs_app.progress import COUNTED, WaveTotals, by_wave
 

@@ -9,13 +9,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from datasets_app.models.history import Actor, record_changes
-from runs_app.estimating import Estimate
-from runs_app.finishing import start_queued
-from runs_app.manifests import write_manifest
+from runs_app.designs.estimating import Estimate
+from runs_app.designs.manifests import write_manifest
+from runs_app.designs.planning import PlanReport, plan
+from runs_app.engine.finishing import start_queued
+from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning import PlanReport, plan
-from runs_app.settling import Deltas, Place, lock
 from runs_app.waking import wake
 
 

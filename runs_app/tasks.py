@@ -18,12 +18,12 @@ from runs_app.noticeboard import stop_is_asked
 from runs_app.waking import wake, wake_one
 
 if TYPE_CHECKING:
-    from runs_app.draining import Drain
+    from runs_app.engine.draining import Drain
 
 
 def drain() -> int:
     """One drain for a bounded time, which asks for the next while there is work. Returns the results written."""
-    from runs_app.draining import work_is_left
+    from runs_app.engine.draining import work_is_left
 
     if stop_is_asked():
         return 0
@@ -36,8 +36,8 @@ def drain() -> int:
 
 def _drain_once() -> int:
     from runs_app import gateway
-    from runs_app.draining import Drain, Limits
-    from runs_app.registering import Registration
+    from runs_app.engine.draining import Drain, Limits
+    from runs_app.engine.registering import Registration
 
     gateway.warm_up()
     limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
@@ -86,8 +86,8 @@ def tend(queue: str | None = None) -> int:
 
     Every `up` asks its own cluster for this, by that cluster's own queue; so each machine restores its own drains.
     """
-    from runs_app.draining import work_is_left
-    from runs_app.sweeping import sweep
+    from runs_app.engine.draining import work_is_left
+    from runs_app.engine.sweeping import sweep
 
     swept = sweep()
     if work_is_left():
@@ -97,7 +97,7 @@ def tend(queue: str | None = None) -> int:
 
 def check_model(pk: int) -> str:
     """One tiny call, in a worker, so that the web server never loads the model library."""
-    from runs_app.asking import target_of
+    from runs_app.engine.asking import target_of
     from runs_app.models import LanguageModel
 
     model = LanguageModel.objects.select_related("endpoint").get(pk=pk)

@@ -15,8 +15,9 @@ from django.utils.safestring import SafeString
 
 from datasets_app.admin_verbs import Verb, VerbAdmin
 from evalsite.lib.admin import history_list
-from runs_app import prompts, versioning
+from runs_app import prompts
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
+from runs_app.designs import versioning
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.reading import Turns, turns_of_draft

@@ -13,11 +13,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
-from runs_app import designing
-from runs_app.crossed import Design
+from runs_app.designs import designing
+from runs_app.designs.crossed import Design
+from runs_app.designs.outlook import Outlook, outlook
 from runs_app.forms import ExperimentFileForm, ExperimentForm, LaunchedExperimentForm
 from runs_app.models import Experiment
-from runs_app.outlook import Outlook, outlook
 from runs_app.views.fetching import editable_experiment, posted
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]

@@ -15,8 +15,8 @@ from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
-from runs_app import remembering
 from runs_app.busyness import with_state
+from runs_app.engine import remembering
 from runs_app.forms import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.views.fetching import posted

@@ -13,11 +13,11 @@ from django_tables2 import RequestConfig
 from datasets_app.models import Dataset
 from evalsite.lib.access import readers_only
 from evalsite.lib.roles import is_member
-from runs_app import designing
-from runs_app.crossed import Design
+from runs_app.designs import designing
+from runs_app.designs.crossed import Design
+from runs_app.designs.outlook import cells_of, outlook
 from runs_app.filters import ExperimentFilter
 from runs_app.models import Experiment
-from runs_app.outlook import cells_of, outlook
 from runs_app.progress import Totals, state_of, with_totals
 from runs_app.reading import turns_of_draft
 from runs_app.tables import ExperimentTable

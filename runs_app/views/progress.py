@@ -12,9 +12,9 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
 from runs_app import progress
-from runs_app.crossed import Design
 from runs_app.curves import throughput_curve
-from runs_app.drifting import served_models
+from runs_app.designs.crossed import Design
+from runs_app.designs.drifting import served_models
 from runs_app.models import Experiment, Run
 from runs_app.tables import RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run

@@ -14,12 +14,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.access import members_only
 from evalsite.lib.wording import count_text
-from runs_app import piloting, steering
+from runs_app import steering
+from runs_app.designs import piloting
+from runs_app.designs.outlook import outlook_of
+from runs_app.designs.planning import PlanError
 from runs_app.forms import ConcurrencyForm, LaunchForm, LaunchScopeForm, SteeringForm
 from runs_app.models import Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.outlook import outlook_of
-from runs_app.planning import PlanError
 from runs_app.progress import Totals
 from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
 from runs_app.waking import check_models

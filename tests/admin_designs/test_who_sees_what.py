@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from runs_app import planning
+from runs_app.designs import planning
 from runs_app.models import Endpoint, Experiment, Run, Worker
 from tests.planning.world import make_dimension, make_endpoint, make_experiment, make_model, make_prompt, make_sampler
 

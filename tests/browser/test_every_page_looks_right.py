@@ -15,8 +15,8 @@ from datasets_app.models import Asset
 from datasets_app.models.history import record_changes
 from datasets_app.storing import asset_file, thumbnail_file
 from grading_app.models import GradeCondition, Grading
-from runs_app.estimating import estimate
-from runs_app.manifests import write_manifest
+from runs_app.designs.estimating import estimate
+from runs_app.designs.manifests import write_manifest
 from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
 from tests import factories
 from tests.browser.conftest import LAPTOP, PHONE

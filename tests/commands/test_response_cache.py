@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from runs_app import planning
+from runs_app.designs import planning
 from runs_app.models import CachedAnswer, Trial
 from tests.planning.world import make_experiment
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from runs_app import planning
+from runs_app.designs import planning
 from runs_app.models import Attempt, Run, Trial
 from tests.planning.world import make_dataset, make_experiment
 

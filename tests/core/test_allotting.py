@@ -6,7 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.allotting import Demand, allot
+from runs_app.engine.allotting import Demand, allot
 
 cents = st.integers(0, 500).map(lambda n: Decimal(n) / 100)
 

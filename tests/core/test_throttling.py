@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.throttling import CUT, FIRST_LIMIT, Rates, Throttle, free_slots, learned, refilled, taken
+from runs_app.engine.throttling import CUT, FIRST_LIMIT, Rates, Throttle, free_slots, learned, refilled, taken
 
 steps = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 200)), min_size=1, max_size=60)
 

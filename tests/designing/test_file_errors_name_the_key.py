@@ -1,6 +1,6 @@
 import pytest
 
-from runs_app.specs import SpecError, read_yaml
+from runs_app.designs.specs import SpecError, read_yaml
 
 GOOD = """
 experiment: pilot

@@ -1,7 +1,7 @@
 import pytest
 
 from datasets_app.models import StatusChange
-from runs_app.designing import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from tests.planning.world import make_dataset, make_model, make_prompt
 

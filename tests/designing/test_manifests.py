@@ -8,9 +8,9 @@ from django.urls import reverse
 
 from datasets_app.models import Dataset
 from runs_app import steering
-from runs_app.crossed import Design
-from runs_app.designing import SpecError, create_experiment, read_yaml
-from runs_app.estimating import estimate
+from runs_app.designs.crossed import Design
+from runs_app.designs.designing import SpecError, create_experiment, read_yaml
+from runs_app.designs.estimating import estimate
 from runs_app.models import Dimension, Prompt, Sampler
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_prompt, make_user
 

@@ -3,10 +3,10 @@
 import asyncio
 from decimal import Decimal
 
-from runs_app.draining import Drain, Limits
+from runs_app.engine.draining import Drain, Limits
+from runs_app.engine.registering import Registration
 from runs_app.models import Attempt, Experiment, Run
 from runs_app.reconciling import differences
-from runs_app.registering import Registration
 from tests.engine.conftest import reply
 
 

@@ -3,13 +3,14 @@
 import pytest
 from django.db import InterfaceError, OperationalError
 
-from runs_app import draining, recording, removing, steering
-from runs_app.admitting import admit
+from runs_app import removing, steering
+from runs_app.engine import draining, recording
+from runs_app.engine.admitting import admit
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import record
+from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.questions import Questions
 from runs_app.reconciling import differences
-from runs_app.recording import record
-from runs_app.sweeping import sweep
 from tests.engine.conftest import answering, drain, reply
 from tests.engine.test_fencing_and_leases import expire, result_of, worker
 
@@ -87,7 +88,7 @@ def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
 
 
 def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
-    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
     real = draining.asking.ask
 
     def ask(design, question, sample_idx):

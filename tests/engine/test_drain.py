@@ -69,7 +69,7 @@ def test_concurrency_never_passes_the_limit_of_the_run(run):
 
 
 def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, monkeypatch):
-    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
@@ -164,7 +164,7 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
 
 
 def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
-    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         if "0 plus" in request.messages[-1]["content"]:

@@ -5,13 +5,13 @@ from decimal import Decimal
 
 from django.utils import timezone
 
-from runs_app import concluding
-from runs_app.admitting import admit
+from runs_app.engine import concluding
+from runs_app.engine.admitting import admit
+from runs_app.engine.recording import Result, record
+from runs_app.engine.registering import Registration
+from runs_app.engine.sweeping import renew, sweep
 from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.reconciling import differences
-from runs_app.recording import Result, record
-from runs_app.registering import Registration
-from runs_app.sweeping import renew, sweep
 from tests.engine.conftest import answering, drain, reply
 
 

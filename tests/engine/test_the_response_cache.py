@@ -2,7 +2,8 @@
 
 from decimal import Decimal
 
-from runs_app import remembering, steering
+from runs_app import steering
+from runs_app.engine import remembering
 from runs_app.models import Attempt, CachedAnswer, Run, Trial
 from runs_app.reconciling import differences
 from tests import factories

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from runs_app.admitting import admit
 from runs_app.calls import CallFailure, ErrorClass
+from runs_app.engine.admitting import admit
 from runs_app.models import Attempt, Endpoint, Experiment
 from runs_app.reconciling import differences
 from tests.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures
@@ -22,8 +22,8 @@ def clock_off_by(**off):
 @pytest.mark.parametrize("hours", [-1, 1, 24])
 def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypatch, hours):  # noqa: F811
     """Each call outlives two leases, which its worker must renew and nobody may sweep; one waits for its retry."""
-    monkeypatch.setattr("runs_app.draining.SWEEP_S", 0.2)
-    monkeypatch.setattr("runs_app.concluding.backoff_s", lambda *_, **__: 0.2)
+    monkeypatch.setattr("runs_app.engine.draining.SWEEP_S", 0.2)
+    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.2)
     Experiment.objects.update(lease_s=1)
     asked = []
 

@@ -7,11 +7,11 @@ import time
 import pytest
 from django.db import connection
 
+from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Run, Worker
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
-from runs_app.sweeping import sweep
 from tests.faults.conftest import launched
 from tests.postgres.conftest import servers_in
 from tests.processes.workers import IN_FLIGHT, drain_process, wait_until

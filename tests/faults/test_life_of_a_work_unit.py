@@ -23,13 +23,13 @@ from hypothesis.stateful import (
 )
 
 from runs_app import steering
-from runs_app.admitting import admit
+from runs_app.designs.planning import PlanError
+from runs_app.engine.admitting import admit
+from runs_app.engine.recording import record
+from runs_app.engine.registering import Registration
+from runs_app.engine.sweeping import renew, sweep
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
-from runs_app.planning import PlanError
 from runs_app.reconciling import differences
-from runs_app.recording import record
-from runs_app.registering import Registration
-from runs_app.sweeping import renew, sweep
 from tests import factories
 from tests.faults.outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of
 

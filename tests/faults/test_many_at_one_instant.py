@@ -8,14 +8,15 @@ from decimal import Decimal
 
 from django.db import OperationalError, connection
 
-from runs_app import concluding, steering
-from runs_app.admitting import admit
+from runs_app import steering
+from runs_app.designs.planning import PlanError
+from runs_app.engine import concluding
+from runs_app.engine.admitting import admit
+from runs_app.engine.recording import Result, record
+from runs_app.engine.registering import Registration
+from runs_app.engine.sweeping import renew, sweep
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
-from runs_app.planning import PlanError
 from runs_app.reconciling import differences
-from runs_app.recording import Result, record
-from runs_app.registering import Registration
-from runs_app.sweeping import renew, sweep
 from tests import factories
 from tests.engine.conftest import reply
 

@@ -6,7 +6,7 @@ import pytest
 
 from datasets_app.models import Asset
 from grading_app.models import GradeCondition, Grading
-from runs_app import asking
+from runs_app.engine import asking
 from runs_app.reading import turns_of
 from tests import factories
 

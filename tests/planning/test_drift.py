@@ -6,9 +6,10 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from runs_app import planning, steering
-from runs_app.drifting import LOOKED_AT, drift_warnings, served_models
-from runs_app.estimating import estimate
+from runs_app import steering
+from runs_app.designs import planning
+from runs_app.designs.drifting import LOOKED_AT, drift_warnings, served_models
+from runs_app.designs.estimating import estimate
 from runs_app.models import Attempt, Condition, Run, Trial
 from tests.planning.world import make_dataset, make_experiment, make_model, make_prompt, make_sampler, make_user
 

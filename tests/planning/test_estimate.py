@@ -6,8 +6,9 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Asset
-from runs_app import costs, planning
-from runs_app.estimating import estimate
+from runs_app import costs
+from runs_app.designs import planning
+from runs_app.designs.estimating import estimate
 from runs_app.models import LanguageModel, Run, Sampler
 from tests.planning.world import (
     make_dataset,

@@ -5,10 +5,10 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import planning
-from runs_app.estimating import estimate
+from runs_app.designs import planning
+from runs_app.designs.estimating import estimate
+from runs_app.designs.planning import PlanError
 from runs_app.models import Run, Trial
-from runs_app.planning import PlanError
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt
 
 pytestmark = pytest.mark.django_db

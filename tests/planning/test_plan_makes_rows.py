@@ -1,7 +1,7 @@
 import pytest
 
 from datasets_app.models import StatusChange
-from runs_app import planning
+from runs_app.designs import planning
 from runs_app.models import Condition, Run, Trial
 from runs_app.models.designs import Sampler
 from tests.planning.world import (

@@ -4,9 +4,9 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from datasets_app.models import Item
-from runs_app import planning
+from runs_app.designs import planning
+from runs_app.designs.planning import PlanError
 from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Trial
-from runs_app.planning import PlanError
 from tests.planning.world import (
     make_dataset,
     make_dimension,

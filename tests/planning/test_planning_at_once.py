@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, transaction
 
-from runs_app import planning
+from runs_app.designs import planning
 from runs_app.models import Condition, Experiment, Run, Trial
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_sampler
 

@@ -1,8 +1,8 @@
 import pytest
 
-from runs_app import planning
+from runs_app.designs import planning
+from runs_app.designs.planning import PlanError
 from runs_app.models import Run, Trial
-from runs_app.planning import PlanError
 from tests.planning.world import make_experiment
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from django.core.management.base import BaseCommand
 
 if TYPE_CHECKING:
-    from runs_app.draining import Drain
+    from runs_app.engine.draining import Drain
 
 
 class Command(BaseCommand):
@@ -23,8 +23,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, concurrency: int, until_idle: bool, **options: Any) -> None:
         from runs_app import gateway
-        from runs_app.draining import Drain, Limits
-        from runs_app.registering import Registration
+        from runs_app.engine.draining import Drain, Limits
+        from runs_app.engine.registering import Registration
 
         gateway.warm_up()
         registration = Registration()

@@ -13,14 +13,14 @@ from datasets_app.models import TransitionError
 from evalsite.lib.commands import OVER_BUDGET, VerbCommand, actor, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
-from runs_app.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
-from runs_app.estimating import Estimate, Price, estimate
+from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
+from runs_app.designs.estimating import Estimate, Price, estimate
+from runs_app.designs.planning import PlanError
 from runs_app.management.commands.endpoint import check_models
 from runs_app.management.listing import say_experiments
 from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.planning import PlanError
 from runs_app.progress import totals_of, with_totals
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from evalsite.lib.commands import VerbCommand
 from evalsite.lib.wording import count_text
-from runs_app import remembering
+from runs_app.engine import remembering
 
 
 class Command(VerbCommand):

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from runs_app.sweeping import sweep
+from runs_app.engine.sweeping import sweep
 
 
 class Command(BaseCommand):

@@ -18,16 +18,16 @@ from typing import Any, TypeVar
 from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.scales import Scale
-from runs_app import asking, concluding
-from runs_app.admitting import Claim, admit
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.engine import asking, concluding
+from runs_app.engine.admitting import Claim, admit
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import Result
+from runs_app.engine.registering import Registration
+from runs_app.engine.remembering import remembered
+from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all
+from runs_app.engine.sweeping import renew, sweep
 from runs_app.prompts import PromptError
-from runs_app.questions import Questions
-from runs_app.recording import Result
-from runs_app.registering import Registration
-from runs_app.remembering import remembered
-from runs_app.rescuing import OUTAGES, give_back_unknown, record_all
-from runs_app.sweeping import renew, sweep
 
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runs_app.crossed import Design
-from runs_app.crossing import Facet, identity
-from runs_app.estimating import Estimate, estimate_design
+from runs_app.designs.crossed import Design
+from runs_app.designs.crossing import Facet, identity
+from runs_app.designs.estimating import Estimate, estimate_design
 from runs_app.models import Experiment
 
 

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from datasets_app.models import Item
-from runs_app.admitting import Claim
-from runs_app.asking import Design, Question, design_of, question_of
+from runs_app.engine.admitting import Claim
+from runs_app.engine.asking import Design, Question, design_of, question_of
 from runs_app.models import Dimension, Run
 
 DESIGN_S = 5.0  # A time-out or a price that is edited while running takes hold within this.

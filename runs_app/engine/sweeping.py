@@ -8,10 +8,10 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from runs_app.finishing import finish_runs
+from runs_app.engine.finishing import finish_runs
+from runs_app.engine.recording import TEXT_DEFAULTS, count_attempt, insert_attempts
+from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Attempt, Trial
-from runs_app.recording import TEXT_DEFAULTS, count_attempt, insert_attempts
-from runs_app.settling import Deltas, Place, lock
 
 LOST = "worker_lost"
 

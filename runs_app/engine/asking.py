@@ -15,8 +15,8 @@ from evalsite.lib.scales import Scale
 from runs_app import prompts
 from runs_app.calls import CallRequest
 from runs_app.costs import Prices
+from runs_app.engine.remembering import cache_key
 from runs_app.models import Condition, Dimension, Experiment, LanguageModel, Run, Trial, Wave
-from runs_app.remembering import cache_key
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
-from runs_app.designing import spec_of
-from runs_app.drifting import drift_warnings
-from runs_app.estimating import Estimate
+from runs_app.designs.designing import spec_of
+from runs_app.designs.drifting import drift_warnings
+from runs_app.designs.estimating import Estimate
 from runs_app.models import Condition, Experiment, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.db import connection
 
-from runs_app.crossed import Design
-from runs_app.crossing import identity
+from runs_app.designs.crossed import Design
+from runs_app.designs.crossing import identity
 from runs_app.models import Run
 
 USUAL = 20  # Trials: some of each part of a usual design, at the price of a rounding error.

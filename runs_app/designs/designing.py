@@ -12,10 +12,7 @@ from django.db import models, transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib.hashing import content_hash
-from runs_app.forms import scorer_choices
-from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.models.designs import Versioned
-from runs_app.specs import (
+from runs_app.designs.specs import (
     PROVIDER_DEFAULT,
     DimensionSpec,
     ExperimentSpec,
@@ -26,7 +23,10 @@ from runs_app.specs import (
     read_spec,
     read_yaml,
 )
-from runs_app.versioning import next_version
+from runs_app.designs.versioning import next_version
+from runs_app.forms import scorer_choices
+from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.models.designs import Versioned
 
 __all__ = ["SpecError", "create_experiment", "duplicate", "read_spec", "read_yaml", "spec_of", "to_yaml"]
 

@@ -11,7 +11,8 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
 from datasets_app.models import Item
-from runs_app import asking, costs, prompts
+from runs_app import costs, prompts
+from runs_app.engine import asking
 from runs_app.models import Dimension, Prompt
 
 CANDIDATES = 3  # Items that are rendered to find the largest: bytes rank them well, though not quite to the token.

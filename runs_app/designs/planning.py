@@ -14,9 +14,9 @@ from django.db import connection, transaction
 from django.db.models import F, Max
 
 from datasets_app.models.history import Actor
-from runs_app import piloting
-from runs_app.crossed import Design
-from runs_app.crossing import Cell, identity
+from runs_app.designs import piloting
+from runs_app.designs.crossed import Design
+from runs_app.designs.crossing import Cell, identity
 from runs_app.models import Condition, Experiment, Run, Wave
 
 CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")

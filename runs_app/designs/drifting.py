@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from django.db.models import Count, QuerySet
 
 from evalsite.lib.hashing import content_hash
-from runs_app.crossed import Design
-from runs_app.crossing import identity
+from runs_app.designs.crossed import Design
+from runs_app.designs.crossing import identity
 from runs_app.models import Attempt, Condition, Experiment, Run
 
 LOOKED_AT = 500  # Attempts at either end of a run: a model is changed at some time, so its two ends differ.

@@ -14,11 +14,11 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from runs_app.allotting import Demand, allot
+from runs_app.engine.allotting import Demand, allot
+from runs_app.engine.settling import Deltas, Place
+from runs_app.engine.throttles import Change, gates, write
+from runs_app.engine.throttling import free_slots, taken
 from runs_app.models import Run
-from runs_app.settling import Deltas, Place
-from runs_app.throttles import Change, gates, write
-from runs_app.throttling import free_slots, taken
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from runs_app.admitting import Claim
-from runs_app.finishing import finish_runs
+from runs_app.engine.admitting import Claim
+from runs_app.engine.finishing import finish_runs
+from runs_app.engine.remembering import remember
+from runs_app.engine.settling import ZERO, Deltas, RunDelta, lock
+from runs_app.engine.throttles import Change, Gate, gates, write
+from runs_app.engine.throttling import learned, taken
 from runs_app.models import Attempt, Trial
-from runs_app.remembering import remember
-from runs_app.settling import ZERO, Deltas, RunDelta, lock
-from runs_app.throttles import Change, Gate, gates, write
-from runs_app.throttling import learned, taken
 
 logger = logging.getLogger("evalsite.drain")
 

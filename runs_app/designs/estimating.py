@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
-from runs_app import costs, piloting
+from runs_app import costs
 from runs_app.costs import Basis, Expectation, ObservedTokens
-from runs_app.crossed import Design
-from runs_app.crossing import Cell, identity
-from runs_app.drifting import drift_warnings
+from runs_app.designs import piloting
+from runs_app.designs.crossed import Design
+from runs_app.designs.crossing import Cell, identity
+from runs_app.designs.drifting import drift_warnings
 from runs_app.models import Experiment, LanguageModel, Run
 
 

@@ -10,8 +10,9 @@ from functools import cached_property
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
-from runs_app import costs, prompts, sizing
-from runs_app.crossing import Cell, Facet, cross
+from runs_app import costs, prompts
+from runs_app.designs import sizing
+from runs_app.designs.crossing import Cell, Facet, cross
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 
 USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.

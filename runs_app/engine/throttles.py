@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
-from runs_app.throttling import Rates, Throttle, refilled
+from runs_app.engine.throttling import Rates, Throttle, refilled
 
 READ = """
 SELECT id, max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,

@@ -1,0 +1,1 @@
+"""From what people write or choose to rows: specs and forms, versions, crossing, estimates, planning, manifests."""
