@@ -69,12 +69,14 @@ DESIGN_JOINS = """
     JOIN runs_app_condition c ON c.id = r.condition_id
     JOIN runs_app_languagemodel m ON m.id = c.model_id
     JOIN runs_app_endpoint n ON n.id = m.endpoint_id
-    JOIN runs_app_prompt p ON p.id = c.prompt_id
+    LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
     JOIN runs_app_sampler s ON s.id = c.sampler_id
     JOIN datasets_app_item i ON i.id = t.item_id
     LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
 """
 RUNS = "SELECT id FROM runs_app_run WHERE experiment_id = %(experiment)s"
+GENERATING_RUNS = """SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id
+    WHERE fr.experiment_id = %(experiment)s AND fc.stage = 'generate'"""
 
 TRIALS = ExportTable(
     name="trials",
@@ -92,7 +94,7 @@ TRIALS = ExportTable(
         *_columns("text", "t", "error_class error"),
         *_columns("time", "t", "claimed_at completed_at"),
     ),
-    sections=RUNS,
+    sections=GENERATING_RUNS,
     keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
     rows=f"FROM runs_app_trial t {DESIGN_JOINS} WHERE t.run_id = %(section)s AND t.id > %(low)s AND t.id <= %(high)s",
     order="t.id",

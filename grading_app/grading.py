@@ -162,7 +162,7 @@ class _Grading:
         return report
 
     def _runs(self) -> list[int]:
-        runs = Run.objects.filter(experiment=self.experiment)
+        runs = Run.objects.generating().filter(experiment=self.experiment)
         return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))
 
     @cached_property

@@ -50,7 +50,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     lines = score_lines([*frames.ratings, *frames.grades], frames)
     context = {
         "experiment": experiment,
-        "state": state_of(experiment, Totals.of(experiment.runs.all())),
+        "state": state_of(experiment, Totals.of(experiment.runs.generating())),
         "waves": list(experiment.waves.all()),
         "wave": wave,
         "answers": _answers(experiment, frames),

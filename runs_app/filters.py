@@ -99,6 +99,8 @@ class TrialFilter(df.FilterSet):
 
     def _runs(self, wanted: dict[str, Any]) -> QuerySet[Run]:
         runs = Run.objects.visible_to(self.request.user)
+        if not wanted.keys() & {"run", "condition"}:
+            runs = runs.generating()
         named = {"experiment": "experiment", "condition": "condition", "run": "pk"}
         return runs.filter(**{field: wanted[name] for name, field in named.items() if name in wanted})
 

@@ -72,9 +72,9 @@ class Totals:
 
 def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
     """Adds `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
-    runs = Run.objects.filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
-    conditions = Condition.objects.filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     return experiments.annotate(
         totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
         n_conditions=Coalesce(Subquery(conditions.annotate(n=Count("pk")).values("n"), IntegerField()), 0),

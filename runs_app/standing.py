@@ -23,7 +23,7 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 
 def standing_of(experiment: Experiment) -> dict[str, Any]:
     """Plain values, ready for JSON. Counters say how many; the channels of what is done are counted from the rows."""
-    runs = list(experiment.runs.with_design().order_by("wave__number", "pk"))
+    runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
     channels = _channels([run.pk for run in runs])
     return {
         "experiment": experiment.slug,

@@ -39,7 +39,7 @@ def launch(
         Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
-        runs = Run.objects.filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
+        runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
         _start(runs, experiment, by=by, reason=reason)
     experiment.refresh_from_db()
     wake()

@@ -21,7 +21,7 @@ LOOKS = 2  # Raise it when figures are drawn differently: the browsers' copies a
 
 def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
     """Another text whenever trials have ended or grades have come; read from counters, never from the rows."""
-    runs = experiment.runs.filter(wave=wave) if wave else experiment.runs.all()
+    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     counters = runs.order_by("pk").values_list("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
     newest = Grading.objects.filter(condition=OuterRef("pk")).order_by("-trial").values("trial")[:1]
     grades = GradeCondition.objects.filter(experiment=experiment).annotate(newest=Subquery(newest))

@@ -113,7 +113,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
 
 
 def _labels(experiment: Experiment, wave: Wave | None) -> dict[int, str]:
-    runs = experiment.runs.filter(wave=wave) if wave else experiment.runs.all()
+    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
     return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")))
 
@@ -206,7 +206,7 @@ def _facet_names(condition: Condition, versioned: bool) -> tuple[str, str, str]:
     prompt, sampler = condition.prompt, condition.sampler
     if versioned:
         return condition.model.name, str(prompt), str(sampler)
-    return condition.model.name, prompt.name, sampler.name
+    return condition.model.name, condition.asked_with, sampler.name
 
 
 def _rule_label(rule: GradeCondition) -> str:

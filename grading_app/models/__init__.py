@@ -1,6 +1,19 @@
-"""Scores of stored answers, and ratings by people."""
+"""Scores of stored answers by rules, judges and people, and ratings by people."""
 
-from grading_app.models.gradings import GradeCondition, Grading
+from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
 from grading_app.models.rating import RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.models.rubrics import Grader, Panel, Rubric
 
-__all__ = ["GradeCondition", "Grading", "RaterAssignment", "RaterInvitation", "Rating", "RatingQueue"]
+__all__ = [
+    "Adjudication",
+    "GradeCondition",
+    "Grader",
+    "Grading",
+    "Panel",
+    "Preference",
+    "RaterAssignment",
+    "RaterInvitation",
+    "Rating",
+    "RatingQueue",
+    "Rubric",
+]

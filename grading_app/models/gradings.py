@@ -1,21 +1,40 @@
-"""A grading is one score of one trial by one scorer; its condition says by which rule."""
+"""A grading is one score of one trial by one scorer, judge, panel or person; its condition says by which."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
+from django.conf import settings
 from django.db import models
 
-from runs_app.models import Experiment, Trial
+from grading_app.models.rubrics import Grader, Panel, Rubric
+from runs_app.models import Condition, Experiment, Trial
 
 
 class GradeCondition(models.Model):
-    """One way to grade an experiment's answers: a scorer with its parameters, identified by content."""
+    """One way to grade an experiment's answers, identified by content."""
+
+    class Kind(models.TextChoices):
+        RULE = "rule", "A rule"
+        JUDGE = "judge", "A judge"
+        PANEL = "panel", "A panel of judges"
+        ADJUDICATED = "adjudicated", "Adjudicated by people"
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="grade_conditions")
     grade_condition_id = models.CharField(max_length=255)
-    scorer = models.CharField(max_length=40)
+    kind = models.CharField(max_length=12, choices=Kind, default=Kind.RULE, db_default="rule")
+    scorer = models.CharField(max_length=40, blank=True, help_text="Of a rule")
     parameters = models.JSONField(default=dict, blank=True)
+    grader = models.ForeignKey(Grader, on_delete=models.PROTECT, null=True, related_name="grade_conditions")
+    rubric = models.ForeignKey(Rubric, on_delete=models.PROTECT, null=True, related_name="grade_conditions")
+    panel = models.ForeignKey(Panel, on_delete=models.PROTECT, null=True, related_name="grade_conditions")
+    judge_condition = models.OneToOneField(
+        Condition,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="grade_condition",
+        help_text="Whose runs make the judge's calls",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -42,6 +61,17 @@ class Grading(models.Model):
     score_raw = models.TextField(default="", db_default="", help_text="What was read from the answer")
     parse_ok = models.BooleanField()
     parse_error = models.CharField(max_length=40, default="", db_default="")
+    reasoning = models.TextField(default="", db_default="", help_text="A judge's, as it gave it")
+    detail = models.JSONField(null=True, help_text="Verdicts on the single criteria, or the members' scores of a panel")
+    judged_by = models.ForeignKey(
+        Trial,
+        on_delete=models.DO_NOTHING,
+        null=True,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        help_text="The judge's call",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = GradingQuerySet.as_manager()
@@ -59,3 +89,52 @@ class Grading(models.Model):
 
     def __str__(self) -> str:
         return f"{self.condition.scorer}: {self.score}"
+
+
+class Preference(models.Model):
+    """A judge's verdict on two answers, shown as A and B in this order. One call, one verdict."""
+
+    class Winner(models.TextChoices):
+        A = "a", "The first"
+        B = "b", "The second"
+        TIE = "tie", "Neither"
+
+    condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="preferences")
+    judged_by = models.OneToOneField(Trial, on_delete=models.CASCADE, related_name="preference", db_constraint=False)
+    trial_a = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    trial_b = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    winner = models.CharField(max_length=3, choices=Winner, blank=True, help_text="Empty where none could be read")
+    parse_error = models.CharField(max_length=40, default="", blank=True)
+    reasoning = models.TextField(default="", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(winner="") & ~models.Q(parse_error="")
+                | ~models.Q(winner="") & models.Q(parse_error=""),
+                name="preference_parse_contract",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.trial_a_id} or {self.trial_b_id}: {self.winner or self.parse_error}"
+
+
+class Adjudication(models.Model):
+    """A person's final word on one answer, with the reason. Rows are only added: the last one of a trial counts."""
+
+    condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="adjudications")
+    trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="adjudications", db_constraint=False)
+    score = models.FloatField()
+    reason = models.TextField()
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
+    at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [models.Index(fields=["condition", "trial", "-id"], name="adjudication_last")]
+
+    def __str__(self) -> str:
+        return f"{self.score:g}: {self.reason[:60]}"

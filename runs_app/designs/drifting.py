@@ -44,11 +44,11 @@ def drift_warnings(experiment: Experiment) -> list[str]:
 
 
 def _conditions_of(experiment: Experiment) -> QuerySet[Condition]:
-    return experiment.conditions.select_related("model", "prompt", "sampler").prefetch_related("runs")
+    return experiment.conditions.generating().select_related("model", "prompt", "sampler").prefetch_related("runs")
 
 
 def _names(condition: Condition) -> dict[str, str]:
-    return {"model": condition.model.name, "prompt": condition.prompt.name, "sampler": condition.sampler.name}
+    return {"model": condition.model.name, "prompt": condition.asked_with, "sampler": condition.sampler.name}
 
 
 def _slug(condition: Condition) -> str:

@@ -104,7 +104,11 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
 
 
 def _runs_of(experiment: Experiment) -> list[Run]:
-    return list(Run.objects.filter(experiment=experiment).select_related("condition", "wave")) if experiment.pk else []
+    return (
+        list(Run.objects.generating().filter(experiment=experiment).select_related("condition", "wave"))
+        if experiment.pk
+        else []
+    )
 
 
 def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int) -> _Part:

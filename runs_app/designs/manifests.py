@@ -45,7 +45,9 @@ def _estimate(found: Estimate) -> dict[str, Any]:
 
 def manifest_of(experiment: Experiment) -> dict[str, Any]:
     dataset = experiment.dataset
-    conditions = experiment.conditions.select_related("model__endpoint", "prompt", "sampler").order_by("pk")
+    conditions = (
+        experiment.conditions.generating().select_related("model__endpoint", "prompt", "sampler").order_by("pk")
+    )
     return {
         "schema": 1,
         "experiment": experiment.slug,
@@ -70,7 +72,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
     prices = condition.model.prices
     return {
         "id": condition.condition_id,
-        "prompt": {"name": str(condition.prompt), "hash": condition.prompt.content_hash},
+        "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
         "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
         "model": {
             "name": condition.model.name,

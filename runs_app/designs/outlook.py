@@ -66,7 +66,9 @@ def outlook(design: Design, *, wave_label: str = "", pilot: int | None = None) -
 
 def cells_of(design: Design) -> list[CellRow]:
     """The design as it stands, planned or not; what was planned and left the design since is not in it."""
-    planned = {identity(known) for known in design.experiment.conditions.values_list("condition_id", flat=True)}
+    planned = {
+        identity(known) for known in design.experiment.conditions.generating().values_list("condition_id", flat=True)
+    }
     return [
         CellRow(cell.condition_id, cell.model, cell.prompt, cell.sampler, identity(cell.condition_id) in planned)
         for cell in design.cells

@@ -132,7 +132,7 @@ def _wave(experiment: Experiment, label: str) -> Wave:
 
 def _width(wave: Wave, experiment: Experiment) -> int:
     """Epochs that a wave takes: the design's samples, or as many as it has trials for, if the design had more once."""
-    used = wave.runs.aggregate(last=Max("trials__sample_idx"))["last"]
+    used = wave.runs.generating().aggregate(last=Max("trials__sample_idx"))["last"]
     return max(experiment.samples, 0 if used is None else used + 1)
 
 
@@ -159,7 +159,7 @@ def _condition(design: Design, cell: Cell) -> Condition:
     """By content: a model or a prompt that was merely renamed keeps its condition, and is not paid for again."""
     hash12 = identity(cell.condition_id)
     rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
-    known = design.experiment.conditions.filter(condition_id__endswith=f"--{hash12}", **rows).first()
+    known = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
     if known:
         return known
     return Condition.objects.get_or_create(

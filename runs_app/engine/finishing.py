@@ -51,7 +51,7 @@ def _finish(run_ids: list[int]) -> None:
 def start_queued(experiment_ids: Collection[int]) -> None:
     """Where conditions run in sequence, the next one starts when none of its experiment is running."""
     for experiment_id in experiment_ids:
-        runs = Run.objects.filter(experiment_id=experiment_id)
+        runs = Run.objects.generating().filter(experiment_id=experiment_id)
         if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
             continue
         upcoming = runs.filter(status=Run.Status.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]

@@ -5,6 +5,7 @@ from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
 from runs_app.models.runs import Run, Tick
+from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.work import Attempt, Trial, WorkUnit
 from runs_app.models.workers import Worker
 
@@ -16,11 +17,13 @@ __all__ = [
     "Endpoint",
     "EndpointTick",
     "Experiment",
+    "ItemText",
     "LanguageModel",
     "Manifest",
     "Prompt",
     "Run",
     "Sampler",
+    "TextSet",
     "Tick",
     "Trial",
     "Wave",

@@ -141,16 +141,35 @@ class Wave(models.Model):
         return self.label or f"wave {self.number}"
 
 
-class Condition(models.Model):
-    """One cell of models x prompts x samplers. `content` is the snapshot that is asked; the database keeps it so."""
+class ConditionQuerySet(models.QuerySet["Condition"]):
+    def generating(self) -> Self:
+        """Those of the design itself: without judges, and without writers of rubrics."""
+        return self.filter(stage=Condition.Stage.GENERATE)
 
+
+class Condition(models.Model):
+    """One way of asking: a cell of models x prompts x samplers, or a judge of its answers.
+
+    `content` is the snapshot that is asked; the database keeps it so.
+    """
+
+    class Stage(models.TextChoices):
+        GENERATE = "generate", "Answers"
+        JUDGE = "judge", "Verdicts on answers"
+        RUBRIC = "rubric", "Rubrics of items"
+
+    stage = models.CharField(max_length=10, choices=Stage, default=Stage.GENERATE, db_default="generate")
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="conditions")
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="conditions")
-    prompt = models.ForeignKey(Prompt, on_delete=models.PROTECT, related_name="conditions")
+    prompt = models.ForeignKey(
+        Prompt, on_delete=models.PROTECT, null=True, related_name="conditions", help_text="Empty for a judge"
+    )
     sampler = models.ForeignKey(Sampler, on_delete=models.PROTECT, related_name="conditions")
     condition_id = models.CharField(max_length=255)
     content = models.JSONField(help_text="Model, prompt and sampler as they were when this was planned")
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = ConditionQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
@@ -160,9 +179,14 @@ class Condition(models.Model):
         return self.condition_id
 
     @property
+    def asked_with(self) -> str:
+        """The prompt's name; of a judge, which has none, what it is asked for."""
+        return self.prompt.name if self.prompt else self.get_stage_display().lower()
+
+    @property
     def label(self) -> str:
         """For people: model, prompt and sampler by name."""
-        return f"{self.model.name} / {self.prompt.name} / {self.sampler.name}"
+        return f"{self.model.name} / {self.asked_with} / {self.sampler.name}"
 
 
 class Manifest(models.Model):

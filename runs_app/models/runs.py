@@ -15,6 +15,10 @@ class RunQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
         return self.filter(experiment__in=Experiment.objects.visible_to(user))
 
+    def generating(self) -> Self:
+        """Those that answer the design's items: without judges, and without writers of rubrics."""
+        return self.filter(condition__stage=Condition.Stage.GENERATE)
+
     def with_design(self) -> Self:
         return self.select_related(
             "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"

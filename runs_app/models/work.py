@@ -9,7 +9,7 @@ from django.urls import reverse
 
 from datasets_app.models import Item
 from runs_app.models.designs import Dimension
-from runs_app.models.experiments import Experiment
+from runs_app.models.experiments import Condition, Experiment
 from runs_app.models.runs import Run
 
 
@@ -56,9 +56,14 @@ class TrialQuerySet(models.QuerySet["Trial"]):
     def visible_to(self, user: Any) -> Self:
         return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
 
+    def generating(self) -> Self:
+        """Calls that answer the design's items: without verdicts on answers."""
+        return self.filter(run__condition__stage=Condition.Stage.GENERATE)
+
 
 class Trial(WorkUnit):
-    """One call to make: (run, item, dimension, sample_idx), unique in the database. `done` never changes."""
+    """One call to make, unique in the database: (run, item, dimension, sample_idx), and for a verdict the answers it is
+    on. `done` never changes."""
 
     # Checked row by row, these three keys cost two thirds of planning a million trials. Nothing they refer to can go:
     # items and dimensions in use are frozen by triggers, and a trigger keeps a run while it has trials.
@@ -68,6 +73,14 @@ class Trial(WorkUnit):
         Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False
     )
     sample_idx = models.IntegerField(help_text="Repetition, from 0")
+    subject = models.ForeignKey(
+        "self", on_delete=models.DO_NOTHING, null=True, related_name="verdicts", db_index=False, db_constraint=False,
+        help_text="The trial whose answer is judged; empty where the item itself is asked about",
+    )  # fmt: skip
+    rival = models.ForeignKey(
+        "self", on_delete=models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False,
+        help_text="Where two answers are compared: the one shown second",
+    )  # fmt: skip
 
     rating = models.IntegerField(null=True)
     rating_step = models.CharField(
@@ -99,7 +112,9 @@ class Trial(WorkUnit):
         ordering = ["pk"]
         constraints = [
             models.UniqueConstraint(
-                fields=["run", "item", "dimension", "sample_idx"], name="trial_identity", nulls_distinct=False
+                fields=["run", "item", "dimension", "sample_idx", "subject", "rival"],
+                name="trial_identity",
+                nulls_distinct=False,
             ),
             models.CheckConstraint(
                 condition=models.Q(status="running", token__isnull=False)
@@ -116,6 +131,7 @@ class Trial(WorkUnit):
             ),
             models.Index(fields=["lease_until"], name="trial_leases", condition=models.Q(status="running")),
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
+            models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
         ]
 

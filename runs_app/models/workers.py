@@ -14,6 +14,7 @@ class Worker(models.Model):
     version = models.CharField(max_length=40, blank=True)
     in_flight = models.IntegerField(default=0)
     recorded = models.BigIntegerField(default=0, help_text="Results written since it started")
+    per_minute = models.FloatField(default=0, help_text="Results written, over the last minute")
     started_at = models.DateTimeField(auto_now_add=True)
     seen_at = models.DateTimeField(auto_now_add=True, db_index=True)
     left_at = models.DateTimeField(null=True)

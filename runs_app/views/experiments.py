@@ -45,7 +45,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
 def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     design = Design.of(experiment)
-    totals = Totals.of(experiment.runs.all())
+    totals = Totals.of(experiment.runs.generating())
     context = {
         "experiment": experiment,
         "design": design,

@@ -27,7 +27,7 @@ RECENT = 20
 @readers_only
 def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    runs = list(experiment.runs.with_design().order_by("wave__number", "pk"))
+    runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
     context = {
         "experiment": experiment,
         "table": RunTable(runs),

@@ -1,0 +1,142 @@
+"""How models judge: a rubric is what a judge is asked, a grader a model that is asked it, a panel several of them."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.core.validators import MinValueValidator
+from django.db import models
+
+from datasets_app.models import StatusChange, TransitionQuerySet
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.roles import is_member
+from runs_app.models import LanguageModel, Sampler, TextSet
+from runs_app.models.designs import Versioned
+
+
+class Rubric(Versioned):
+    """A judge's template in versions, and the kind of verdict that it asks for; approved before use."""
+
+    class Kind(models.TextChoices):
+        SCORE = "score", "A score on a scale"
+        CRITERIA = "criteria", "Pass or fail on each of several criteria"
+        LABEL = "label", "One label out of a list"
+        PAIRWISE = "pairwise", "The better one of two answers"
+
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SCORE)
+    messages = models.JSONField(
+        help_text='Turns: [{"role": "system", "content": "..."}, {"role": "user", "content": "{{answer}}"}]'
+    )
+    scale_min = models.FloatField(default=0, help_text="The lowest score there is")
+    scale_max = models.FloatField(default=1, help_text="The highest score there is")
+    criteria = models.JSONField(
+        default=list, blank=True, help_text='[{"name": "correct", "description": "...", "weight": 1}]'
+    )
+    labels = models.JSONField(
+        default=list, blank=True, help_text='[{"name": "correct", "score": 1}, {"name": "wrong", "score": 0}]'
+    )
+
+    class Meta(Versioned.Meta):
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version"], name="rubric_name_version"),
+            models.CheckConstraint(
+                condition=models.Q(scale_min__lt=models.F("scale_max")), name="rubric_scale_has_two_points"
+            ),
+        ]
+        permissions = [("approve_rubric", "Can approve and archive rubrics")]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What a judge sees of it, and how its verdict is read."""
+        common = {"kind": self.kind, "messages": self.messages}
+        by_kind = {
+            self.Kind.SCORE: {"min": self.scale_min, "max": self.scale_max},
+            self.Kind.CRITERIA: {"criteria": self.criteria},
+            self.Kind.LABEL: {"labels": self.labels},
+        }
+        return common | by_kind.get(self.Kind(self.kind), {})
+
+
+class GraderQuerySet(models.QuerySet["Grader"]):
+    def visible_to(self, user: Any) -> Self:
+        return self if is_member(user) else self.none()
+
+    def usable(self) -> Self:
+        return self.filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
+
+
+class Grader(models.Model):
+    """A judge model with a rubric. What it is asked is frozen, by the database, once it has judged."""
+
+    class OnEmpty(models.TextChoices):
+        SKIP = "skip", "Leave empty answers out"
+        GRADE = "grade", "Judge empty answers as well"
+        ZERO = "zero", "The lowest score, without a call"
+
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
+    language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="graders")
+    rubric = models.ForeignKey(Rubric, on_delete=models.PROTECT, related_name="graders")
+    sampler = models.ForeignKey(Sampler, on_delete=models.PROTECT, related_name="graders")
+    text_set = models.ForeignKey(
+        TextSet,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="graders",
+        help_text="Whose texts stand where the rubric says {{item_rubric}}",
+    )
+    on_empty = models.CharField("empty answers", max_length=8, choices=OnEmpty, default=OnEmpty.SKIP)
+    longest_answer = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="Characters. A longer answer gets the lowest score without a call; empty: no answer is too long",
+    )
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+    archived_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects = GraderQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class PanelQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        return self if is_member(user) else self.none()
+
+
+class Panel(models.Model):
+    """Several graders whose scores of one answer are taken together."""
+
+    class Rule(models.TextChoices):
+        MEAN = "mean", "Mean"
+        MEDIAN = "median", "Median"
+        MAJORITY = "majority", "Majority"
+
+    name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
+    graders = models.ManyToManyField(Grader, related_name="panels")
+    rule = models.CharField(max_length=10, choices=Rule, default=Rule.MEAN)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = PanelQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")

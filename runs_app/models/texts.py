@@ -1,0 +1,60 @@
+"""A text for each item, beside the item: what a model wrote about it once, and a curator may have corrected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+from datasets_app.models import Dataset, Item
+from runs_app.models.designs import Versioned
+
+
+class TextSet(Versioned):
+    """A version of the texts of a dataset's items, such as a rubric for each. Frozen once it is no draft."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="text_sets")
+    written_by = models.ForeignKey(
+        "runs_app.Condition",
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="text_sets",
+        help_text="The condition that asked for them; empty where people wrote them",
+    )
+
+    class Meta(Versioned.Meta):
+        constraints = [models.UniqueConstraint(fields=["name", "version"], name="text_set_name_version")]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """Of a set that is not stored yet, no texts."""
+        texts = self.texts.order_by("item__key").values_list("item__key", "text") if self.pk else ()
+        return {"texts": dict(texts)}
+
+
+class ItemText(models.Model):
+    """What a set says of one item, and who said it."""
+
+    text_set = models.ForeignKey(TextSet, on_delete=models.CASCADE, related_name="texts")
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+")
+    text = models.TextField()
+    trial = models.ForeignKey(
+        "runs_app.Trial",
+        on_delete=models.SET_NULL,
+        null=True,
+        related_name="+",
+        db_constraint=False,
+        db_index=False,
+        help_text="The call that wrote it; what it wrote then stays there",
+    )
+    edited_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    edited_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["item"]
+        constraints = [models.UniqueConstraint(fields=["text_set", "item"], name="text_of_item_in_set")]
+
+    def __str__(self) -> str:
+        return self.text[:80]
