@@ -253,6 +253,9 @@ class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     date_hierarchy = "at"
     actions = None
 
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StatusChange]:
+        return StatusChange.objects.visible_to(request.user)
+
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False
 

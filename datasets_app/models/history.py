@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any, Self
 
+from django.apps import apps
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.contenttypes.models import ContentType
@@ -21,6 +22,18 @@ class TransitionError(Exception):
 class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
     def of(self, row: models.Model) -> Self:
         return self.filter(content_type=ContentType.objects.get_for_model(row), object_id=row.pk)
+
+    def visible_to(self, user: Any) -> Self:
+        """Those of rows that the user may see; a kind of row that knows no such rule is everybody's."""
+        if user.is_superuser:
+            return self
+        hidden = models.Q()
+        for model in apps.get_models():
+            if model is not StatusChange and hasattr(model._default_manager, "visible_to"):
+                kind = ContentType.objects.get_for_model(model)
+                seen = model._default_manager.visible_to(user).order_by().values("pk")
+                hidden |= models.Q(content_type=kind) & ~models.Q(object_id__in=seen)
+        return self.exclude(hidden)
 
 
 class StatusChange(models.Model):

@@ -106,3 +106,13 @@ def test_no_page_of_the_admin_needs_an_inline_script_or_style(as_user, superuser
             response.content.decode(),
         )
         assert inline == [], url
+
+
+def test_the_history_of_what_one_may_not_see_is_not_listed_either(as_user, planned, curator, researcher, superuser):
+    Experiment.objects.filter(pk=planned.pk).transition(
+        sources=["draft", "active"], target="archived", by=researcher, reason="a secret reason"
+    )
+    listing = reverse("admin:datasets_app_statuschange_changelist")
+    assert "a secret reason" not in as_user(curator).get(listing).content.decode()
+    for reader in (researcher, superuser):
+        assert "a secret reason" in as_user(reader).get(listing).content.decode()
