@@ -16,11 +16,20 @@ class Interval:
 
     @property
     def low(self) -> float:
-        return max(0.0, self.center - self.margin)
+        return min(1.0, max(0.0, self.center - self.margin))
 
     @property
     def high(self) -> float:
-        return min(1.0, self.center + self.margin)
+        return max(0.0, min(1.0, self.center + self.margin))
+
+    def beyond_guessing(self, chance: float) -> Interval:
+        """The interval of (p - chance) / (1 - chance): what is known of an accuracy once guessing is taken off it.
+
+        The map is monotone, so this covers as often as the interval itself. ValueError unless 0 <= chance < 1.
+        """
+        if not 0 <= chance < 1:
+            raise ValueError(f"a chance to guess right lies from 0 to below 1, not at {chance}")
+        return Interval((self.center - chance) / (1 - chance), self.margin / (1 - chance))
 
 
 def normal_quantile(confidence: float) -> float:

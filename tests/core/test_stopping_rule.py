@@ -1,12 +1,10 @@
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.wilson import wilson
 from grading_app.analysis import statistics
-from runs_app.stopping import StoppingRule, Tally
+from runs_app.stopping import StoppingRule, Tally, expected_cases
 
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)
 
@@ -25,11 +23,25 @@ def test_96_of_128_are_known_to_within_7_43_points():
     assert unknown.reason == "the interval is ±0.0743 after 128 cases, wanted ±0.0742"
 
 
-def test_guesses_are_taken_off_both_counts():
-    # Four choices each: 32 of 128 by guessing, so 64 of 96.
-    tally = Tally(96, 128, guess_chances=32)
-    assert tally.interval() == wilson(64, 96)
-    assert Tally(10, 128, guess_chances=32).interval() == wilson(0, 96)
+def test_guessing_is_taken_off_the_interval_by_a_map():
+    # Four choices each: three quarters right is two thirds beyond guessing, and the width grows by 4/3.
+    known = Tally(96, 128, guess_chances=32).interval()
+    assert known.center == pytest.approx((wilson(96, 128).center - 0.25) / 0.75)
+    assert known.margin == pytest.approx(wilson(96, 128).margin / 0.75)
+    below_guessing = Tally(10, 128, guess_chances=32).interval()
+    assert (below_guessing.low, below_guessing.high) == (0, 0)
+    assert Tally(96, 128).interval() == wilson(96, 128)
+
+
+def test_excess_counts_can_be_asked_for_by_name():
+    tally = Tally(96, 128, guess_chances=32)  # 32 of 128 by guessing, so 64 of 96.
+    assert tally.interval(correction="excess_counts") == wilson(64, 96)
+    assert Tally(10, 128, guess_chances=32).interval(correction="excess_counts") == wilson(0, 96)
+    by_counts = StoppingRule(maximum=512, targetci=0.1, correction="excess_counts").decide(tally)
+    assert by_counts.half_width == wilson(64, 96).margin
+
+
+def test_where_guessing_is_always_right_nothing_is_known():
     assert Tally(5, 8, guess_chances=8).interval() is None
     assert RULE.decide(Tally(5, 8, guess_chances=8)).reason == (
         "nothing is known beyond guessing after 8 cases, wanted ±0.09"
@@ -39,7 +51,7 @@ def test_guesses_are_taken_off_both_counts():
 @pytest.mark.parametrize(
     ("tally", "kind", "told"),
     [
-        (Tally(0, 0), "more", "nothing has been asked yet"),
+        (Tally(0, 0), "more", "no answer has come yet"),
         (Tally(16, 32), "more", "the interval is ±0.1637 after 32 cases, wanted ±0.09"),
         (Tally(32, 32), "enough", "the interval is ±0.0536 after 32 cases, within ±0.09"),
         # 20 of 116 cut off is 17.2 %: the stricter half-width is wanted; 10 of 106 is 9.4 %.
@@ -50,7 +62,7 @@ def test_guesses_are_taken_off_both_counts():
         (Tally(0, 0, truncated=32), "abort", "32 of 32 answers were cut off (100.0%)"),
         (
             Tally(150, 300, truncated=212),
-            "enough",
+            "exhausted",
             "the interval is ±0.0562 after 512 cases, the maximum; wanted ±0.05",
         ),
     ],
@@ -101,23 +113,32 @@ def test_every_point_ends_by_its_maximum(total, data):
         assert decision.kind == "abort"
 
 
-def point(draw, rule, skill, guess):
-    """The tally of a point at its stop, in rounds of 32."""
-    correct = total = 0
-    while True:
-        correct += sum(draw.random() < skill + (1 - skill) * guess for _ in range(32))
-        total += 32
-        tally = Tally(correct, total, guess_chances=guess * total)
-        if rule.decide(tally).kind == "enough":
-            return tally
+def test_cases_that_brought_no_answer_count_towards_the_maximum():
+    assert RULE.decide(Tally(0, 0), asked=96).kind == "more"
+    assert RULE.decide(Tally(0, 0), asked=512).kind == "exhausted"
+    assert RULE.decide(Tally(40, 80), asked=512).kind == "exhausted"
 
 
-@pytest.mark.parametrize(
-    ("skill", "guess", "documented"), [(0.5, 0, 0.961), (0.75, 0, 0.941), (0.9, 0.25, 0.975), (0.25, 0.25, 0.838)]
-)
-def test_the_interval_at_the_stop_covers_as_often_as_is_documented(skill, guess, documented):
-    # 1,000 points: four standard errors of .95 are .028, of .84 .046.
-    draw, rule = random.Random(7), StoppingRule(maximum=512, targetci=0.09)
-    intervals = [point(draw, rule, skill, guess).interval() for _ in range(1000)]
-    covered = sum(one.low <= skill <= one.high for one in intervals) / 1000
-    assert covered == pytest.approx(documented, abs=4 * (documented * (1 - documented) / 1000) ** 0.5)
+@given(st.integers(1, 400), st.data())
+def test_more_cases_of_the_same_share_never_widen_the_interval(total, data):
+    correct, guess = data.draw(st.integers(0, total)), data.draw(st.floats(0, 0.9))
+    once = Tally(correct, total, guess_chances=guess * total).interval()
+    twice = Tally(2 * correct, 2 * total, guess_chances=2 * guess * total).interval()
+    assert twice.margin < once.margin
+
+
+@given(st.integers(1, 400), st.data())
+def test_the_mapped_interval_holds_the_mapped_share(total, data):
+    correct, guess = data.draw(st.integers(0, total)), data.draw(st.floats(0, 0.9))
+    found = Tally(correct, total, guess_chances=guess * total).interval()
+    share = max(0.0, (correct / total - guess) / (1 - guess))
+    assert found.low - 1e-9 <= share <= found.high + 1e-9
+
+
+def test_the_expected_cases_lie_between_one_round_and_the_maximum():
+    rule = StoppingRule(maximum=512, targetci=0.09)
+    assert 32 < expected_cases(rule, 32) < 128  # An accuracy of a half needs 128, one of 0 or 1 needs 32.
+    assert expected_cases(rule, 32) < expected_cases(rule, 32, 0.25) < expected_cases(rule, 32, 0.5) <= 512
+    assert expected_cases(StoppingRule(maximum=100, targetci=0.0001), 32) == 100
+    assert expected_cases(StoppingRule(maximum=512), 32) == 32
+    assert expected_cases(rule, 32, 1.0) == 512
