@@ -1,7 +1,7 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
-from grading_app.models.rating import RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
 
 __all__ = [
@@ -11,6 +11,7 @@ __all__ = [
     "Grading",
     "Panel",
     "Preference",
+    "RatedAnswer",
     "RaterAssignment",
     "RaterInvitation",
     "Rating",

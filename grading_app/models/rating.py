@@ -13,7 +13,7 @@ from django.urls import reverse
 from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member, is_operator
-from runs_app.models import Dimension
+from runs_app.models import Condition, Dimension, Experiment, Trial
 
 PAGES = frozenset({"queues", "join"})
 """Words that the addresses of queues use themselves."""
@@ -59,8 +59,34 @@ class RatingQueue(models.Model):
     title = models.CharField(max_length=200, help_text="Raters see this")
     instructions = models.TextField(help_text="Raters read this before they start, and whenever they like")
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="rating_queues")
-    # Answers of models need a trial on each Rating, beside its item; until then the database refuses them.
     subject = models.CharField(max_length=10, choices=Subject, default=Subject.ITEMS, editable=False)
+    experiment = models.ForeignKey(
+        Experiment,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="rating_queues",
+        help_text="Whose answers are rated",
+    )
+    conditions = models.ManyToManyField(
+        Condition, blank=True, related_name="rating_queues", help_text="Whose answers; none chosen: all of them"
+    )
+    sample_items = models.PositiveIntegerField(
+        "items to draw",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="How many items are drawn at random, the same for all conditions. Empty: all",
+    )
+    answers_each = models.PositiveSmallIntegerField(
+        "answers each",
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(1000)],
+        help_text="How many of a condition's answers to an item are drawn",
+    )
+    sample_seed = models.PositiveIntegerField(
+        "seed", default=1, help_text="Of the drawing: the same seed draws the same answers"
+    )
     dimensions = models.ManyToManyField(Dimension, related_name="rating_queues")
     raters_wanted = models.PositiveSmallIntegerField(
         "raters an item",
@@ -92,7 +118,11 @@ class RatingQueue(models.Model):
     class Meta:
         ordering = ["-created_at", "name"]
         constraints = [
-            models.CheckConstraint(condition=models.Q(subject="items"), name="rating_queue_of_items"),
+            models.CheckConstraint(
+                condition=models.Q(subject="items", experiment=None)
+                | models.Q(subject="answers", experiment__isnull=False),
+                name="rating_queue_subject",
+            ),
             models.CheckConstraint(condition=models.Q(raters_wanted__gte=1), name="rating_queue_wants_raters"),
         ]
 
@@ -103,12 +133,32 @@ class RatingQueue(models.Model):
         return reverse("rating_queue_detail", args=[self.name])
 
     @property
+    def rates_answers(self) -> bool:
+        return self.subject == self.Subject.ANSWERS
+
+    @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
         return StatusChange.objects.of(self).select_related("by")
+
+
+class RatedAnswer(models.Model):
+    """One answer that a queue asks about: drawn when it first opened, and never again."""
+
+    queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="answers", db_index=False)
+    trial = models.ForeignKey(Trial, on_delete=models.PROTECT, related_name="rated_in")
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+", db_index=False)
+    kind = models.CharField(max_length=10)  # As of the ratings it gets: Rating.Kind
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["queue", "trial"], name="answer_once_a_queue")]
+
+    def __str__(self) -> str:
+        return f"{self.trial} in queue {self.queue_id}"
 
 
 class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
@@ -176,6 +226,13 @@ class Rating(models.Model):
 
     assignment = models.ForeignKey(RaterAssignment, on_delete=models.CASCADE, related_name="ratings", db_index=False)
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="ratings")
+    trial = models.ForeignKey(
+        Trial,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="ratings",
+        help_text="Whose answer to the item is rated",
+    )
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, related_name="ratings")
     kind = models.CharField(max_length=10, choices=Kind)
     position = models.PositiveIntegerField(help_text="In the rater's order, from 1")
@@ -190,7 +247,9 @@ class Rating(models.Model):
         ordering = ["assignment", "position"]
         constraints = [
             models.UniqueConstraint(fields=["assignment", "position"], name="rating_place"),
-            models.UniqueConstraint(fields=["assignment", "item", "dimension"], name="rating_once"),
+            models.UniqueConstraint(
+                fields=["assignment", "item", "trial", "dimension"], name="rating_once", nulls_distinct=False
+            ),
             models.CheckConstraint(
                 condition=models.Q(value=None, rated_at=None, seconds=None)
                 | models.Q(value__isnull=False, rated_at__isnull=False, seconds__isnull=False),

@@ -197,9 +197,9 @@ def test_a_rating_that_was_given_cannot_be_deleted_or_moved():
         cursor.execute("UPDATE grading_app_rating SET position = position + 100")
 
 
-def test_answers_of_models_are_refused_for_now():
+def test_a_queue_over_answers_names_their_experiment():
     queue = make_queue(opened=False)
-    with pytest.raises(IntegrityError, match="rating_queue_of_items"), transaction.atomic():
+    with pytest.raises(IntegrityError, match="rating_queue_subject"), transaction.atomic():
         RatingQueue.objects.filter(pk=queue.pk).update(subject="answers")
 
 
