@@ -90,7 +90,8 @@ class CallReply:
     """What came back. Times are in milliseconds; tokens are None where the provider does not say.
 
     `text` is without the thinking that the provider or a <think> block set apart, which is in `reasoning`; `raw_text`
-    is as it came. Input tokens include cached ones, output tokens include reasoning.
+    is as it came. Input tokens include cached ones, output tokens include reasoning. `list_usd` is what
+    the call would have cost without the provider's cache: None where nobody lists a price.
     """
 
     text: str
@@ -110,6 +111,7 @@ class CallReply:
     cost_source: CostSource
     latency_ms: int
     trace_id: str
+    list_usd: Decimal | None = None
 
     @property
     def truncated(self) -> bool:

@@ -87,6 +87,11 @@ def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
     ) / MILLION
 
 
+def at_list_price(usage: Usage, prices: Prices) -> Decimal | None:
+    """US dollars for the same tokens where no cache gave or took any: what savings are measured against."""
+    return cost_of(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
+
+
 def tokens_estimate(text: str) -> int:
     """Tokens that a text takes at most, roughly: a token for each three bytes of UTF-8, rounded up.
 

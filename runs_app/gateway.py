@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import Any
 
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.costs import Usage
 from runs_app.exchange import KEYLESS, Exchange, close
 from runs_app.replies import read_reply
 
@@ -190,7 +191,11 @@ def _listed_cost(request: CallRequest, usage: Any) -> float | None:
     if request.provider in _SELF_HOSTED or not _is_listed(request.provider, request.model):
         return None
     litellm = _litellm()
-    costs = litellm.cost_per_token(model=request.model, custom_llm_provider=request.provider, usage_object=usage)
+    named = {"model": request.model, "custom_llm_provider": request.provider}
+    if isinstance(usage, Usage):
+        tokens = {"prompt_tokens": usage.input_tokens, "completion_tokens": usage.output_tokens}
+        return float(sum(litellm.cost_per_token(**named, **tokens)))
+    costs = litellm.cost_per_token(**named, usage_object=usage)
     return float(sum(costs))
 
 

@@ -1,4 +1,4 @@
-"""Proof that the counters equal the rows: of runs, of experiments' money, and of endpoints' calls in flight."""
+"""Proof that counters and ledger equal the rows: of runs, experiments' money, endpoints' calls in flight."""
 
 from __future__ import annotations
 
@@ -44,6 +44,29 @@ SELECT p.id, p.in_flight, (SELECT count(*) FROM runs_app_trial t
 FROM runs_app_endpoint p
 """
 
+# Joined in full: an entry without attempts differs as much as attempts without an entry.
+LEDGER = """
+WITH calls AS (
+    SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, count(*) AS attempts,
+        count(*) FILTER (WHERE outcome = 'ok') AS answered, count(*) FILTER (WHERE outcome = 'cached') AS reused,
+        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
+        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
+        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
+        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached') AS cache_saved_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome = 'cached') AS reuse_saved_usd,
+        count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced, sum(kept_usd) AS kept_usd
+    FROM runs_app_attempt GROUP BY 1, 2
+)
+SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
+FROM runs_app_ledgerentry l FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
+"""
+LEDGER_COLUMNS = (
+    "attempts", "answered", "reused",
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
+    "list_usd", "paid_usd", "cache_saved_usd", "reuse_saved_usd", "unpriced", "kept_usd",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -66,11 +89,17 @@ def differences() -> list[Difference]:
             *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
             *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
             *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight",)),
+            *_compared(cursor, "ledger of run", _ledger_sql(), LEDGER_COLUMNS),
         ]
 
 
 def _runs_sql() -> str:
     return RUNS.format(columns=", ".join(f"r.{name}, coalesce({_source(name)}.{name}, 0)" for name in RUN_COLUMNS))
+
+
+def _ledger_sql() -> str:
+    both = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
+    return LEDGER.format(columns=", ".join(both))
 
 
 def _source(name: str) -> str:

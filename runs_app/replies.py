@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from runs_app.calls import CallReply, CallRequest, CostSource, ErrorClass
-from runs_app.costs import Usage, cost_of
+from runs_app.costs import Usage, at_list_price, cost_of
 from runs_app.exchange import Exchange
 from runs_app.failures import reported_error, storable
 
@@ -16,7 +16,7 @@ EIGHT_PLACES = Decimal("1e-8")
 MAX_TOKENS = 2**31 - 1
 MAX_COST_USD = 100_000  # what a single call cannot cost, and the column cannot hold
 
-# (request, usage as litellm gives it) -> US dollars by litellm's price list, or None.
+# (request, usage as litellm gives it, or tokens alone) -> US dollars by litellm's price list, or None.
 ListedCost = Callable[[CallRequest, Any], float | None]
 
 
@@ -51,6 +51,7 @@ def read_reply(
         cost_source=source,
         latency_ms=latency_ms,
         trace_id=exchange.trace_id,
+        list_usd=_list_price(request, tokens, cost, source, listed_cost),
     )
 
 
@@ -120,6 +121,25 @@ def _cost(
             return listed, "litellm"
     reported = _dollars(getattr(usage, "cost", None))
     return (reported, "provider") if reported is not None else (None, "unknown")
+
+
+def _list_price(
+    request: CallRequest,
+    tokens: dict[str, int | None],
+    cost: Decimal | None,
+    source: CostSource,
+    listed_cost: ListedCost,
+) -> Decimal | None:
+    """What the same tokens cost without a cache, by the list that priced the call; None where no list did."""
+    if cost is None or source in ("free", "provider"):
+        return None
+    if not (tokens["cache_read_tokens"] or tokens["cache_write_tokens"]):
+        return cost
+    used = Usage(tokens["input_tokens"] or 0, tokens["output_tokens"] or 0, tokens["reasoning_tokens"] or 0)
+    if source == "price list" and request.prices is not None:
+        listed = at_list_price(used, request.prices)
+        return None if listed is None else _as_stored(listed)
+    return _dollars(listed_cost(request, used))
 
 
 def _dollars(value: Any) -> Decimal | None:

@@ -80,17 +80,23 @@ def reply_columns(reply: CallReply) -> dict[str, Any]:
         "reasoning_tokens": reply.reasoning_tokens,
         "cache_read_tokens": reply.cache_read_tokens,
         "cache_write_tokens": reply.cache_write_tokens,
-        "cost_usd": None if reply.cost_usd is None else reply.cost_usd.quantize(SMALLEST_USD),
+        "cost_usd": _stored(reply.cost_usd),
         "latency_ms": reply.latency_ms,
     }
 
 
+def _stored(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(SMALLEST_USD)
+
+
 def attempt_of_reply(reply: CallReply) -> dict[str, Any]:
-    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id}
+    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id, "list_usd": _stored(reply.list_usd)}
 
 
 def attempt_of_memory(reply: CallReply) -> dict[str, Any]:
-    return {"outcome": "cached", "cost_usd": 0, "latency_ms": 0, "response_id": reply.response_id}
+    """Nothing was called or paid; what the answer cost when it was given is what this spared."""
+    spared = _stored(reply.cost_usd if reply.list_usd is None else reply.list_usd)
+    return {"outcome": "cached", "cost_usd": 0, "list_usd": spared, "latency_ms": 0, "response_id": reply.response_id}
 
 
 def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:

@@ -60,6 +60,7 @@ ATTEMPT_COLUMNS = CALL_COLUMNS | {
     "http_status": "int",
     "trace_id": "text",
     "kept_usd": "numeric",
+    "list_usd": "numeric",
 }
 CallKey = tuple[int, str, int]  # trial, token, call
 ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
@@ -197,8 +198,9 @@ RETURNING trial_id, token, call, 0::numeric
 # The sweep wrote the row of this call when its worker was given up: the answer that came after all completes it.
 LATE_ANSWERS = f"""
 UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
+    list_usd = r.list_usd,
     {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS if not name.startswith("error"))}
-FROM json_to_recordset(%s) r(trial bigint, token uuid, call int, kept_usd numeric,
+FROM json_to_recordset(%s) r(trial bigint, token uuid, call int, kept_usd numeric, list_usd numeric,
     {", ".join(f"{name} {kind}" for name, kind in CALL_COLUMNS.items())})
 JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
 WHERE t.id = was.id AND was.outcome = 'lost'

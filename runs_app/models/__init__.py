@@ -5,6 +5,8 @@ from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
 from runs_app.models.runs import Run, Tick
+from runs_app.models.ledger import LedgerEntry
+from runs_app.models.points import Point
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.work import Attempt, Trial, WorkUnit
 from runs_app.models.workers import Worker
@@ -20,6 +22,7 @@ __all__ = [
     "ItemText",
     "LanguageModel",
     "Manifest",
+    "LedgerEntry",
     "Prompt",
     "Run",
     "Sampler",

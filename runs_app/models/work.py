@@ -178,6 +178,12 @@ class Attempt(models.Model):
     cache_read_tokens = models.IntegerField(null=True)
     cache_write_tokens = models.IntegerField(null=True)
     cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    list_usd = models.DecimalField(
+        max_digits=14,
+        decimal_places=8,
+        null=True,
+        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
+    )
     kept_usd = models.DecimalField(
         max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
     )
