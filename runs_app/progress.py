@@ -12,7 +12,7 @@ from typing import Any, Literal, Self
 
 from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, QuerySet, Subquery, Sum
-from django.db.models.functions import Coalesce, JSONObject
+from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
 from runs_app.curves import TICK
@@ -161,9 +161,9 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
     return sum((run.spent_usd for run in runs), Decimal(0))
 
 
-def workers_alive(now: datetime | None = None) -> QuerySet[Worker]:
-    since = (now or timezone.now()) - ALIVE_FOR
-    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=since)
+def workers_alive() -> QuerySet[Worker]:
+    """By the database's clock, which is also that of their heartbeats."""
+    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
 
 
 def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:

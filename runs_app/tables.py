@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any, ClassVar
 
 import django_tables2 as tables
@@ -12,6 +11,7 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.versions import code_version
 from runs_app.models import Attempt, Experiment, Run, Trial, Worker
 from runs_app.progress import state_of, state_of_worker, totals_of
 
@@ -124,15 +124,16 @@ def progress_bar(totals: Any, label: str) -> SafeString:
 
 
 class WorkerTable(tables.Table):
-    """Workers as they are at one moment."""
+    """Workers as they were at `now`, the moment that each came with."""
 
     LOOKS: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
 
     host = tables.Column()
     pid = tables.Column(verbose_name="Process", attrs=NUMBER)
     state = tables.Column(empty_values=())
-    version = tables.Column()
+    version = tables.Column(attrs=TIGHT)
     in_flight = CountColumn(verbose_name="In flight")
+    per_minute = CountColumn(verbose_name="A minute")
     recorded = CountColumn(verbose_name="Recorded")
     started_at = TimeColumn(verbose_name="Started")
     seen_at = TimeColumn(verbose_name="Last heard of")
@@ -144,16 +145,20 @@ class WorkerTable(tables.Table):
         default = wording.MISSING
         orderable = False
 
-    def __init__(self, *args: Any, now: datetime, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.now = now
-
     def render_pid(self, value: int) -> str:
         return str(value)
 
-    def render_state(self, record: Worker) -> SafeString:
-        status, label = self.LOOKS[state_of_worker(record, self.now)]
+    def render_state(self, record: Any) -> SafeString:
+        status, label = self.LOOKS[state_of_worker(record, record.now)]
         return tags.status_badge(status, label=label)
+
+    def render_version(self, value: str) -> SafeString:
+        if value == code_version():
+            return format_html('<span class="mono">{}</span>', value)
+        return format_html('<span class="mono">{}</span> <span class="chip">another</span>', value)
+
+    def render_per_minute(self, value: float) -> str:
+        return wording.count_text(round(value))
 
 
 class TrialTable(tables.Table):

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def drain() -> int:
-    """One drain for a bounded time, which asks for the next while there is work. Returns the results written."""
+    """One drain for a bounded time, which asks for the next while there is work. Returns the results written.
+
+    SchemaMismatch where this code does not fit the database: it asks for no other then.
+    """
     from runs_app.engine.draining import work_is_left
 
     if stop_is_asked():

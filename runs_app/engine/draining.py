@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.scales import Scale
+from evalsite.lib.versions import SchemaMismatch
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim, admit
@@ -78,6 +79,7 @@ class Drain:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
     _was_cut_off: bool = False
+    _mismatch: SchemaMismatch | None = None
     _questions: Questions = field(default_factory=Questions)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
 
@@ -87,7 +89,7 @@ class Drain:
         self._news.set()
 
     async def run(self) -> int:
-        """Drain. Returns how many results were written."""
+        """Drain. Returns how many results were written. SchemaMismatch, at its end, if the database was migrated."""
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
         beat = asyncio.create_task(self._beat())
         try:
@@ -100,6 +102,8 @@ class Drain:
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
             self._thread.shutdown()
+        if self._mismatch:
+            raise self._mismatch
         return self.recorded
 
     async def _turn(self) -> bool:
@@ -249,6 +253,9 @@ class Drain:
                     swept = now
                     await self._sql(sweep)
                 await self._sql(self.registration.beat, len(self._flying), self.recorded)
+            except SchemaMismatch as mismatch:  # Migrated under its feet: what flies is recorded, and no more claimed.
+                self._mismatch = mismatch
+                self.stop()
             except Exception:  # A heart that stopped would give all that is in flight to others, to be paid again.
                 logger.exception("a heartbeat failed")
             await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))

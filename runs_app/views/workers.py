@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from django.db.models.functions import Now
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import members_only
+from evalsite.lib.versions import code_version
 from runs_app.models import Worker
 from runs_app.progress import state_of_worker
 from runs_app.tables import WorkerTable
@@ -18,10 +19,18 @@ SHOWN = 100  # The latest that were heard of: a task queue's drains come and go 
 @require_safe
 @members_only
 def worker_list(request: HttpRequest) -> HttpResponse:
-    """The live part alone for a poll."""
-    now = timezone.now()
-    workers = list(Worker.objects.order_by("-seen_at", "-pk")[:SHOWN])
-    states = [state_of_worker(worker, now) for worker in workers]
-    context = {"table": WorkerTable(workers, now=now), "alive": states.count("alive"), "silent": states.count("silent")}
+    """The live part alone for a poll. Who is alive is told by the database's clock, as heartbeats are."""
+    workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:SHOWN])
+    states = [state_of_worker(worker, worker.now) for worker in workers]
+    others = [
+        worker.version != code_version() for worker, state in zip(workers, states, strict=True) if state == "alive"
+    ]
+    context = {
+        "table": WorkerTable(workers),
+        "alive": states.count("alive"),
+        "silent": states.count("silent"),
+        "of_other_version": sum(others),
+        "version": code_version(),
+    }
     is_poll = request.htmx  # type: ignore[attr-defined]
     return render(request, "runs_app/partials/workers_live.html" if is_poll else "runs_app/worker_list.html", context)

@@ -4,8 +4,10 @@ import re
 from datetime import timedelta
 
 import pytest
+import time_machine
 from django.utils import timezone
 
+from evalsite.lib.versions import code_version
 from evalsite.lib.wording import count_text
 from runs_app.models import CachedAnswer, Trial, Worker
 from runs_app.views import endpoints
@@ -21,6 +23,24 @@ def make_worker(host, *, seen_s_ago=0, **fields):
 
 def row_of(text, host):
     return next(row for row in text.split("<tr") if host in row)
+
+
+def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
+    make_worker("bench", per_minute=1_200.4)
+    make_worker("gone", seen_s_ago=5, left_at=timezone.now())
+    text = as_("researcher").get("/workers/").content.decode()
+    assert f'1 alive runs another version than this site, which is <span class="mono">{code_version()}</span>' in text
+    assert '<span class="chip">another</span>' in row_of(text, "bench")
+    assert count_text(1_200) in row_of(text, "bench")
+    Worker.objects.update(version=code_version())
+    text = as_("researcher").get("/workers/").content.decode()
+    assert "another" not in text
+
+
+def test_who_is_alive_is_told_by_the_databases_clock(as_):
+    make_worker("bench")
+    with time_machine.travel(timezone.now() + timedelta(minutes=5), tick=True):
+        assert "Alive" in row_of(as_("operator").get("/workers/").content.decode(), "bench")
 
 
 @pytest.mark.parametrize(

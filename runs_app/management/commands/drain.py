@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand
 
+from evalsite.lib.commands import bad_input
+from evalsite.lib.versions import SchemaMismatch
+
 if TYPE_CHECKING:
     from runs_app.engine.draining import Drain
 
@@ -19,18 +22,28 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--concurrency", type=int, default=256, help="calls in flight here, at most (default 256)")
+        parser.add_argument(
+            "--grace",
+            type=float,
+            default=10,
+            metavar="SECONDS",
+            help="for calls in flight when told to stop (default 10)",
+        )
         parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
 
-    def handle(self, *args: Any, concurrency: int, until_idle: bool, **options: Any) -> None:
+    def handle(self, *args: Any, concurrency: int, grace: float, until_idle: bool, **options: Any) -> None:
         from runs_app import gateway
         from runs_app.engine.draining import Drain, Limits
         from runs_app.engine.registering import Registration
 
         gateway.warm_up()
-        registration = Registration()
-        limits = Limits(concurrency=concurrency, until_idle=until_idle)
-        drain = Drain(gateway.call, registration, limits)
-        recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
+        limits = Limits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)
+        try:
+            registration = Registration()
+            drain = Drain(gateway.call, registration, limits)
+            recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
+        except SchemaMismatch as mismatch:
+            bad_input(str(mismatch))
         self.stdout.write(f"{recorded} results recorded")
 
     async def _drain(self, drain: Drain, name: str, close: Callable[[], Awaitable[None]]) -> int:

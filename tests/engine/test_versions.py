@@ -1,0 +1,103 @@
+"""A worker of another version claims nothing where the tables are not its own, and says so."""
+
+import asyncio
+import io
+import tomllib
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db.migrations.recorder import MigrationRecorder
+
+from evalsite.lib.versions import RELEASE, SchemaMismatch, check_schema, code_version, known_migrations
+from runs_app import tasks
+from runs_app.engine.draining import Drain, Limits
+from runs_app.engine.registering import Registration
+from runs_app.models import Trial, Worker
+from runs_app.reconciling import differences
+from tests.engine.conftest import drain, reply
+
+NEWER = ("runs_app", "9999_of_tomorrow")
+
+
+def applied_by_another_version():
+    MigrationRecorder.Migration.objects.create(app=NEWER[0], name=NEWER[1])
+
+
+@pytest.fixture(autouse=True)
+def migrations_as_before(run):
+    yield
+    MigrationRecorder.Migration.objects.filter(name=NEWER[1]).delete()
+
+
+def test_the_release_is_that_of_the_project():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == RELEASE
+    assert code_version().startswith(f"{RELEASE}+")
+
+
+def test_a_worker_says_its_version_and_its_pace(run):
+    async def slow(request):
+        await asyncio.sleep(0.05)
+        return reply()
+
+    drain(slow, concurrency=1)
+    worker = Worker.objects.get()
+    assert worker.version == code_version()
+    registration = Registration()
+    registration._counts[0] = (registration._counts[0][0] - 30, 0)
+    registration.beat(3, 100)
+    pace = Worker.objects.get(pk=registration.worker_id).per_minute
+    assert 190 < pace <= 200
+    registration._counts[0] = (registration._counts[0][0] - 90, 0)  # Longer ago than a minute: it counts no more.
+    registration._counts[1] = (registration._counts[1][0] - 60, 100)
+    registration.beat(3, 150)
+    assert 49 < Worker.objects.get(pk=registration.worker_id).per_minute <= 50
+
+
+def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(run):
+    applied_by_another_version()
+    with pytest.raises(CommandError, match="9999_of_tomorrow, which this code .* does not know") as refused:
+        call_command("drain", "--until-idle", stdout=io.StringIO())
+    assert refused.value.returncode == 2
+    assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
+    assert not Worker.objects.exists()
+
+
+def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
+    more = known_migrations() | {"runs_app.9999_of_tomorrow"}
+    monkeypatch.setattr("evalsite.lib.versions.known_migrations", lambda: more)
+    with pytest.raises(SchemaMismatch, match="lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
+        drain(None)
+    assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
+
+
+def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_more(run, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.draining.HEARTBEAT_S", 0.05)
+    registration = Registration()
+
+    async def call(request):
+        await asyncio.to_thread(applied_by_another_version)
+        await asyncio.sleep(0.3)
+        return reply()
+
+    with pytest.raises(SchemaMismatch, match="9999_of_tomorrow"):
+        asyncio.run(Drain(call, registration, Limits(concurrency=1, until_idle=True)).run())
+    assert sorted(run.trials.values_list("status", flat=True)) == ["done"] + ["pending"] * 5
+    assert differences() == []
+    assert Worker.objects.get().left_at is not None
+
+
+def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
+    applied_by_another_version()
+    woken = []
+    monkeypatch.setattr(tasks, "wake_one", lambda *_: woken.append(1))
+    with pytest.raises(SchemaMismatch):
+        tasks.drain()
+    assert woken == []
+
+
+def test_a_schema_that_fits_is_fine(run):
+    assert check_schema() is None
+    assert {name.partition(".")[0] for name in known_migrations()} == {"datasets_app", "runs_app", "grading_app"}
