@@ -101,13 +101,13 @@ class Exchange:
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
         timeout = aiohttp.ClientTimeout(total=self.request.timeout_s)
-        async with _session().post(
+        async with session().post(
             url, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
         ) as reply:
             self.headers = {name.lower(): value for name, value in reply.headers.items()}
             given_id = self.headers.get("x-request-id") or self.headers.get("request-id")
             self.trace_id = failures.storable(given_id)[:64] if given_id else self.trace_id
-            body = await _bounded(reply)
+            body = await bounded(reply)
             self.status, self.body = reply.status, body
 
     def _failure_of(self, error: Exception) -> CallFailure:
@@ -161,7 +161,7 @@ async def close() -> None:
         await session.close()
 
 
-def _session() -> aiohttp.ClientSession:
+def session() -> aiohttp.ClientSession:
     """The running loop's connections. The engine bounds how many are in flight, so the connector does not."""
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
@@ -188,7 +188,7 @@ class _TooLong(ValueError):
     """A reply beyond MAX_REPLY_BYTES."""
 
 
-async def _bounded(reply: aiohttp.ClientResponse) -> bytes:
+async def bounded(reply: aiohttp.ClientResponse) -> bytes:
     chunks: list[bytes] = []
     size = 0
     async for chunk in reply.content.iter_any():

@@ -14,15 +14,18 @@ import gc
 import logging
 import os
 import time
+from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
+from runs_app.batch_apis.rehearsing import Rehearsal, Replay, Shaped
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.costs import Usage
 from runs_app.exchange import KEYLESS, Exchange, close
 from runs_app.replies import read_reply
 
-__all__ = ["call", "close", "warm_up"]
+__all__ = ["call", "close", "read", "shape", "warm_up", "way_in"]
 
 # Where each provider is reached when the endpoint names no address. None: it has to name one.
 PROVIDER_URLS: dict[str, str | None] = {
@@ -210,9 +213,72 @@ def _is_listed(provider: str, model: str) -> bool:
 
 
 @functools.cache
-def _exchange_class() -> type[Exchange]:
-    """Exchange as a kind of litellm's client, which its handlers ask for."""
+def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
+    """An exchange as a kind of litellm's client, which its handlers ask for."""
     _litellm()
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
-    return type("LitellmExchange", (Exchange, AsyncHTTPHandler), {})
+    return type(f"Litellm{kind.__name__}", (kind, AsyncHTTPHandler), {})
+
+
+# Batches --------------------------------------------------------------------------------------------------------------
+
+
+def way_in(request: CallRequest) -> tuple[str, str]:
+    """The base URL and the key that a call of this request would take. CallFailure where one of them is missing."""
+    url = _base_url(request)
+    if url is None:
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"there is no one address of {request.provider}")
+    return url, _key(request)
+
+
+async def shape(request: CallRequest) -> Shaped:
+    """What `call` would send of this request, without sending it. CallFailure where it cannot be sent."""
+    rehearsal: Rehearsal = _exchange_class(Rehearsal)(request, _key(request))
+    try:
+        await _completion(request, rehearsal)
+    except CallFailure:
+        raise
+    except Exception as error:  # noqa: BLE001 - adapters wrap what stopped the sending in errors of their own
+        if rehearsal.shaped is None:
+            raise rehearsal.failure_after(error) from None
+    if rehearsal.shaped is None:
+        raise CallFailure(ErrorClass.INTERNAL_ERROR, "nothing would have been sent", was_sent=False)
+    return rehearsal.shaped
+
+
+async def read(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:
+    """The reply to a request that went out in a batch, at the batch's price. CallFailure as `call` raises it.
+
+    `discount` is the share that a batch saves, where litellm lists no prices of batches.
+    """
+    replay: Replay = _exchange_class(Replay)(request, _key(request), status, body)
+    try:
+        reply = read_reply(request, await _completion(request, replay), replay, 0, _listed_cost)
+    except CallFailure:
+        raise
+    except Exception as error:  # noqa: BLE001 - as in `call`
+        raise replay.failure_after(error) from None
+    return _at_batch_price(request, reply, discount)
+
+
+def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
+    """Both prices of it, since what a batch saves is no saving of the provider's cache."""
+    if reply.cost_source not in ("price list", "litellm"):
+        return reply
+    listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
+    share = 1 - discount if listed is None else listed
+    cost, at_list = (None if usd is None else usd * share for usd in (reply.cost_usd, reply.list_usd))
+    return replace(reply, cost_usd=cost, list_usd=at_list)
+
+
+def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:
+    """What part of the usual price litellm's list asks for these tokens in a batch; None where it says nothing."""
+    known = _litellm().get_model_info(model=request.model, custom_llm_provider=request.provider)
+    kinds = ("input_cost_per_token", "output_cost_per_token")
+    usual, batched = [known.get(kind) for kind in kinds], [known.get(f"{kind}_batches") for kind in kinds]
+    tokens = (reply.input_tokens or 0, reply.output_tokens or 0)
+    whole = sum(price * n for price, n in zip(usual, tokens, strict=True))
+    if None in batched or not whole:
+        return None
+    return Decimal(str(sum(price * n for price, n in zip(batched, tokens, strict=True)) / whole))

@@ -38,10 +38,12 @@ FROM runs_app_experiment e
 """
 
 ENDPOINTS = """
-SELECT p.id, p.in_flight, (SELECT count(*) FROM runs_app_trial t
-    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
-    JOIN runs_app_languagemodel m ON m.id = c.model_id WHERE m.endpoint_id = p.id AND t.status = 'running')
-FROM runs_app_endpoint p
+SELECT p.id, p.in_flight, coalesce(held.in_flight, 0), p.in_batches, coalesce(held.in_batches, 0)
+FROM runs_app_endpoint p LEFT JOIN (
+    SELECT m.endpoint_id, count(t.lease_until) AS in_flight, count(*) - count(t.lease_until) AS in_batches
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
+    JOIN runs_app_languagemodel m ON m.id = c.model_id WHERE t.status = 'running' GROUP BY m.endpoint_id
+) held ON held.endpoint_id = p.id
 """
 
 # Joined in full: an entry without attempts differs as much as attempts without an entry.
@@ -88,7 +90,7 @@ def differences() -> list[Difference]:
         return [
             *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
             *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
-            *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight",)),
+            *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
             *_compared(cursor, "ledger of run", _ledger_sql(), LEDGER_COLUMNS),
         ]
 

@@ -35,6 +35,7 @@ class Claim:
     yields: int
     reserved_usd: Decimal
     expected_tokens: int = 0
+    batched: bool = False  # Held by a batch: not a call in flight, and without a lease.
 
     @property
     def key(self) -> tuple[int, uuid.UUID]:
@@ -47,7 +48,7 @@ SELECT m.endpoint_id, sum(r.n_pending)
 FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE r.status = 'running' AND r.n_pending > 0
+WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
 GROUP BY m.endpoint_id ORDER BY random()
 """
 
@@ -56,7 +57,7 @@ SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
 WHERE id IN (
     SELECT r.experiment_id FROM runs_app_run r
     JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
-    WHERE r.status = 'running' AND r.n_pending > 0 AND m.endpoint_id = %s)
+    WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s)
 ORDER BY id FOR NO KEY UPDATE
 """
 
@@ -67,7 +68,7 @@ FROM runs_app_run r
 JOIN runs_app_experiment e ON e.id = r.experiment_id
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE r.status = 'running' AND r.n_pending > 0 AND m.endpoint_id = %s AND r.experiment_id = ANY(%s)
+WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s AND r.experiment_id = ANY(%s)
 ORDER BY r.id FOR NO KEY UPDATE OF r
 """
 

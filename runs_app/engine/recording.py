@@ -279,14 +279,18 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
 
 def _count(result: Result, delta: RunDelta) -> None:
     delta.move("running", result.status)
+    delta.batched -= result.claim.batched
     delta.reserved_usd -= result.claim.reserved_usd
 
 
 def _teach_endpoints(results: Sequence[Result], held: Collection[ClaimKey], open_gates: Mapping[int, Gate]) -> None:
-    """What the answers say of how many calls an endpoint takes, and what they really took of its rates."""
+    """What the answers say of how many calls an endpoint takes, and what they really took of its rates.
+
+    Nothing where they came in a batch: a provider keeps other limits for those.
+    """
     by_endpoint: dict[int, list[Result]] = defaultdict(list)
     for result in results:
-        if result.claim.key in held:
+        if result.claim.key in held and not result.claim.batched:
             by_endpoint[result.claim.place.endpoint_id].append(result)
     write({key: _lesson(open_gates[key], some) for key, some in by_endpoint.items()})
 

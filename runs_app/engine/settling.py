@@ -33,6 +33,7 @@ class RunDelta:
 
     pending: int = 0
     running: int = 0
+    batched: int = 0  # Of the running ones, those that batches hold
     done: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -53,8 +54,8 @@ class RunDelta:
 # One statement settles all: four round trips less for each batch of results, and as many for each claim.
 SETTLE = """
 WITH endpoints AS (
-    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n
-    FROM json_to_recordset(%s) r(id bigint, n int) WHERE t.id = r.id
+    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n, in_batches = t.in_batches + r.batched
+    FROM json_to_recordset(%s) r(id bigint, n int, batched int) WHERE t.id = r.id
 ), experiments AS (
     UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.spent, reserved_usd = t.reserved_usd + r.reserved
     FROM json_to_recordset(%s) r(id bigint, spent numeric, reserved numeric) WHERE t.id = r.id
@@ -103,9 +104,12 @@ class Deltas:
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
         in_flight: dict[int, int] = defaultdict(int)
+        batched: dict[int, int] = defaultdict(int)
         for place, delta in self.by_place.items():
-            in_flight[place.endpoint_id] += delta.running
-        return [{"id": key, "n": n} for key, n in in_flight.items() if n]
+            in_flight[place.endpoint_id] += delta.running - delta.batched
+            batched[place.endpoint_id] += delta.batched
+        moved = [key for key in in_flight if in_flight[key] or batched[key]]
+        return [{"id": key, "n": in_flight[key], "batched": batched[key]} for key in moved]
 
     def _of_experiments(self) -> list[dict[str, Any]]:
         spent: dict[int, Decimal] = defaultdict(Decimal)

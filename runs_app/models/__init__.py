@@ -1,5 +1,6 @@
 """Where models are served, what they are asked, and the record of every call."""
 
+from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
@@ -24,6 +25,7 @@ __all__ = [
     "Manifest",
     "LedgerEntry",
     "Prompt",
+    "ProviderBatch",
     "Run",
     "Sampler",
     "TextSet",

@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MinValueValidator, RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
@@ -46,6 +46,11 @@ class Endpoint(models.Model):
         OLLAMA = "ollama_chat", "Ollama"
         VLLM = "hosted_vllm", "vLLM"
 
+    class BatchApi(TextChoices):
+        NONE = "none", "None"
+        OPENAI = "openai", "OpenAI's files and batches"
+        ANTHROPIC = "anthropic", "Anthropic's message batches"
+
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
     base_url = models.CharField(
@@ -76,7 +81,20 @@ class Endpoint(models.Model):
     adaptive = models.BooleanField(
         default=True, help_text="Fewer calls in flight when it says that it is overloaded, more while it answers"
     )
+    batch_api = models.CharField(
+        "batch API", max_length=10, choices=BatchApi, default=BatchApi.NONE, help_text="For experiments that may wait"
+    )
+    batch_max_requests = models.PositiveIntegerField(
+        "calls a batch",
+        default=5_000,
+        validators=[MinValueValidator(1), MaxValueValidator(50_000)],
+        help_text="At most, in one batch",
+    )
+    batch_max_open = models.PositiveIntegerField(
+        "open batches", default=4, validators=[MinValueValidator(1)], help_text="At most, over all runs"
+    )
     in_flight = models.IntegerField(default=0, editable=False)
+    in_batches = models.IntegerField(default=0, editable=False, help_text="Trials that batches hold, not in flight")
     throttle = models.JSONField(default=dict, editable=False, help_text="What is left of its rates; its learned limit")
     paused_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="Set by a 429 or an overload")
     pause_reason = models.CharField(max_length=200, blank=True, editable=False)
@@ -98,6 +116,8 @@ class Endpoint(models.Model):
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
+        if self.batch_api not in (self.BatchApi.NONE, self.provider):
+            raise ValidationError({"batch_api": f"{self.get_batch_api_display()} are not spoken by {self.provider}."})
 
 
 class EndpointTick(models.Model):
@@ -140,6 +160,13 @@ class LanguageModel(models.Model):
         blank=True,
         validators=[MinValueValidator(1)],
         help_text="The most it writes in one answer: the ceiling of a call whose sampler sets no max_tokens",
+    )
+    batch_discount = models.DecimalField(
+        max_digits=4,
+        decimal_places=3,
+        default=Decimal("0.5"),
+        validators=[MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))],
+        help_text="Share of these prices that a call in a batch saves",
     )
     price_source = models.CharField(max_length=200, blank=True)
     price_date = models.DateField(null=True, blank=True)

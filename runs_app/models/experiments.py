@@ -68,6 +68,10 @@ class Experiment(models.Model):
     cache_buster = models.BooleanField(
         default=False, help_text="A salt at the end of the user turn, so that no cache answers for the model"
     )
+    batch = models.BooleanField(
+        default=False,
+        help_text="Hand calls over in batches where the endpoint takes them: at half the price, within a day",
+    )
     sequential = models.BooleanField(default=False, help_text="Conditions one after the other instead of side by side")
     max_concurrency = models.PositiveIntegerField(
         default=32, validators=[MinValueValidator(1)], help_text="Calls in flight for each condition"

@@ -43,6 +43,7 @@ class Run(models.Model):
     status = models.CharField(max_length=10, choices=Status, default=Status.PLANNED, editable=False)
     stop_reason = models.TextField(blank=True, editable=False)
     max_concurrency = models.PositiveIntegerField(default=32)
+    is_batched = models.BooleanField(default=False, editable=False, help_text="Its trials go out in batches")
     reserve_usd = models.DecimalField(
         max_digits=14, decimal_places=8, default=0, help_text="Reserved for each claimed trial"
     )

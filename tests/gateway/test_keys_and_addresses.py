@@ -184,7 +184,7 @@ def test_each_loop_has_connections_of_its_own_and_closes_them(fake: FakeProvider
 
     async def one() -> bool:
         await gateway.call(request(fake.url))
-        session = exchange._session()
+        session = exchange.session()
         await gateway.close()
         return session.closed
 

@@ -1,0 +1,109 @@
+"""Batches: many calls handed to a provider in one file, answered within a day at a lower price."""
+
+from __future__ import annotations
+
+import uuid
+from decimal import Decimal
+from typing import Any, Self
+
+from django.db import models
+from django.db.models import TextChoices
+from django.utils import timezone
+
+from datasets_app.models import StatusChange, TransitionQuerySet
+from runs_app.models.endpoints import Endpoint
+from runs_app.models.experiments import Experiment
+from runs_app.models.runs import Run
+
+
+class ProviderBatchQuerySet(TransitionQuerySet):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
+
+    def open(self) -> Self:
+        """Those that still hold trials, or may."""
+        return self.filter(status__in=ProviderBatch.OPEN)
+
+
+class ProviderBatch(models.Model):
+    """Trials of one run at a provider. Its `key` is the token of their claims, and the provider knows it by it.
+
+    No lease ends a claim that a batch holds: the row itself is what workers take, renew and take over from each other.
+    """
+
+    class Status(TextChoices):
+        PREPARING = "preparing", "Preparing"
+        SUBMITTING = "submitting", "Submitting"
+        SUBMITTED = "submitted", "Submitted"
+        COLLECTING = "collecting", "Collecting"
+        CANCELLING = "cancelling", "Cancelling"
+        COLLECTED = "collected", "Collected"
+        CANCELLED = "cancelled", "Cancelled"
+        FAILED = "failed", "Failed"
+        EXPIRED = "expired", "Expired"
+
+    OPEN = (Status.PREPARING, Status.SUBMITTING, Status.SUBMITTED, Status.COLLECTING, Status.CANCELLING)
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="batches")
+    endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="batches")
+    key = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)
+    status = models.CharField(max_length=10, choices=Status, default=Status.PREPARING, editable=False)
+    n_requests = models.IntegerField(default=0, help_text="Trials it was made of; then calls it was sent with")
+    n_answered = models.IntegerField(default=0)
+    n_failed = models.IntegerField(default=0, help_text="Calls that ended with an error")
+    reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, help_text="For all of it, when made")
+    spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0)
+    discount = models.DecimalField(max_digits=4, decimal_places=3, default=0, help_text="Share of the price it saves")
+
+    input_file = models.CharField(max_length=200, blank=True, help_text="The provider's id of what was uploaded")
+    provider_id = models.CharField(max_length=200, blank=True, help_text="The provider's id of the batch")
+    provider_status = models.CharField(max_length=40, blank=True, help_text="The provider's word for it")
+    provider_counts = models.JSONField(default=dict, help_text="Calls as the provider counts them")
+    output_files = models.JSONField(default=list, help_text="The provider's ids of what is to be collected")
+    gone_by = models.DateTimeField(
+        null=True, help_text="A submission whose answer was lost was not made if it cannot be found after this"
+    )
+
+    claim = models.UUIDField(null=True, editable=False, help_text="Of the worker that is at it")
+    lease_until = models.DateTimeField(null=True, editable=False)
+    worker = models.ForeignKey(
+        "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    tries = models.SmallIntegerField(default=0, help_text="Failures in a row of what is to be done next")
+    error = models.TextField(blank=True, help_text="Of the last of them")
+
+    created_at = models.DateTimeField(auto_now_add=True)
+    submitted_at = models.DateTimeField(null=True)
+    last_polled_at = models.DateTimeField(null=True)
+    next_poll_at = models.DateTimeField(default=timezone.now, help_text="When there is something to do or to ask")
+    expires_at = models.DateTimeField(null=True, help_text="The provider answers no more after this")
+    ended_at = models.DateTimeField(null=True)
+
+    objects = ProviderBatchQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "provider batches"
+        indexes = [
+            models.Index(
+                fields=["next_poll_at"],
+                name="batch_due",
+                condition=models.Q(status__in=["preparing", "submitting", "submitted", "collecting", "cancelling"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"batch {self.pk}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in self.OPEN
+
+    @property
+    def saved_usd(self) -> Decimal:
+        """What the same calls would have cost more, one by one."""
+        return self.spent_usd * self.discount / (1 - self.discount) if self.discount < 1 else Decimal(0)
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
