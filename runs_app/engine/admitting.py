@@ -123,7 +123,7 @@ def _admit_at(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
             expected = sum(claim.expected_tokens for claim in claims)
             write({endpoint_id: Change(taken(gate.throttle, len(claims), expected))})
         else:
-            _pause_for_budget([demand for demand in demands if _is_short(demand, left)])
+            pause_for_budget([demand for demand in demands if is_short(demand, left)])
     return claims
 
 
@@ -175,13 +175,13 @@ def _claim_from(row: tuple[Any, ...], places: dict[int, Place], tokens: dict[int
     )
 
 
-def _is_short(demand: Demand, left: dict[int, Decimal | None]) -> bool:
+def is_short(demand: Demand, left: dict[int, Decimal | None]) -> bool:
     """What is left of the budget does not pay one trial."""
     budget = left[demand.experiment_id]
     return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
 
 
-def _pause_for_budget(short: Sequence[Demand]) -> None:
+def pause_for_budget(short: Sequence[Demand]) -> None:
     """Unless something is in flight, of whose reservation some may come back. All is locked."""
     busy = Run.objects.filter(experiment__in={demand.experiment_id for demand in short}, n_running__gt=0)
     waiting = set(busy.values_list("experiment_id", flat=True)) if short else set()
