@@ -179,32 +179,33 @@ ITEMS = ExportTable(
     has_trials=False,
 )
 
-_SUMS = ", ".join(f"sum(a.{name})::bigint AS {name}" for name in USAGE.split())
+_COUNTS = f"attempts answered reused {USAGE}"
+_MONEY = "list_usd cache_saved_usd reuse_saved_usd"
+_SUMS = ", ".join(f"sum(b.{name}) AS {name}" for name in f"{_COUNTS} {_MONEY} unpriced kept_usd".split())
 LEDGER = ExportTable(
     name="ledger",
     columns=(
         Column("experiment", "text", "l.experiment"),
         *_columns("text", "l", "day model provider stage"),
-        *_columns("integer", "l", f"attempts answered {USAGE}"),
-        *_columns("decimal", "l", "cost_usd"),
+        *_columns("integer", "l", _COUNTS),
+        *_columns("decimal", "l", f"cost_usd {_MONEY}"),
         *_columns("integer", "l", "unpriced"),
+        *_columns("decimal", "l", "kept_usd"),
     ),
     sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
     keys="SELECT id FROM runs_app_experiment WHERE id = %(section)s",
     # A few rows a day: the bounds only say that its one page was asked for. An unknown cost is counted, not summed.
     rows=f"""FROM (
-        SELECT e.slug AS experiment, to_char(a.finished_at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
-            n.provider, 'generation' AS stage, count(*) AS attempts,
-            count(*) FILTER (WHERE a.outcome = 'ok') AS answered,
-            count(*) FILTER (WHERE a.cost_usd IS NULL) AS unpriced, sum(a.cost_usd) AS cost_usd, {_SUMS}
-        FROM runs_app_attempt a
-        JOIN runs_app_run r ON r.id = a.run_id
+        SELECT e.slug AS experiment, to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
+            n.provider, c.stage, sum(b.paid_usd) AS cost_usd, {_SUMS}
+        FROM runs_app_ledgerentry b
+        JOIN runs_app_run r ON r.id = b.run_id
         JOIN runs_app_experiment e ON e.id = r.experiment_id
         JOIN runs_app_condition c ON c.id = r.condition_id
         JOIN runs_app_languagemodel m ON m.id = c.model_id
         JOIN runs_app_endpoint n ON n.id = m.endpoint_id
         WHERE e.id = %(section)s AND e.id > %(low)s AND e.id <= %(high)s
-        GROUP BY 1, 2, 3, 4 ORDER BY 2, 3) AS l WHERE true""",  # noqa: S608
+        GROUP BY 1, 2, 3, 4, 5 ORDER BY 2, 3, 5) AS l WHERE true""",  # noqa: S608
     has_trials=False,
 )
 

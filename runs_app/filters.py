@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import date, datetime, time, timedelta
 from typing import Any
 
 import django_filters as df
 from django import forms
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from datasets_app.models import Item
 from runs_app.browsing import Search
-from runs_app.models import Condition, Dimension, Experiment, Run, Trial
+from runs_app.models import Condition, Dimension, Experiment, LanguageModel, LedgerEntry, Run, Trial
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
@@ -122,3 +124,62 @@ class TrialFilter(df.FilterSet):
             "contains": "answer__icontains",
         }
         return Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+
+
+class LedgerFilter(df.FilterSet):
+    """Of which days, in the reader's zone, and how the sums are grouped."""
+
+    GROUPS = (("day", "Day"), ("model", "Model"), ("stage", "Stage"), ("run", "Run"))
+
+    by = df.ChoiceFilter(label="By", choices=GROUPS, empty_label=None, method="grouped")
+    since = df.DateFilter(label="From", method="from_day", widget=forms.DateInput(attrs={"type": "date"}))
+    until = df.DateFilter(label="To", method="to_day", widget=forms.DateInput(attrs={"type": "date"}))
+    stage = df.ChoiceFilter(
+        label="Stage", field_name="run__condition__stage", choices=Condition.Stage.choices, empty_label="Any"
+    )
+
+    class Meta:
+        model = LedgerEntry
+        fields: list[str] = []
+
+    @property
+    def grouping(self) -> str:
+        """What the sums are by: days where nothing else was said."""
+        return (self.form.cleaned_data.get("by") if self.form.is_valid() else "") or "day"
+
+    def grouped(self, entries: QuerySet[LedgerEntry], _name: str, _by: str) -> QuerySet[LedgerEntry]:
+        return entries
+
+    def from_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
+        return entries.filter(at__gte=_midnight(day))
+
+    def to_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
+        return entries.filter(at__lt=_midnight(day, 1))
+
+
+class LabLedgerFilter(LedgerFilter):
+    """Over all experiments."""
+
+    by = df.ChoiceFilter(
+        label="By", choices=(*LedgerFilter.GROUPS, ("experiment", "Experiment")), empty_label=None, method="grouped"
+    )
+    model = df.ModelChoiceFilter(
+        label="Model",
+        field_name="run__condition__model",
+        queryset=LanguageModel.objects.order_by("name"),
+        to_field_name="name",
+        empty_label="Any",
+    )
+    experiment = df.ModelChoiceFilter(
+        label="Experiment",
+        field_name="run__experiment",
+        queryset=_experiments,
+        to_field_name="slug",
+        empty_label="Any",
+    )
+
+
+def _midnight(day: date, later: int = 0) -> datetime:
+    """Of a day that is far enough from the ends of time to have one in every zone."""
+    within = min(max(day, date(1970, 1, 1)), date(9000, 1, 1)) + timedelta(days=later)
+    return timezone.make_aware(datetime.combine(within, time.min))

@@ -248,3 +248,67 @@ class RecentAttemptTable(AttemptTable):
 
     class Meta(AttemptTable.Meta):
         sequence = ("trial", "...")
+
+
+class LedgerTable(tables.Table):
+    """Lines of the ledger, `by` what they are grouped."""
+
+    label = tables.Column(attrs=TIGHT)
+    calls = CountColumn(accessor="sums__calls")
+    input_tokens = CountColumn(accessor="sums__input_tokens", verbose_name="Tokens in")
+    output_tokens = CountColumn(accessor="sums__output_tokens", verbose_name="Tokens out")
+    list_usd = tables.Column(accessor="sums__list_usd", verbose_name="List price", attrs=NUMBER)
+    saved_usd = tables.Column(accessor="sums__saved_usd", verbose_name="Saved", attrs=NUMBER)
+    paid_usd = tables.Column(accessor="sums__paid_usd", verbose_name="Paid", attrs=NUMBER)
+    unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Of unknown cost")
+
+    class Meta:
+        default = wording.MISSING
+        orderable = False
+
+    def __init__(self, lines: Any, *, by: str, **kwargs: Any) -> None:
+        super().__init__(lines, **kwargs)
+        self.by = by
+        self.columns["label"].column.verbose_name = by.capitalize()
+
+    def render_label(self, record: Any) -> SafeString | str:
+        if self.by == "run":
+            return format_html('<a href="{}">{}</a>', reverse("run_detail", args=[record.key]), record.label)
+        if self.by == "experiment":
+            return format_html('<a href="{}">{}</a>', reverse("experiment_ledger", args=[record.key]), record.label)
+        return str(record.label)
+
+    def render_calls(self, record: Any) -> SafeString:
+        return _with_parts(record.sums.calls, (("reused", record.sums.reused),))
+
+    def render_input_tokens(self, record: Any) -> SafeString:
+        sums = record.sums
+        return _with_parts(
+            sums.input_tokens, (("from cache", sums.cache_read_tokens), ("into cache", sums.cache_write_tokens))
+        )
+
+    def render_output_tokens(self, record: Any) -> SafeString:
+        return _with_parts(record.sums.output_tokens, (("reasoning", record.sums.reasoning_tokens),))
+
+    def render_list_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_saved_usd(self, record: Any) -> SafeString | str:
+        return tags.money(record.sums.saved_usd) if record.sums.saved_usd else wording.MISSING
+
+    def render_paid_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_unpriced(self, record: Any) -> SafeString | str:
+        if not record.sums.unpriced:
+            return wording.MISSING
+        kept = f"{wording.money_text(record.sums.kept_usd)} kept" if record.sums.kept_usd else "nothing kept"
+        return format_html('{} <span class="muted">{}</span>', wording.count_text(record.sums.unpriced), kept)
+
+
+def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
+    """`1 200 (300 from cache)`: what of a number is special, where anything is."""
+    said = ", ".join(f"{wording.count_text(n)} {name}" for name, n in parts if n)
+    if not said:
+        return format_html("{}", wording.count_text(total))
+    return format_html('{} <span class="muted">{}</span>', wording.count_text(total), said)

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from runs_app.views import drafting, endpoints, experiments, keeping, progress, steering, trials, workers
+from runs_app.views import drafting, endpoints, experiments, keeping, ledger, progress, steering, trials, workers
 
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
@@ -18,6 +18,8 @@ urlpatterns = [
     path("experiments/<slug:slug>/archive/", keeping.experiment_archive, name="experiment_archive"),
     path("experiments/<slug:slug>/delete/", keeping.experiment_delete, name="experiment_delete"),
     path("experiments/<slug:slug>/progress/", progress.experiment_progress, name="experiment_progress"),
+    path("experiments/<slug:slug>/ledger/", ledger.experiment_ledger, name="experiment_ledger"),
+    path("ledger/", ledger.lab_ledger, name="ledger"),
     path("experiments/<slug:slug>/launch/", steering.experiment_launch, name="experiment_launch"),
     path("experiments/<slug:slug>/preflight/", steering.experiment_preflight, name="experiment_preflight"),
     path("experiments/<slug:slug>/steer/<str:verb>/", steering.experiment_steer, name="experiment_steer"),

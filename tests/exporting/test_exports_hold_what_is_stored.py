@@ -197,4 +197,4 @@ def test_attempts_and_the_ledger_add_up(experiment):
     assert (ledger["attempts"], ledger["answered"], ledger["unpriced"]) == (len(trials) + 1, len(trials), 1)
     assert Decimal(str(ledger["cost_usd"])) == sum(Decimal(str(row["cost_usd"] or 0)) for row in attempts)
     assert ledger["input_tokens"] == sum(row["input_tokens"] or 0 for row in attempts)
-    assert (ledger["day"], ledger["model"], ledger["stage"]) == ("2026-03-01", "small", "generation")
+    assert (ledger["day"], ledger["model"], ledger["stage"]) == ("2026-03-01", "small", "generate")

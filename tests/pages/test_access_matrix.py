@@ -69,6 +69,8 @@ MATRIX = {
     "experiment_archive": of_experiment(302, method="post"),
     "experiment_delete": of_experiment(302, method="post"),
     "experiment_progress": of_experiment(),
+    "experiment_ledger": of_experiment(),
+    "ledger": operators(),
     "experiment_launch": of_experiment(),
     "experiment_preflight": of_experiment(302, method="post"),
     "experiment_results": of_experiment(),

@@ -1,0 +1,94 @@
+"""The ledger read: what calls cost, by day, model, stage, run or experiment, and what was saved against list price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from typing import Any, Self
+
+from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from runs_app.models import Condition, LedgerEntry, Run
+
+DAY, MODEL, STAGE, RUN, EXPERIMENT = "day", "model", "stage", "run", "experiment"
+GROUPS: Mapping[str, Any] = {
+    DAY: TruncDate("at"),  # In the time zone that is active: the reader's, or UTC in a command.
+    MODEL: F("run__condition__model__name"),
+    STAGE: F("run__condition__stage"),
+    RUN: F("run_id"),
+    EXPERIMENT: F("run__experiment__slug"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Calls, tokens and US dollars. list = paid + saved by the provider's cache + saved by reuse, without those calls
+    whose cost is unknown (`unpriced`); what is `kept` reserved for these may be billed yet."""
+
+    attempts: int = 0
+    answered: int = 0
+    reused: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    list_usd: Decimal = Decimal(0)
+    paid_usd: Decimal = Decimal(0)
+    cache_saved_usd: Decimal = Decimal(0)
+    reuse_saved_usd: Decimal = Decimal(0)
+    unpriced: int = 0
+    kept_usd: Decimal = Decimal(0)
+
+    @property
+    def calls(self) -> int:
+        """That were really made: what the response cache answered is none."""
+        return self.attempts - self.reused
+
+    @property
+    def saved_usd(self) -> Decimal:
+        return self.list_usd - self.paid_usd
+
+    @property
+    def saved_share(self) -> float | None:
+        """Of the list price; None where nothing has a price."""
+        return float(self.saved_usd / self.list_usd) if self.list_usd else None
+
+    @classmethod
+    def over(cls, lines: Iterable[Line]) -> Self:
+        lines = list(lines)
+        return cls(**{name: sum((getattr(line.sums, name) for line in lines), getattr(cls(), name)) for name in NAMES})
+
+
+NAMES = tuple(field.name for field in fields(Sums))
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One group's sums. `key` is a date, a run's id, or a name; `label` is for people."""
+
+    key: Any
+    label: str
+    sums: Sums
+
+
+def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
+    """Days newest first, all else dearest first. Two queries at most, whatever the number of calls."""
+    grouped = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
+    rows: list[dict[str, Any]] = list(grouped)
+    labels = _labels(by, [row["group"] for row in rows])
+    lines = [Line(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows]
+    if by == DAY:
+        return sorted(lines, key=lambda line: line.key, reverse=True)
+    return sorted(lines, key=lambda line: (-line.sums.paid_usd, -line.sums.list_usd, line.label))
+
+
+def _labels(by: str, keys: list[Any]) -> dict[Any, str]:
+    if by == RUN:
+        runs = Run.objects.filter(pk__in=keys).with_design()
+        return {run.pk: f"{run.condition.label}, {run.wave}" for run in runs}
+    if by == STAGE:
+        return {key: str(Condition.Stage(key).label) for key in keys}
+    return {key: str(key) for key in keys}

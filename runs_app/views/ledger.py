@@ -1,0 +1,51 @@
+"""What calls cost and what was saved: of one experiment, and of the whole lab for operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from django_tables2 import RequestConfig
+
+from evalsite.lib.access import operators_only, readers_only
+from evalsite.lib.choices import fetch_choices
+from runs_app import ledger
+from runs_app.filters import LabLedgerFilter, LedgerFilter
+from runs_app.models import LedgerEntry
+from runs_app.progress import Totals, state_of
+from runs_app.tables import LedgerTable
+from runs_app.views.fetching import visible_experiment
+
+PER_PAGE = 100
+
+
+@require_safe
+@readers_only
+def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    entries = LedgerEntry.objects.filter(run__experiment=experiment)
+    runs = list(experiment.runs.all())
+    context = {"experiment": experiment, "state": state_of(experiment, Totals.of(runs))}
+    filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
+    return render(request, "runs_app/experiment_ledger.html", context | _sums(request, filter_))
+
+
+@require_safe
+@operators_only
+def lab_ledger(request: HttpRequest) -> HttpResponse:
+    filter_ = LabLedgerFilter(request.GET, queryset=LedgerEntry.objects.all(), request=request)
+    return render(request, "runs_app/lab_ledger.html", _sums(request, filter_))
+
+
+def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
+    by = filter_.grouping
+    # Where the address cannot be read, nothing is shown rather than everything.
+    entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
+    lines = ledger.lines_of(entries, by)
+    table = LedgerTable(lines, by=by)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    fetch_choices(filter_.form)
+    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger.Sums.over(lines), "by": by}
