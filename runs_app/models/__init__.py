@@ -5,6 +5,7 @@ from runs_app.models.cache import CachedAnswer
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
+from runs_app.models.points import Point
 from runs_app.models.runs import Run, Tick
 from runs_app.models.ledger import LedgerEntry
 from runs_app.models.points import Point
@@ -24,6 +25,7 @@ __all__ = [
     "LanguageModel",
     "Manifest",
     "LedgerEntry",
+    "Point",
     "Prompt",
     "ProviderBatch",
     "Run",

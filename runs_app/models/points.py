@@ -1,0 +1,78 @@
+"""Points: the places of a design at which enough may be known before every case was asked."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from evalsite.lib.wilson import Interval
+from runs_app.models.experiments import Experiment
+from runs_app.models.runs import Run
+from runs_app.stopping import Correction, Tally
+
+
+class PointQuerySet(models.QuerySet["Point"]):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
+
+    def open(self) -> Self:
+        return self.filter(status=Point.Status.OPEN)
+
+
+class Point(models.Model):
+    """The items of one category, or with the same parameters, in one run; asked in rounds until a rule says enough.
+
+    Case k (from 0) is repetition k // n_items of item `items[k % n_items]`; cases 0 to n_planned - 1 have a trial, the
+    others have none, and so reserve nothing. The counts are those of the last decision.
+    """
+
+    class Status(models.TextChoices):
+        OPEN = "open", "Open"
+        ENOUGH = "enough", "Known well enough"
+        EXHAUSTED = "exhausted", "At its maximum"
+        ABORTED = "aborted", "Given up"
+        CANCELLED = "cancelled", "Cancelled"
+
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="points", db_index=False)
+    key = models.JSONField(help_text="The category, or each parameter with its value")
+    items = ArrayField(models.BigIntegerField(), help_text="Keys of its items, in the order in which they are drawn")
+    n_items = models.PositiveIntegerField()
+    status = models.CharField(max_length=10, choices=Status, default=Status.OPEN, editable=False)
+    n_planned = models.PositiveIntegerField(default=0, help_text="Cases that have a trial")
+    n_correct = models.PositiveIntegerField(default=0)
+    n_total = models.PositiveIntegerField(default=0, help_text="Answers that were scored and not cut off")
+    n_truncated = models.PositiveIntegerField(default=0, help_text="Answers that were cut off: no part of the accuracy")
+    n_unread = models.PositiveIntegerField(default=0, help_text="Answers from which no score could be read")
+    n_failed = models.PositiveIntegerField(default=0, help_text="Trials without an answer")
+    guess_chances = models.FloatField(default=0, help_text="Chances to guess right, summed over the scored answers")
+    half_width = models.FloatField(null=True)
+    reason = models.TextField(blank=True, help_text="Of the last decision")
+    rounds = models.JSONField(default=list, help_text="Each decision: when, on which counts, what and why")
+    decided_at = models.DateTimeField(null=True)
+
+    objects = PointQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["run", "key"], name="point_in_run")]
+        indexes = [models.Index(fields=["run"], name="point_open", condition=models.Q(status="open"))]
+
+    def __str__(self) -> str:
+        return self.label
+
+    @property
+    def label(self) -> str:
+        """`spatial`, or `depth 3, length 16`."""
+        if set(self.key) == {"category"}:
+            return str(self.key["category"]) or "no category"
+        return ", ".join(f"{name} {value}" for name, value in sorted(self.key.items()))
+
+    @property
+    def tally(self) -> Tally:
+        return Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances)
+
+    def interval(self, confidence: float, correction: Correction) -> Interval | None:
+        """Of the accuracy beyond guessing, at the last decision; None before any answer was scored."""
+        return self.tally.interval(confidence, correction) if self.n_total else None
