@@ -12,23 +12,21 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from django.db import close_old_connections, connection, connections
 
-from evalsite.lib.scales import Scale
 from evalsite.lib.versions import SchemaMismatch
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim, admit
+from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
-from runs_app.engine.remembering import remembered
 from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all
 from runs_app.engine.sweeping import renew, sweep
-from runs_app.prompts import PromptError
 
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")
@@ -39,7 +37,6 @@ IDLE_S = 0.5  # How long a drain without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0
 OUTAGE_S = 1.0  # Between tries to reach a database that is away.
-FAULT = "The program failed; the worker's log says how."
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +50,6 @@ class Limits:
     seconds: float | None = None
     until_idle: bool = False
     grace_s: float = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A claim and what it asks, or why it cannot be asked."""
-
-    claim: Claim
-    asked: asking.Asked | CallFailure
-    scale: Scale | None
-    max_attempts: int
-    remembered: CallReply | None = None
 
 
 @dataclass(slots=True)
@@ -148,18 +134,7 @@ class Drain:
     def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
         wrote = record_all(results, self.registration.worker_id)
         claims = admit(self.registration.worker_id, room) if room > 0 else []
-        return wrote, with_memories([self._prepare(claim) for claim in self._questions.fetched(claims)])
-
-    def _prepare(self, claim: Claim) -> Job:
-        design, question, max_attempts = self._questions.of(claim)
-        try:
-            asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
-        except (PromptError, OSError) as error:
-            asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
-        except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
-            logger.exception("the request of trial %s broke", claim.trial_id)
-            asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
-        return Job(claim, asked, question.scale, max_attempts)
+        return wrote, jobs_of(claims, self._questions)
 
     def _start(self, job: Job) -> None:
         task = asyncio.get_running_loop().create_task(self._ask(job))
@@ -177,23 +152,7 @@ class Drain:
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls)})
             conclusion = concluding.released()
-        cache_key = None
-        if isinstance(job.asked, asking.Asked):
-            cache_key = job.asked.cache_key if job.remembered is None else None
-            for columns in (conclusion.trial, *calls):
-                columns["request_hash"] = job.asked.request_hash
-        self._results.append(
-            Result(
-                job.claim,
-                conclusion.status,
-                trial=conclusion.trial,
-                calls=calls,
-                unspent=conclusion.unspent,
-                wait_s=conclusion.wait_s,
-                pause_s=conclusion.pause_s,
-                cache_key=cache_key,
-            )
-        )
+        self._results.append(result_of(job, conclusion, calls))
 
     async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> concluding.Conclusion:
         if job.remembered is not None:
@@ -282,13 +241,6 @@ class Drain:
 def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
     close_old_connections()
     return work(*arguments)
-
-
-def with_memories(jobs: list[Job]) -> list[Job]:
-    """The same jobs, each with its answer where the cache has one: one query for the batch."""
-    keys = {job.asked.cache_key for job in jobs if isinstance(job.asked, asking.Asked) and job.asked.cache_key}
-    known = remembered(keys)
-    return [replace(job, remembered=known.get(getattr(job.asked, "cache_key", None) or "")) for job in jobs]
 
 
 def work_is_left() -> bool:

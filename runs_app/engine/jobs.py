@@ -1,0 +1,76 @@
+"""A claim on its way to a provider and back: what it asks, and what is written of what came."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evalsite.lib.scales import Scale
+from runs_app.calls import CallFailure, CallReply, ErrorClass
+from runs_app.engine import asking
+from runs_app.engine.admitting import Claim
+from runs_app.engine.concluding import Conclusion
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import Result
+from runs_app.engine.remembering import remembered
+from runs_app.prompts import PromptError
+
+logger = logging.getLogger("evalsite.drain")
+
+FAULT = "The program failed; the worker's log says how."
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claim and what it asks, or why it cannot be asked."""
+
+    claim: Claim
+    asked: asking.Asked | CallFailure
+    scale: Scale | None
+    max_attempts: int
+    remembered: CallReply | None = None
+
+
+def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
+    """What these claims ask: fetched in sets, with the answers that the cache has."""
+    return with_memories([_prepared(claim, questions) for claim in questions.fetched(claims)])
+
+
+def _prepared(claim: Claim, questions: Questions) -> Job:
+    design, question, max_attempts = questions.of(claim)
+    try:
+        asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
+    except (PromptError, OSError) as error:
+        asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
+    except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
+        logger.exception("the request of trial %s broke", claim.trial_id)
+        asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
+    return Job(claim, asked, question.scale, max_attempts)
+
+
+def with_memories(jobs: list[Job]) -> list[Job]:
+    """The same jobs, each with its answer where the cache has one: one query for all."""
+    keys = {job.asked.cache_key for job in jobs if isinstance(job.asked, asking.Asked) and job.asked.cache_key}
+    known = remembered(keys)
+    return [replace(job, remembered=known.get(getattr(job.asked, "cache_key", None) or "")) for job in jobs]
+
+
+def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Result:
+    """What is recorded of a job that came to this conclusion by these calls."""
+    cache_key = None
+    if isinstance(job.asked, asking.Asked):
+        cache_key = job.asked.cache_key if job.remembered is None else None
+        for columns in (conclusion.trial, *calls):
+            columns["request_hash"] = job.asked.request_hash
+    return Result(
+        job.claim,
+        conclusion.status,
+        trial=conclusion.trial,
+        calls=calls,
+        unspent=conclusion.unspent,
+        wait_s=conclusion.wait_s,
+        pause_s=conclusion.pause_s,
+        cache_key=cache_key,
+    )
