@@ -55,6 +55,21 @@ def _connection() -> dict[str, Any]:
     return dict(Embedded(DATA_DIR / "postgres").connection())
 
 
+# A machine that vanishes says nothing. Both ends notice within half a minute; a session that stands still within a
+# transaction, as one of a frozen machine does, is ended after a minute: till then it may hold locks that all wait for.
+NOTICE = {
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+SESSION = (
+    "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 -c tcp_user_timeout=25000"
+    " -c idle_in_transaction_session_timeout=60000"
+)
+
+
 def _database() -> dict[str, Any]:
     """DATABASE_URL, else the embedded server's socket. Nothing is started here."""
     known = _connection()
@@ -67,7 +82,12 @@ def _database() -> dict[str, Any]:
         "PORT": known.pop("port", ""),
         "CONN_MAX_AGE": 60,
         "CONN_HEALTH_CHECKS": True,
-        "OPTIONS": {"application_name": "evalsite", **known},
+        "OPTIONS": {
+            "application_name": "evalsite",
+            **NOTICE,
+            **known,
+            "options": f"{SESSION} {known.get('options', '')}",
+        },
     }
 
 

@@ -24,7 +24,7 @@ class SchemaMismatch(Exception):
 
 @cache
 def code_version() -> str:
-    """The release, and ten digits of a hash over all Python files. Read once: a process runs what it was started with."""
+    """The release, and ten digits of a hash over all Python files, read once: a process runs what it started with."""
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((Path(settings.BASE_DIR) / package).rglob("*.py")):

@@ -17,7 +17,7 @@ PACE_OVER_S = 60.0  # The rate that is shown is of the last minute.
 
 
 class Registration:
-    """Made in the process that drains. SchemaMismatch where its code does not fit the database: then it claims nothing."""
+    """Made in the process that drains. SchemaMismatch where its code does not fit the database."""
 
     def __init__(self) -> None:
         check_schema()

@@ -58,7 +58,7 @@ def test_a_worker_says_its_version_and_its_pace(run):
 
 def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(run):
     applied_by_another_version()
-    with pytest.raises(CommandError, match="9999_of_tomorrow, which this code .* does not know") as refused:
+    with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not know") as refused:
         call_command("drain", "--until-idle", stdout=io.StringIO())
     assert refused.value.returncode == 2
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
@@ -68,7 +68,7 @@ def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(ru
 def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
     more = known_migrations() | {"runs_app.9999_of_tomorrow"}
     monkeypatch.setattr("evalsite.lib.versions.known_migrations", lambda: more)
-    with pytest.raises(SchemaMismatch, match="lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
+    with pytest.raises(SchemaMismatch, match=r"lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
         drain(None)
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 

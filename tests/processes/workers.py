@@ -28,10 +28,10 @@ def data_dir():
 
 
 @contextmanager
-def drain_process(**environment):
-    """A worker as an operator starts it, in a process group of its own."""
+def drain_process(shell=(), **environment):
+    """A worker as an operator starts it, in a process group of its own; `shell` is what stands before its command."""
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)],
+        [*shell, sys.executable, "manage.py", "drain", "--until-idle", "--concurrency", str(IN_FLIGHT)],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": database_url(), "EVALSITE_DATA_DIR": data_dir(), **environment},
         stdout=subprocess.PIPE,

@@ -1,0 +1,36 @@
+"""What holds for every connection, so that a machine that vanished does not keep others waiting for its locks."""
+
+import pytest
+from django.db import connection
+
+pytestmark = pytest.mark.django_db
+
+
+def shown(name):
+    with connection.cursor() as cursor:
+        cursor.execute(f"SHOW {name}")
+        return cursor.fetchone()[0]
+
+
+def test_a_session_that_stands_still_in_a_transaction_is_ended():
+    assert shown("idle_in_transaction_session_timeout") == "1min"
+
+
+def test_both_ends_of_a_connection_over_the_network_notice_that_the_other_is_gone():
+    shown("server_version")
+    parameters = connection.connection.info.get_parameters()
+    assert parameters["keepalives_idle"] == "10"
+    assert parameters["tcp_user_timeout"] == "25000"
+    if connection.connection.info.host.startswith("/"):
+        pytest.skip("the server of these tests is on a Unix socket, which tells both ends by itself")
+    assert [shown(f"tcp_keepalives_{name}") for name in ("idle", "interval", "count")] == ["10", "5", "3"]
+
+
+def test_the_url_may_say_otherwise(monkeypatch):
+    from evalsite import settings
+
+    monkeypatch.setenv("DATABASE_URL", "postgresql://lab@db/site?connect_timeout=3&options=-c%20work_mem%3D8MB")
+    options = settings._database()["OPTIONS"]
+    assert options["connect_timeout"] == "3"
+    assert options["options"].startswith("-c tcp_keepalives_idle=10")
+    assert options["options"].endswith(" -c work_mem=8MB")
