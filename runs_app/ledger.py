@@ -76,8 +76,8 @@ class Line:
 
 def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
     """Days newest first, all else dearest first. Two queries at most, whatever the number of calls."""
-    grouped = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
-    rows: list[dict[str, Any]] = list(grouped)
+    grouped: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
+    rows = list(grouped)
     labels = _labels(by, [row["group"] for row in rows])
     lines = [Line(row["group"], labels[row["group"]], Sums(**{name: row[name] for name in NAMES})) for row in rows]
     if by == DAY:

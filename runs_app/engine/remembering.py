@@ -42,17 +42,6 @@ def remember(trials: Mapping[str, int]) -> None:
             cursor.execute(REMEMBER, [json.dumps(rows)])
 
 
-def how_many(limit: int | None = None) -> int:
-    """Answers that are remembered; counted up to `limit`, since a page need not count a million."""
-    rows = CachedAnswer.objects.order_by()
-    return rows.count() if limit is None else rows[:limit].count()
-
-
-def forget() -> int:
-    """Empty the cache: every request is asked anew. The trials stay. Returns how many answers were forgotten."""
-    return CachedAnswer.objects.all().delete()[0]
-
-
 def _reply_of(trial: Trial) -> CallReply:
     return CallReply(
         text=trial.answer,

@@ -16,13 +16,14 @@ from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
 from runs_app.busyness import with_state
-from runs_app.engine import remembering
-from runs_app.forms import EndpointForm, LanguageModelForm
+from runs_app.forms import EndpointForm, LanguageModelForm, SteeringForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.purging import purge, purges, size_of_cache
 from runs_app.views.fetching import posted
 from runs_app.waking import check_models
 
 COUNTED_TO = 100_000
+PURGES = 20
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 
@@ -34,7 +35,8 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
     context = {
         "rows": with_state(endpoints),
         "may_edit": is_operator(request.user),
-        "remembered": remembering.how_many(COUNTED_TO),
+        "cache": size_of_cache(COUNTED_TO),
+        "purges": list(purges()[:PURGES]),
         "counted_to": COUNTED_TO,
     }
     return render(request, "runs_app/endpoint_list.html", context)
@@ -97,7 +99,8 @@ def model_status(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @operators_only
 def cache_purge(request: HttpRequest) -> HttpResponse:
-    n = remembering.forget()
+    form = SteeringForm(request.POST)
+    n = purge(by=request.user, reason=form.cleaned_data["reason"] if form.is_valid() else "")
     messages.success(request, f"{count_text(n)} remembered answers are forgotten; the trials that gave them stay.")
     return redirect("endpoint_list")
 

@@ -3,8 +3,8 @@
 from decimal import Decimal
 
 from runs_app import steering
-from runs_app.engine import remembering
 from runs_app.models import Attempt, CachedAnswer, Run, Trial
+from runs_app.purging import purge
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import reply
@@ -93,7 +93,7 @@ def test_a_purged_cache_answers_nothing_and_leaves_the_trials(transactional_db):
     call, asked = counting()
     steering.launch(designed("first"), by="test")
     drained(call)
-    assert remembering.forget() == 6
+    assert purge(by="a curator") == 6
     steering.launch(designed("second"), by="test")
     drained(call)
     assert len(asked) == 12

@@ -110,3 +110,10 @@ def test_forgetting_leaves_the_trials(remembered, as_):
     assert f"{remembered} remembered answers are forgotten" in text
     assert not CachedAnswer.objects.exists()
     assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
+
+
+def test_the_page_tells_who_emptied_the_cache_and_why(remembered, as_):
+    as_("operator").post(PURGE, {"reason": "<b>prices</b> changed"})
+    text = " ".join(as_("researcher").get("/endpoints/").content.decode().split())
+    assert f"{remembered} answers, by operator: &lt;b&gt;prices&lt;/b&gt; changed" in text
+    assert "0 answers are remembered" in text

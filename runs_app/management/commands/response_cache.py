@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from evalsite.lib.commands import VerbCommand
+from django.template.defaultfilters import filesizeformat
+
+from evalsite.lib.commands import VerbCommand, actor
 from evalsite.lib.wording import count_text
-from runs_app.engine import remembering
+from runs_app.purging import purge, purges, size_of_cache
 
 
 class Command(VerbCommand):
     help = "Count and forget the answers of the response cache."
 
     def add_verbs(self, verbs: Any) -> None:
-        verbs.add_parser("show", help="how many answers are remembered").add_argument("--json", action="store_true")
-        verbs.add_parser("purge", help="forget them all").add_argument("--yes", action="store_true")
+        parser = verbs.add_parser("show", help="how many answers are remembered, and who emptied it when")
+        parser.add_argument("--json", action="store_true")
+        parser = verbs.add_parser("purge", help="forget them all")
+        parser.add_argument("--reason", default="", metavar="TEXT")
+        parser.add_argument("--user", default="", metavar="NAME", help="whom the history names")
+        parser.add_argument("--yes", action="store_true")
 
     def do_show(self, json: bool, **options: Any) -> None:
-        n = remembering.how_many()
+        size = size_of_cache()
         if json:
-            self.say_json({"answers": n})
-        else:
-            self.say(f"{count_text(n)} answers are remembered")
+            emptied = [
+                {"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in purges()
+            ]
+            self.say_json({"answers": size.answers, "bytes": size.bytes, "oldest": size.oldest, "emptied": emptied})
+            return
+        self.say(f"{count_text(size.answers)} answers are remembered, {filesizeformat(size.bytes)} of keys")
+        for one in purges():
+            reason = f": {one.reason}" if one.reason else ""
+            self.say(f"{one.at:%Y-%m-%d %H:%M:%S} UTC  {one.actor} emptied it of {one.from_value}{reason}")
 
-    def do_purge(self, yes: bool, **options: Any) -> None:
-        self.confirm(f"Forget {count_text(remembering.how_many())} answers? They will be asked and paid for anew.", yes)
-        self.say(f"{count_text(remembering.forget())} answers are forgotten")
+    def do_purge(self, yes: bool, reason: str, user: str, **options: Any) -> None:
+        by = actor(user)
+        held = size_of_cache().answers
+        self.confirm(f"Forget {count_text(held)} answers? They will be asked and paid for anew.", yes)
+        self.say(f"{count_text(purge(by=by, reason=reason))} answers are forgotten")
+
+
+def _emptied() -> list[dict[str, Any]]:
+    return [{"at": one.at, "by": one.actor, "held": one.from_value, "reason": one.reason} for one in purges()]
