@@ -206,6 +206,22 @@ class _Grading:
             return int(cursor.rowcount)
 
 
+OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choices FROM runs_app_trial t
+    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND t.status = 'done'{UNGRADED}"""  # noqa: S608
+
+
+def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
+    """Grade those of these trials that this rule has not graded; returns the key of the rule's grade condition."""
+    grading = _Grading(experiment, rule, None, False, math.inf)
+    rows = _rows(OF_TRIALS, {"trials": list(trials), "condition": grading._condition})
+    scores = [
+        rule.score(Answer(answer, rating, error or None), ScoredItem(target, tuple(map(str, choices))))
+        for _, answer, rating, error, target, choices in rows
+    ]
+    grading._write([trial for trial, *_ in rows], scores)
+    return grading._condition
+
+
 def _count(keys_sql: str, params: Mapping[str, Any]) -> int:
     return int(_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
 

@@ -13,6 +13,7 @@ from runs_app.designs.estimating import Estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.designs.planning import PlanReport, plan
 from runs_app.engine.finishing import start_queued
+from runs_app.engine.rounds import reopen
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Experiment, Run, Trial
 from runs_app.models.runs import RunQuerySet
@@ -133,6 +134,7 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
                 continue
             n = _move_trials(place, RETRY, [place.run_id, error_class, error_class], before="failed", after="pending")
             if n:
+                reopen(place.run_id)
                 _start_again(place, by=by, reason=reason or f"retry of {n} failed ({error_class or 'all classes'})")
             total += n
     wake()

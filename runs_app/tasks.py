@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from runs_app.calls import CallFailure, CallReply, CallRequest
 from runs_app.noticeboard import stop_is_asked
-from runs_app.waking import wake, wake_one
+from runs_app.waking import decide_rounds, wake, wake_one
 
 if TYPE_CHECKING:
     from runs_app.engine.draining import Drain
@@ -93,6 +93,7 @@ def tend(queue: str | None = None) -> int:
     from runs_app.engine.sweeping import sweep
 
     swept = sweep()
+    decide_rounds()
     if work_is_left():
         wake(queue)
     return swept

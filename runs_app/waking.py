@@ -6,11 +6,13 @@ from collections.abc import Collection, Sequence
 
 from django.conf import settings
 from django.db import transaction
+from django.utils.module_loading import import_string
 
 DRAIN = "runs_app.tasks.drain"
 CHECK = "runs_app.tasks.check_model"
 CHECKING = "running"  # A model's status until its test call has ended.
 GRADE = "grading_app.tasks.grade_experiment"  # Grading stands above runs, and is never imported here.
+DECIDE = "grading_app.deciding.decide_due"
 
 
 def wake(queue: str | None = None) -> None:
@@ -42,6 +44,12 @@ def check_models(keys: Collection[int]) -> None:
             async_task(CHECK, pk)
 
     transaction.on_commit(enqueue)
+
+
+def decide_rounds() -> int:
+    """Decide, here and now, the points of adaptive runs whose round is in; returns how many."""
+    decided: int = import_string(DECIDE)()
+    return decided
 
 
 def runs_finished(run_ids: Sequence[int]) -> None:

@@ -11,8 +11,10 @@ from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
 from runs_app import costs, prompts
-from runs_app.designs import sizing
+from runs_app.designs import points, sizing
 from runs_app.designs.crossing import Cell, Facet, cross
+from runs_app.designs.points import PointSize
+from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 
 USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.
@@ -53,7 +55,26 @@ class Design:
 
     @property
     def trials_per_cell(self) -> int:
-        return self.questions * self.experiment.samples
+        """At most, where the design is asked point by point."""
+        if self.adaptive is None:
+            return self.questions * self.experiment.samples
+        return sum(point.most(self.adaptive, self.experiment.samples) for point in self.points)
+
+    @cached_property
+    def adaptive(self) -> AdaptiveSpec | None:
+        return points.adaptive_of(self.experiment)
+
+    @cached_property
+    def points(self) -> list[PointSize]:
+        """What the items make, where the design is asked point by point."""
+        return points.sizes(self.experiment.dataset_id, self.adaptive) if self.adaptive else []
+
+    @property
+    def expected_per_cell(self) -> float:
+        """Trials, if every accuracy is equally likely; all of them where each is asked."""
+        if self.adaptive is None:
+            return self.trials_per_cell
+        return sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
 
     @cached_property
     def cells(self) -> list[Cell]:
@@ -94,7 +115,8 @@ class Design:
 
     def problems(self) -> list[str]:
         """What keeps this design from being planned, as sentences that name what to mend."""
-        return [*self._unready(), *self._empty(), *self._unusable(), *self._mismatched(), *self._unbounded()]
+        rounds = points.problems(self.adaptive, self.points, rated=bool(self.dimensions)) if self.adaptive else []
+        return [*self._unready(), *self._empty(), *self._unusable(), *self._mismatched(), *self._unbounded(), *rounds]
 
     def warnings(self) -> list[str]:
         """What is allowed and yet looks like a mistake."""

@@ -42,6 +42,7 @@ SETTINGS = (
     "stop_failure_rate",
     "stop_after_attempts",
 )
+COPIED = ("max_usd", "confirm_above_usd", "scorers", "adaptive")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 APPROVE = "runs_app.approve_prompt"
 # Where the file's key has another name than the column.
@@ -95,6 +96,7 @@ class _Maker:
             description=self.spec.description,
             owner=self.by,
             scorers=self._scorers(),
+            adaptive=self.spec.adaptive.content if self.spec.adaptive else {},
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
             **settings,
@@ -119,7 +121,12 @@ class _Maker:
         for at, name in enumerate(self.spec.grade.scorers):
             if name not in known:
                 self.problems.append(f"grade.scorers[{at}]: there is no scorer {name}; known are {', '.join(known)}")
-        return list(self.spec.grade.scorers)
+        chosen = list(self.spec.grade.scorers)
+        if (adaptive := self.spec.adaptive) is None or adaptive.scorer in chosen:
+            return chosen
+        if adaptive.scorer not in known:
+            self.problems.append(f"adaptive.scorer: there is no scorer {adaptive.scorer}; known are {', '.join(known)}")
+        return [*chosen, adaptive.scorer]
 
     def _axis(
         self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
@@ -226,7 +233,7 @@ class _Maker:
 
 def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
     """A draft of the same design under another name, owned by `by`; nothing that was run comes along."""
-    copied = {name: getattr(experiment, name) for name in (*SETTINGS, "max_usd", "confirm_above_usd", "scorers")}
+    copied = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED)}
     copy = Experiment(
         slug=new_slug,
         title=experiment.title,
@@ -257,6 +264,7 @@ def spec_of(experiment: Experiment) -> dict[str, Any]:
         "samplers": [_sampler_spec(row) for row in experiment.samplers.all()],
         "dimensions": [_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
         **{name: getattr(experiment, name) for name in SETTINGS},
+        "adaptive": dict(experiment.adaptive),
         "budget": _said({name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}),
         "grade": {"scorers": list(experiment.scorers)} if experiment.scorers else {},
     }

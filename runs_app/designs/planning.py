@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import F, Max
 
 from datasets_app.models.history import Actor
-from runs_app.designs import piloting
+from runs_app.designs import piloting, points
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
 from runs_app.models import Condition, Experiment, Run, Wave
@@ -183,7 +183,7 @@ def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
     """
     if run.status == Run.Status.CANCELLED:
         return 0
-    added = _insert_all(design, run) if share is None else piloting.insert_share(design, run, share)
+    added = piloting.insert_share(design, run, share) if share is not None else _insert_all(design, run)
     if added:
         Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
         Run.objects.filter(pk=run.pk).transition(
@@ -193,6 +193,9 @@ def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
 
 
 def _insert_all(design: Design, run: Run) -> int:
+    """Every trial of the design; where it is asked point by point, the first round of each."""
+    if design.adaptive is not None:
+        return points.open_points(design.adaptive, run, design.experiment)
     with connection.cursor() as cursor:
         cursor.execute(
             INSERT_TRIALS,

@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from evalsite.lib.hashing import canonical_json
+from runs_app.stopping import Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
 POINT = re.compile(r"-?[0-9]{1,9}\Z")
@@ -147,6 +148,54 @@ class GradeSpec(Strict):
     graders: Annotated[Any, BeforeValidator(_no_judges)] = None
 
 
+Share = Annotated[float, Field(ge=0, le=1)]
+Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
+
+
+class AdaptiveSpec(Strict):
+    """When a point is known well enough: the rule of `StoppingRule`, over the items of one category (`by: category`)
+    or with the same values of these metadata. A point gets `round` cases at a time, `max` at most."""
+
+    by: Annotated[
+        Annotated[Literal["category"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
+        Discriminator(lambda value: _form_of(value)),
+    ]
+    scorer: Name
+    round: int = Field(default=32, ge=1, le=10_000)
+    max: int = Field(default=512, ge=1, le=1_000_000)
+    targetci: Share
+    targetciht: Share | None = None
+    abortht: Share | None = None
+    backoffht: Share | None = None
+    minci: Share = 0.0
+    confidence: float = Field(default=0.95, ge=0.5, le=0.999)
+    correction: Correction = "mapped"
+
+    @model_validator(mode="after")
+    def _makes_a_rule(self) -> AdaptiveSpec:
+        if self.round > self.max:
+            raise ValueError(f"a round of {self.round} is more than the {self.max} that a point gets at most")
+        if isinstance(self.by, list) and len(set(self.by)) < len(self.by):
+            raise ValueError("by names a parameter twice")
+        self.rule(self.max)
+        return self
+
+    def rule(self, maximum: int) -> StoppingRule:
+        """For a point that has so many cases."""
+        names = ("targetci", "targetciht", "abortht", "backoffht", "minci", "confidence", "correction")
+        return StoppingRule(maximum=min(self.max, maximum), **{name: getattr(self, name) for name in names})
+
+    @property
+    def names(self) -> list[str]:
+        """Of what makes a point: `category`, or the parameters."""
+        return self.by if isinstance(self.by, list) else [self.by]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As a file says it, with all that it did not say."""
+        return self.model_dump(exclude_none=True)
+
+
 def _form_of(value: Any) -> str:
     return NAMED if isinstance(value, str) else INLINE
 
@@ -178,6 +227,7 @@ class ExperimentSpec(Strict):
     lease_s: float | None = None
     stop_failure_rate: float | None = None
     stop_after_attempts: int | None = None
+    adaptive: AdaptiveSpec | None = None
     budget: BudgetSpec = BudgetSpec()
     grade: GradeSpec = GradeSpec()
 
@@ -233,10 +283,11 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
+FACETS = (ModelSpec, PromptSpec, SamplerSpec, DimensionSpec)
 KNOWN_KEYS = sorted(
     {
         key
-        for spec in (ExperimentSpec, ModelSpec, PromptSpec, SamplerSpec, DimensionSpec, BudgetSpec, GradeSpec, TurnSpec)
+        for spec in (*FACETS, ExperimentSpec, AdaptiveSpec, BudgetSpec, GradeSpec, TurnSpec)
         for key in spec.model_fields
     }
 )

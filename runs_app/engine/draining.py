@@ -26,6 +26,7 @@ from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
 from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all
+from runs_app.engine.rounds import Lookout
 from runs_app.engine.sweeping import renew, sweep
 
 logger = logging.getLogger("evalsite.drain")
@@ -67,6 +68,7 @@ class Drain:
     _was_cut_off: bool = False
     _mismatch: SchemaMismatch | None = None
     _questions: Questions = field(default_factory=Questions)
+    _lookout: Lookout = field(default_factory=Lookout)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
 
     def stop(self) -> None:
@@ -101,6 +103,8 @@ class Drain:
         for job in jobs:
             self._start(job)
         if not self._flying and not self._results:
+            if await self._sql(self._lookout.decide_now):
+                return True
             if self.limits.until_idle and not await self._sql(work_is_left):
                 return False
             await self._wait(IDLE_S)
@@ -133,6 +137,7 @@ class Drain:
 
     def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
         wrote = record_all(results, self.registration.worker_id)
+        self._lookout.decide()
         claims = admit(self.registration.worker_id, room) if room > 0 else []
         return wrote, jobs_of(claims, self._questions)
 
@@ -244,9 +249,11 @@ def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
 
 
 def work_is_left() -> bool:
-    """Whether any run that is running has trials that are not ended; those of other workers count too."""
+    """Whether any run that is running has trials that are not ended, or points that may get more; those of other
+    workers count too."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT EXISTS (SELECT 1 FROM runs_app_run WHERE status = 'running' AND n_pending + n_running > 0)"
+            """SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (r.n_pending + r.n_running > 0
+                OR EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')))"""
         )
         return bool(cursor.fetchone()[0])

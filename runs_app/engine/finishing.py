@@ -11,13 +11,16 @@ from runs_app.models import Run
 from runs_app.stopping import should_stop_itself
 from runs_app.waking import runs_finished
 
-ENDING = """
-SELECT r.id, r.n_pending + r.n_running = 0, r.n_attempts, r.n_permanent, e.stop_failure_rate, e.stop_after_attempts
+# While a point is open its next round may yet be planned, so its run has not come to an end.
+ALL_ENDED = """r.n_pending + r.n_running = 0
+    AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
+ENDING = f"""
+SELECT r.id, {ALL_ENDED}, r.n_attempts, r.n_permanent, e.stop_failure_rate, e.stop_after_attempts
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id = ANY(%s) AND (
-    (r.n_pending + r.n_running = 0 AND r.status IN ('running', 'paused', 'stopped'))
+    (r.status IN ('running', 'paused', 'stopped') AND {ALL_ENDED})
     OR (r.status = 'running' AND r.n_permanent > 0 AND r.n_attempts >= e.stop_after_attempts))
-"""
+"""  # noqa: S608 - the text above
 
 
 def finish_runs(run_ids: Collection[int]) -> None:

@@ -1,0 +1,110 @@
+"""Whether a point of an adaptive run has been asked enough: its answers are graded, counted and judged by its rule."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.grading import Rule, grade_trials, rules_of
+from grading_app.paging import bare_cursor
+from runs_app.designs.points import GUESS, adaptive_of
+from runs_app.designs.specs import AdaptiveSpec
+from runs_app.engine import rounds
+from runs_app.engine.rescuing import OUTAGES
+from runs_app.engine.rounds import Judged
+from runs_app.engine.settling import Place
+from runs_app.models import Experiment, Run
+from runs_app.stopping import Tally
+
+logger = logging.getLogger("evalsite.drain")
+
+# The trials of what was planned at these points: repetitions of the items drawn so far.
+TRIALS = """
+FROM runs_app_point p CROSS JOIN LATERAL unnest(p.items[1:least(p.n_planned, p.n_items)]) AS drawn (item)
+JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+"""
+ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
+COUNTS = f"""
+SELECT p.id, p.n_items,
+    count(*) FILTER (WHERE answered AND g.score = 1), count(*) FILTER (WHERE answered AND g.score IS NOT NULL),
+    count(*) FILTER (WHERE t.status = 'done' AND t.truncated),
+    coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8,
+    count(*) FILTER (WHERE answered AND g.score IS NULL), count(*) FILTER (WHERE t.status = 'failed')
+{TRIALS}
+JOIN datasets_app_item i ON i.id = t.item_id
+LEFT JOIN grading_app_grading g ON g.condition_id = %(rule)s AND g.trial_id = t.id
+CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
+WHERE p.id = ANY(%(points)s) GROUP BY p.id
+"""
+
+
+def decide_due() -> int:
+    """Decide every point whose round is in, up to a hundred; returns how many were decided here.
+
+    Run by drains and by the sweep, by its dotted name. Safe at any moment and by any number at once.
+    """
+    decided = 0
+    for place, points in rounds.due().items():
+        try:
+            decided += _decide(place, points)
+        except OUTAGES:
+            raise
+        except (
+            Exception
+        ) as fault:  # One design that cannot be decided must not keep the others waiting, or try for ever.
+            logger.exception("the rounds of run %s cannot be decided", place.run_id)
+            _stop(place, fault)
+    return decided
+
+
+def _decide(place: Place, points: Mapping[int, int]) -> int:
+    experiment = Experiment.objects.get(pk=place.experiment_id)
+    spec = adaptive_of(experiment)
+    if spec is None:
+        raise ValueError("the experiment says no rule")
+    answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
+    rule = grade_trials(experiment, rule_of(experiment, spec), answered)
+    counts = _rows(COUNTS, {"points": list(points), "rule": rule})
+    judged = [_Counted(*row).judged(spec, points, experiment.samples) for row in counts]
+    return rounds.settle(place, judged)
+
+
+def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
+    """The design's own rule of that name, with its parameters, so that an answer is graded once."""
+    return next((rule for rule in rules_of(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What the rows say of a point. An answer that no score could be read from is no case: it is counted apart."""
+
+    point: int
+    items: int
+    correct: int
+    total: int
+    truncated: int
+    guess_chances: float
+    unread: int
+    failed: int
+
+    def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int) -> Judged:
+        asked, most = points[self.point], min(spec.max, self.items * samples)
+        tally = Tally(self.correct, self.total, self.truncated, min(self.guess_chances, float(self.total)))
+        decision = spec.rule(most).decide(tally, asked=asked)
+        return Judged(self.point, asked, tally, self.unread, self.failed, decision, upto=min(asked + spec.round, most))
+
+
+def _stop(place: Place, fault: Exception) -> None:
+    reason = f"Its rounds cannot be decided: {fault}"[:500]
+    Run.objects.filter(pk=place.run_id).transition(
+        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+    )
+
+
+def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with bare_cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

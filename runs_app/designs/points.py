@@ -1,0 +1,139 @@
+"""The points of a design: which items make one, how many cases it may get, and the first round of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from runs_app.designs.specs import AdaptiveSpec
+from runs_app.models import Experiment, Run
+from runs_app.stopping import expected_cases
+
+SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
+
+BY_CATEGORY = "jsonb_build_object('category', i.category)"
+BY_PARAMETERS = "(SELECT jsonb_object_agg(name, i.metadata -> name) FROM unnest(%(names)s::text[]) AS name)"
+GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_length(i.choices) ELSE 0 END"
+ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
+
+# Every item of a point is drawn once before any is drawn again: repetitions of an item say less than another item.
+MAKE = f"""
+INSERT INTO runs_app_point (run_id, key, items, n_items, status, n_planned, n_correct, n_total, n_truncated, n_unread,
+    n_failed, guess_chances, reason, rounds)
+SELECT %(run)s, {{key}}, array_agg(i.id ORDER BY md5(concat_ws('/', %(seed)s::text, i.key)), i.id), count(*),
+    'open', 0, 0, 0, 0, 0, 0, 0, '', '[]' {ITEMS} GROUP BY 2 ORDER BY min(i.position), 2
+ON CONFLICT (run_id, key) DO NOTHING
+"""
+SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
+
+# More samples in the design, and a point that had used up its cases has some left.
+REOPEN_EXHAUSTED = """
+UPDATE runs_app_point SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
+    AND n_planned < least(%(max)s, n_items * %(samples)s)
+"""
+NEXT_ROUND = """
+SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
+WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
+"""
+ASK = """
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id)
+SELECT p.run_id, repetition, drawn.item
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
+JOIN runs_app_point p ON p.id = wanted.point
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
+WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
+    AND repetition * p.n_items + drawn.place <= wanted.upto
+ORDER BY repetition, drawn.place, p.id
+ON CONFLICT DO NOTHING
+"""
+PLANNED = """
+UPDATE runs_app_point p SET n_planned = wanted.upto
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE p.id = wanted.point
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointSize:
+    """A point before it is planned: its items, and the mean chance to be right by guessing."""
+
+    key: dict[str, Any]
+    items: int
+    guess: float
+
+    def most(self, spec: AdaptiveSpec, samples: int) -> int:
+        return min(spec.max, self.items * samples)
+
+    def expected(self, spec: AdaptiveSpec, samples: int) -> float:
+        """Cases at the stop, if every accuracy is equally likely."""
+        return expected_cases(spec.rule(self.most(spec, samples)), spec.round, round(self.guess, 3))
+
+
+def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
+    return AdaptiveSpec.model_validate(experiment.adaptive) if experiment.adaptive else None
+
+
+def sizes(dataset: int, spec: AdaptiveSpec) -> list[PointSize]:
+    """The points that the active items of a dataset make, in the order of their first items."""
+    with connection.cursor() as cursor:
+        cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
+        return [PointSize(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+
+
+def problems(spec: AdaptiveSpec, points: list[PointSize], *, rated: bool) -> Iterator[str]:
+    """What keeps a design from being asked point by point."""
+    if rated:
+        yield "adaptive: ratings are neither right nor wrong; leave out the dimensions, or adaptive"
+    for name in spec.names:
+        lacking = sum(point.items for point in points if point.key[name] in (None, ""))
+        if lacking and spec.by == "category":
+            yield f"adaptive.by: {lacking:,} items have no category"
+        elif lacking:
+            yield f"adaptive.by: {lacking:,} items have no {name} in their metadata"
+
+
+def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
+    """Make the points of a run that are not there, and plan their first round; returns how many trials were added.
+
+    The experiment's row is locked, so nobody else plans meanwhile.
+    """
+    wanted: dict[str, Any] = {
+        "run": run.pk,
+        "dataset": experiment.dataset_id,
+        "names": spec.names,
+        "seed": SEED,
+        "round": spec.round,
+        "max": spec.max,
+        "samples": experiment.samples,
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(MAKE.format(key=_key(spec)), wanted)
+        cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", wanted)
+        wanted["reopened"] = [pk for (pk,) in cursor.fetchall()]
+        cursor.execute(NEXT_ROUND, wanted)
+        return ask(dict(cursor.fetchall()))
+
+
+def ask(upto: Mapping[int, int]) -> int:
+    """Give points trials for their cases up to these numbers; returns how many were new. Their run is locked."""
+    if not upto:
+        return 0
+    wanted = {"points": list(upto), "upto": list(upto.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(ASK, wanted)
+        added = int(cursor.rowcount)
+        cursor.execute(PLANNED, wanted)
+    return added
+
+
+def _key(spec: AdaptiveSpec) -> str:
+    return BY_CATEGORY if spec.by == "category" else BY_PARAMETERS
+
+
+def _mapping(key: Any) -> dict[str, Any]:
+    """jsonb comes as text from a bare cursor."""
+    return dict(json.loads(key) if isinstance(key, str) else key)
