@@ -4,20 +4,20 @@ from contextlib import ExitStack
 
 import pytest
 
-from runs_app.models import Attempt, Endpoint, Run
+from runs_app.models import Attempt, Endpoint, Run, Trial
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests.faults.conftest import launched
 from tests.processes.workers import drain_process, wait_until
 
-TRIALS = 240
+TRIALS = 300
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 
 def join(stack, workers):
-    """So many more, once each of them is at work."""
+    """So many more, once each of them is at work: calls take long until then."""
     wanted = busy_workers() + workers
     processes = [stack.enter_context(drain_process()) for _ in range(workers)]
     wait_until(lambda: busy_workers() == wanted or is_over())
@@ -25,8 +25,8 @@ def join(stack, workers):
 
 
 def busy_workers():
-    """How many have had an answer."""
-    return Attempt.objects.values("worker").distinct().count()
+    """How many have claimed something."""
+    return Trial.objects.exclude(worker=None).values("worker").distinct().count()
 
 
 def is_over():
@@ -41,16 +41,16 @@ def leave(processes):
 
 def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice():
     """Two workers are told to stop, with calls in flight, once a third one works."""
-    with simulator_process(SimulatorConfig(latency_ms=1500)) as provider, ExitStack() as stack:
+    with simulator_process(SimulatorConfig(latency_ms=4000)) as provider, ExitStack() as stack:
         run = launched(provider.url, items=30, samples=TRIALS // 30)
         Endpoint.objects.update(max_concurrency=100)  # Room for all of them.
         Run.objects.update(max_concurrency=100)
         old = join(stack, 2)
         new = join(stack, 1)
         assert not is_over(), "it was over before anybody was replaced"
-        provider.set_faults(latency_ms=150)
         assert leave(old) == [0, 0]
         assert not is_over(), "the old ones did it all"
+        provider.set_faults(latency_ms=100)
         assert [process.wait(timeout=60) for process in new] == [0]
         run.refresh_from_db()
         assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
