@@ -6,6 +6,7 @@ from grading_app import views
 
 urlpatterns = [
     path("", include("grading_app.rating.urls")),
+    path("", include("grading_app.comparing.urls")),
     path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/grade/", views.experiment_grade, name="experiment_grade"),
     path("experiments/<slug:slug>/figures/<slug:name>.svg", views.experiment_figure, name="experiment_figure"),

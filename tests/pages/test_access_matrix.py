@@ -77,6 +77,8 @@ MATRIX = {
     "experiment_grade": of_experiment(302, method="post"),
     "experiment_figure": of_experiment(args="slug ratings"),
     "experiment_export": of_experiment(args="slug trials csv"),
+    "experiment_agreement": of_experiment(),
+    "agreement_figure": of_experiment(GONE, args="slug confusion"),
     "experiment_steer": of_experiment(302, method="post", args="slug pause"),
     "dataset_list": READERS,
     "dataset_new": MEMBERS,

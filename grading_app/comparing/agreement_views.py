@@ -1,0 +1,117 @@
+"""How far the raters of an experiment agree: numbers with their formulas, and two pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.access import readers_only
+from grading_app.analysis.drawing import NARROW, WIDE, Theme, svg
+from grading_app.comparing.asking import Question, QuestionForm
+from grading_app.comparing.keeping import Compared, Roles, kept_comparison, roles_of, state_of_question
+from grading_app.comparing.tables import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
+from grading_app.tables import behind
+from runs_app.models import Experiment
+from runs_app.progress import Totals, state_of
+from runs_app.views.fetching import visible_experiment
+
+FIGURES = ("differences", "confusion")
+THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
+WIDTHS = {"": WIDE, "narrow": NARROW}
+
+
+@require_safe
+@readers_only
+def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    form = QuestionForm(request.GET, experiment)
+    question = form.question()
+    context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
+    if question is not None:
+        roles = roles_of(question, request.GET.dict())
+        state = state_of_question(question, roles)
+        compared = kept_comparison(question, roles, state)
+        context |= {"roles": roles, "compared": compared, **_shown(request, question, roles, compared, state)}
+    return render(request, "grading_app/agreement.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """A picture of the agreement page, as SVG; the address says of which raters, as on the page."""
+    experiment = visible_experiment(request, slug)
+    question = QuestionForm(request.GET, experiment).question()
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    if question is None or theme is None or width is None:
+        raise Http404
+    roles = roles_of(question, request.GET.dict())
+    state = state_of_question(question, roles)
+    picture = _pictures(roles, kept_comparison(question, roles, state), width).get(name)
+    if picture is None:
+        raise Http404
+    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
+    return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
+
+
+def page_state(experiment: Experiment) -> str:
+    return state_of(experiment, Totals.of(experiment.runs.generating()))
+
+
+def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:
+    """The tables and figures, as far as the ratings give any."""
+    measured, raters = compared.measured, {rater.key: rater for rater in question.raters}
+    if measured is None:
+        return {}
+    against = measured.against
+    return {
+        "coverage": CoverageTable(measured.covered, raters),
+        "measures": MeasureTable(measured.lines) if measured.lines else None,
+        "pairs": PairTable(measured.pairs, raters) if len(measured.pairs) > 1 else None,
+        "against": ToldTable(told_against(against)) if against else None,
+        "means": ToldTable(told_means(against)) if against else None,
+        "figures": {
+            name: _figure(request, question, picture, state)
+            for name, picture in _pictures(roles, compared, WIDE).items()
+        },
+    }
+
+
+def _pictures(roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
+    """Drawn only when asked for; the words and numbers are there at once."""
+    from grading_app.comparing import figures
+
+    measured, found = compared.measured, {}
+    if measured and measured.against and roles.judge:
+        found["differences"] = figures.differences(measured.against.limits, roles.judge.label, width)
+    if measured and measured.confusion and roles.pair:
+        names = (roles.pair[0].label, roles.pair[1].label)
+        found["confusion"] = figures.confusion(measured.confusion, names, width)
+    return found
+
+
+def _figure(request: HttpRequest, question: Question, picture: Any, state: str) -> dict[str, Any]:
+    """A figure for the page: its addresses hold every choice of the page, and the state that they show."""
+    stem = reverse("agreement_figure", args=[question.experiment.slug, picture.name])
+    query = request.GET.copy()
+    query["state"] = state[:12]
+
+    def address(**more: str) -> str:
+        return f"{stem}?{query.urlencode()}{'&' + urlencode(more) if more else ''}"
+
+    return {
+        "picture": picture,
+        "table": behind(picture.table),
+        "address": address(),
+        "narrow": address(width="narrow"),
+        "light": address(theme="light"),
+        "dark": address(theme="dark"),
+    }

@@ -1,0 +1,95 @@
+"""What is compared, read from an address: every choice stands there, so that a page can be sent to a colleague."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from grading_app.comparing.raters import ANSWERS, Rater, expanded, offered, unit_choices
+from runs_app.models import Experiment
+
+MOST_RATERS = 60
+FIRST_CHOICE = 6  # What is compared before anybody chose.
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which raters are compared on which units. `chosen` may hold groups, `raters` has their people one by one."""
+
+    experiment: Experiment
+    units: str
+    chosen: list[Rater]
+    raters: list[Rater]
+    narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
+
+    @property
+    def on_answers(self) -> bool:
+        return self.units == ANSWERS
+
+    @property
+    def content(self) -> list[Any]:
+        """What tells it from every other question."""
+        keys = [rater.key for rater in self.chosen]
+        return [self.experiment.pk, self.units, keys, [rater.key for rater in self.raters], dict(self.narrowed)]
+
+
+class QuestionForm(forms.Form):
+    """Choices as they are in this experiment. What an address says beyond them is an error, not a guess."""
+
+    units = forms.ChoiceField(label="Rated were", required=False)
+    rater = forms.MultipleChoiceField(label="Raters", required=False, widget=forms.CheckboxSelectMultiple)
+    condition = forms.TypedChoiceField(label="Answers of", required=False, coerce=int, empty_value=None)
+    wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
+    dimension = forms.TypedChoiceField(label="Dimension", required=False, coerce=int, empty_value=None)
+    category = forms.CharField(label="Category", required=False, max_length=200)
+
+    def __init__(self, data: QueryDict, experiment: Experiment) -> None:
+        super().__init__(data)
+        units = unit_choices(experiment)
+        wanted = data.get("units", "")
+        self.experiment = experiment
+        self.rated = wanted if wanted in dict(units) else ANSWERS
+        self.offered = offered(experiment, self.rated)
+        self._choices("units", units)
+        self._choices("rater", [(rater.key, rater.label) for rater in self.offered])
+        self._of_answers()
+
+    def _of_answers(self) -> None:
+        """What narrows answers."""
+        conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
+        dimensions = self.experiment.dimensions.values_list("pk", "name") if self.rated == ANSWERS else []
+        narrowing = {
+            "condition": [(one.pk, one.label) for one in conditions] if self.rated == ANSWERS else [],
+            "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
+            "dimension": list(dimensions),
+        }
+        for name, choices in narrowing.items():
+            self._choices(name, [("", "All"), *choices])
+
+    def _choices(self, name: str, choices: list[Any]) -> None:
+        field: Any = self.fields[name]
+        field.choices = choices
+
+    @property
+    def narrowing(self) -> list[Any]:
+        """The fields that narrow what was rated, for the page: those that leave a choice."""
+        fields: Any = self.fields
+        choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
+        return [self[name] for name in (*choices, "category")]
+
+    def question(self) -> Question | None:
+        """None where the address asks for what is not there."""
+        if not self.is_valid():
+            return None
+        wanted = self.cleaned_data["rater"]
+        chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
+        narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
+        return Question(self.experiment, self.rated, chosen, expanded(chosen)[:MOST_RATERS], narrowed)
+
+    def _first_choice(self) -> list[Rater]:
+        """All who are one rater each, or the first of them; single ratings only where they are asked for."""
+        return [rater for rater in self.offered if not rater.key.startswith("s")][:FIRST_CHOICE]

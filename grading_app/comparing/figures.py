@@ -1,0 +1,147 @@
+"""Two pictures of two raters: their differences after Bland and Altman, and their categories crossed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grading_app.analysis import drawing
+from grading_app.analysis.figures.kinds import Table
+from grading_app.analysis.wording import interval, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from grading_app.agreement.kappas import ConfusionMatrix
+    from grading_app.agreement.limits import LimitsOfAgreement
+
+LARGEST_BUBBLE = 26  # CSS pixels across
+MANY_PLACES = 1500
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of the agreement page; `of` is what it shows, `names` the labels of the two raters."""
+
+    name: str
+    title: str
+    size: tuple[int, int]
+    draw: Callable[[], Figure]
+    table: Table
+    caption: str
+    alt: str
+
+
+def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
+    """Judge less people over the mean of both, with the limits of agreement."""
+    grid = _plain_grid(width, 240)
+    rows = [
+        ("Upper limit", number(limits.high.estimate), interval(limits.high.low, limits.high.high)),
+        ("Mean difference", number(limits.mean), ""),
+        ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
+    ]
+    n = len(limits.differences)
+    return Picture(
+        "differences",
+        f"{judge} less people",
+        (grid.width, grid.height),
+        lambda: _draw_differences(limits, grid),
+        Table(("", "Value", "95 % interval"), rows, first_number=1),
+        f"Each point is a unit, larger where several fall together ({n:,}): the judge's rating less the mean of the "
+        "people, over the mean of both. Between the dashed lines lie about 95 % of the differences: mean ∓ 1.96 SD "
+        "(Bland & Altman 1986).",
+        f"Differences of {judge} and people over {n} units: mean {number(limits.mean)}, limits "
+        f"{number(limits.low.estimate)} and {number(limits.high.estimate)}.",
+    )
+
+
+def confusion(matrix: ConfusionMatrix, names: tuple[str, str], width: int) -> Picture:
+    """Rows: the first rater's category, columns: the second's; the darker, the larger the share of its row."""
+    grid = _square_grid(len(matrix.categories), width)
+    categories = [category_text(category) for category in matrix.categories]
+    rows = [(name, *map(str, row)) for name, row in zip(categories, matrix.counts, strict=True)]
+    share = 100 * matrix.agreed / matrix.units if matrix.units else 0
+    return Picture(
+        "confusion",
+        "Two raters crossed",
+        (grid.width, grid.height),
+        lambda: _draw_confusion(matrix, categories, names, grid),
+        Table(("", *categories), rows, first_number=1),
+        f"Rows: {names[0]}. Columns: {names[1]}. {matrix.units:,} units that both rated; on the diagonal they agree "
+        f"({matrix.agreed:,}, {share:.1f} %). The shade is the share of the row.",
+        f"Confusion matrix of {names[0]} and {names[1]}: they agree on {matrix.agreed} of {matrix.units} units.",
+    )
+
+
+def category_text(category: str | float) -> str:
+    return category if isinstance(category, str) else f"{category:g}"
+
+
+def _plain_grid(width: int, height: int) -> drawing.Grid:
+    return drawing.Grid(1, 1, width, panel_height=height, left=48, right=96, top=14, bottom=44)
+
+
+def _square_grid(categories: int, width: int) -> drawing.Grid:
+    side = min(width - 96, max(120, 44 * categories))
+    return drawing.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
+
+
+def _draw_differences(limits: LimitsOfAgreement, grid: drawing.Grid) -> Figure:
+    figure, (axis,) = grid.figure()
+    drawing.gridlines(axis, "y")
+    places = Counter(zip(limits.means, limits.differences, strict=True))
+    most = max(places.values())
+    sizes = [max(5.0, LARGEST_BUBBLE * (count / most) ** 0.5) if most > 1 else 6.0 for count in places.values()]
+    axis.scatter(
+        [x for x, _ in places], [y for _, y in places], s=[(size * drawing.PIXEL) ** 2 for size in sizes],
+        color=drawing.DATA, alpha=0.5, linewidths=0, clip_on=False, rasterized=len(places) > MANY_PLACES, zorder=2,
+    )  # fmt: skip
+    lines = ((limits.high.estimate, "upper"), (limits.mean, "mean"), (limits.low.estimate, "lower"))
+    for value, name in lines:
+        if value is not None:
+            _level(axis, value, f"{name} {number(value)}", dashed=name != "mean")
+    axis.set_xlabel("Mean of judge and people", fontsize=drawing.SMALL, color=drawing.MUTED)
+    axis.set_ylabel("Judge less people", fontsize=drawing.SMALL, color=drawing.MUTED)
+    return figure
+
+
+def _level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
+    style: dict[str, Any] = {"dashes": (4, 3)} if dashed else {}
+    axis.axhline(value, color=drawing.HUMAN, linewidth=1.25 * drawing.PIXEL, zorder=1, **style)
+    axis.annotate(
+        text, (1, value), xycoords=("axes fraction", "data"), xytext=(6 * drawing.PIXEL, 0),
+        textcoords="offset points", va="center", fontsize=drawing.SMALL, color=drawing.TEXT, annotation_clip=False,
+    )  # fmt: skip
+
+
+def _draw_confusion(
+    matrix: ConfusionMatrix, categories: list[str], names: tuple[str, str], grid: drawing.Grid
+) -> Figure:
+    figure, (axis,) = grid.figure()
+    n = len(categories)
+    for at, row in enumerate(matrix.counts):
+        for column, count in enumerate(row):
+            _cell(axis, (column, n - 1 - at), count, sum(row))
+    axis.set(xlim=(0, n), ylim=(0, n))
+    axis.set_xticks([at + 0.5 for at in range(n)], [drawing.shortened(text, 84) for text in categories])
+    axis.set_yticks([n - at - 0.5 for at in range(n)], [drawing.shortened(text, 60) for text in categories])
+    axis.spines["bottom"].set_visible(False)
+    across = drawing.shortened(f"across: {names[1]}", grid.panel_width)
+    drawing.note(axis, 0, 1, across, va="bottom", offset=4, color=drawing.TEXT)
+    drawing.note(axis, 0, 1, drawing.shortened(f"down: {names[0]}", grid.panel_width), va="bottom", offset=18)
+    return figure
+
+
+def _cell(axis: Axes, place: tuple[float, float], count: int, in_row: int) -> None:
+    """Never so dark that its number could not be read in either theme."""
+    from matplotlib.patches import Rectangle
+
+    share = count / in_row if in_row else 0
+    axis.add_patch(Rectangle(place, 0.97, 0.97, facecolor=drawing.DATA, alpha=0.04 + 0.4 * share, linewidth=0))
+    axis.text(
+        place[0] + 0.485, place[1] + 0.485, str(count), ha="center", va="center", fontsize=drawing.SMALL,
+        color=drawing.TEXT,
+    )  # fmt: skip

@@ -1,0 +1,121 @@
+"""The ratings of a question as (unit, rater, value), fetched set-based; of many units a part that says so.
+
+The SQL is fixed text; what a request chooses travels as parameters alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from grading_app.comparing.asking import Question
+from grading_app.comparing.raters import keys_of, pairs_of
+
+MOST_UNITS = 3_000
+"""Above it the units that people rated stay and the others are drawn by a hash of their keys."""
+DRAW_SEED = "agreement-1"
+
+ANSWERS_IN_SCOPE = """SELECT t.id, t.item_id, t.rating FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
+    JOIN datasets_app_item i ON i.id = t.item_id
+    WHERE r.experiment_id = %(experiment)s AND c.stage = 'generate' AND t.status = 'done'
+        AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)
+        AND (%(condition)s::bigint IS NULL OR r.condition_id = %(condition)s)
+        AND (%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)
+        AND (%(category)s = '' OR i.category = %(category)s)"""
+
+PEOPLE = """FROM grading_app_rating p JOIN grading_app_raterassignment a ON a.id = p.assignment_id
+    JOIN unnest(%(queues)s::bigint[], %(asked)s::bigint[]) AS chosen (queue, dimension)
+        ON chosen.queue = a.queue_id AND chosen.dimension = p.dimension_id
+    WHERE p.kind = 'item' AND p.value IS NOT NULL AND a.excluded_at IS NULL"""
+PERSON = "'p' || p.assignment_id || '-' || p.dimension_id"
+
+GIVEN_TO_ANSWERS = f"""scope AS ({ANSWERS_IN_SCOPE}), given AS (
+    SELECT g.trial_id AS unit, 'g' || g.condition_id AS rater, g.score AS value, gc.kind = 'adjudicated' AS by_people
+        FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+        WHERE g.condition_id = ANY(%(graded)s) AND g.score IS NOT NULL
+    UNION ALL SELECT s.id, 'own', s.rating, false FROM scope s WHERE %(own)s AND s.rating IS NOT NULL
+    UNION ALL SELECT p.trial_id, {PERSON}, p.value, true {PEOPLE} AND p.trial_id IS NOT NULL
+)"""  # noqa: S608
+
+ITEMS_IN_SCOPE = """SELECT i.id, i.id AS item_id FROM datasets_app_item i
+    WHERE i.dataset_id = %(dataset)s AND NOT i.excluded AND (%(category)s = '' OR i.category = %(category)s)"""
+RATED_BY_MODELS = """SELECT t.item_id, r.condition_id, t.rating, row_number() OVER (
+        PARTITION BY t.item_id, r.condition_id ORDER BY w.number, t.sample_idx, t.id) AS place
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_wave w ON w.id = r.wave_id
+    JOIN runs_app_dimension d ON d.id = t.dimension_id
+    WHERE r.experiment_id = %(experiment)s AND t.status = 'done' AND t.rating IS NOT NULL AND d.name = %(named)s
+        AND r.condition_id = ANY(%(models)s) AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"""
+
+GIVEN_TO_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), given AS (
+    SELECT p.item_id AS unit, {PERSON} AS rater, p.value::float8 AS value, true AS by_people
+        {PEOPLE} AND p.trial_id IS NULL
+    UNION ALL SELECT n.item_id, 'norm', n.mean, true FROM datasets_app_norm n
+        JOIN scope s ON s.id = n.item_id WHERE %(norms)s AND n.dimension = %(named)s
+    UNION ALL SELECT m.item_id, 'c' || m.condition_id, avg(m.rating)::float8, false FROM of_models m
+        WHERE m.condition_id = ANY(%(means)s) GROUP BY 1, 2
+    UNION ALL SELECT m.item_id, 's' || m.condition_id, m.rating, false FROM of_models m
+        WHERE m.place = 1 AND m.condition_id = ANY(%(singles)s)
+)"""  # noqa: S608
+
+UNITS = """SELECT given.unit, min(scope.item_id), count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
+    GROUP BY given.unit ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
+RATINGS = """SELECT given.unit, given.rater, given.value::float8 FROM given
+    WHERE given.unit = ANY(%(units)s) ORDER BY given.unit, given.rater"""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """triples: (unit, rater, value), by unit; items: unit -> item; total: how many units there are, drawn or not."""
+
+    triples: list[tuple[int, str, float]]
+    items: dict[int, int]
+    total: int
+
+    @property
+    def is_part(self) -> bool:
+        return self.total > len(self.items)
+
+
+def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
+    """All units that a chosen rater rated; of more than `most`, those that people rated before all others."""
+    given, chosen = given_by(question)
+    units = rows(f"WITH {given} {UNITS}", {**chosen, "drawn": DRAW_SEED, "most": most})
+    items = {unit: item for unit, item, _ in units}
+    ratings = rows(f"WITH {given} {RATINGS}", {**chosen, "units": list(items)})
+    return Frame([(unit, rater, value) for unit, rater, value in ratings], items, units[0][2] if units else 0)
+
+
+def given_by(question: Question) -> tuple[str, dict[str, Any]]:
+    """Two common table expressions, `scope` (id, item_id) and `given` (unit, rater, value, by_people), and their
+    parameters."""
+    pairs = pairs_of(question.chosen)
+    wanted: dict[str, Any] = {
+        "experiment": question.experiment.pk,
+        "dataset": question.experiment.dataset_id,
+        "queues": [queue for queue, _ in pairs],
+        "asked": [dimension for _, dimension in pairs],
+        **_narrowing(question.narrowed),
+    }
+    keys = {rater.key for rater in question.chosen}
+    if question.on_answers:
+        return GIVEN_TO_ANSWERS, {**wanted, "graded": keys_of(question.chosen, "g"), "own": "own" in keys}
+    means, singles = keys_of(question.chosen, "c"), keys_of(question.chosen, "s")
+    named = question.units.removeprefix("items:")
+    of_items = {"norms": "norm" in keys, "means": means, "singles": singles, "models": [*means, *singles]}
+    return GIVEN_TO_ITEMS, {**wanted, **of_items, "named": named}
+
+
+def _narrowing(narrowed: Mapping[str, Any]) -> dict[str, Any]:
+    keys = {name: narrowed.get(name) or None for name in ("wave", "condition", "dimension")}
+    return {**keys, "category": narrowed.get("category") or ""}
+
+
+def rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+        return found

@@ -1,0 +1,107 @@
+"""What was measured, kept as long as nothing that it rests on has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.core.cache import cache
+from django.db.models import Count, Max, Q
+
+from evalsite.lib.hashing import content_hash
+from grading_app.analysis.caching import SECONDS, fingerprint
+from grading_app.comparing.asking import Question
+from grading_app.comparing.frames import Frame, load_frame
+from grading_app.comparing.raters import HUMAN, Rater, pairs_of
+from grading_app.models import Adjudication, RaterAssignment, Rating
+from runs_app.models import Experiment
+
+if TYPE_CHECKING:
+    from grading_app.comparing.measuring import Measured
+
+VERSION = 1  # Raise it when the same ratings are measured differently.
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which raters are looked at closely: a judge, the people it is held against, and two raters who are crossed."""
+
+    judge: Rater | None
+    people: list[Rater]
+    pair: tuple[Rater, Rater] | None
+
+    @property
+    def content(self) -> list[Any]:
+        return [self.judge and self.judge.key, self.pair and [rater.key for rater in self.pair]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """units: how many were compared, out of `total`."""
+
+    units: int
+    total: int
+    measured: Measured | None
+
+
+def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
+    """As the address says; else the first who is no person beside people, and the first two raters.
+
+    People are those who rate; what was adjudicated stands in for them where there are none.
+    """
+    known = {rater.key: rater for rater in question.raters}
+    people = [rater for rater in question.raters if rater.kind in HUMAN]
+    people = people or [rater for rater in question.raters if rater.kind == "adjudicated"]
+    others = [rater for rater in question.raters if rater not in people]
+    judges = [rater for rater in others if rater.kind in ("judge", "panel")] or others
+    judge = known.get(wanted.get("judge", "")) or (judges[0] if judges else None)
+    pair = [rater for key in ("first", "second") if (rater := known.get(wanted.get(key, "")))]
+    pair = pair if len(set(pair)) == 2 else question.raters[:2]
+    others_than_judge = [person for person in people if person != judge]
+    return Roles(
+        judge if others_than_judge else None, others_than_judge, (pair[0], pair[1]) if len(pair) == 2 else None
+    )
+
+
+def state_of_question(question: Question, roles: Roles) -> str:
+    """Another text whenever a rating that may count has come, gone or changed."""
+    return content_hash(
+        [VERSION, state_of_ratings(question.experiment, pairs_of(question.chosen)), question.content, roles.content]
+    )
+
+
+def state_of_ratings(experiment: Experiment, queues: list[tuple[int, int]]) -> str:
+    """Of everything in the experiment that rates, and of these queues."""
+    judged = experiment.runs.order_by("pk").values_list("pk", "n_done")
+    settled = Adjudication.objects.filter(condition__experiment=experiment).aggregate(last=Max("pk"))["last"]
+    keys = [queue for queue, _ in queues]
+    rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))
+    raters = RaterAssignment.objects.filter(queue__in=keys)
+    excluded = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
+    return content_hash(
+        [fingerprint(experiment, None), list(judged), settled, str(rated), sorted(excluded.items()), keys]
+    )
+
+
+def kept_comparison(question: Question, roles: Roles, state: str) -> Compared:
+    found: Compared | None = cache.get(f"agreement:{state}")
+    if found is None:
+        found = _compare(question, roles, load_frame(question))
+        cache.set(f"agreement:{state}", found, SECONDS)
+    return found
+
+
+def _compare(question: Question, roles: Roles, frame: Frame) -> Compared:
+    from grading_app.comparing.measuring import measured  # numpy, which other pages do not need.
+
+    if not frame.triples:
+        return Compared(0, 0, None)
+    numbers = measured(
+        frame.triples,
+        frame.items,
+        raters=[rater.key for rater in question.raters],
+        pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
+        judge=roles.judge.key if roles.judge else None,
+        people=[rater.key for rater in roles.people],
+    )
+    return Compared(len(frame.items), frame.total, numbers)

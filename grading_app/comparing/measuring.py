@@ -1,0 +1,237 @@
+"""The numbers of the agreement page. Pure: ratings in, lines out, each with its formula, its source and its n."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from grading_app.agreement.alpha import Level, krippendorff_alpha
+from grading_app.agreement.coefficients import Coefficient
+from grading_app.agreement.concordance import concordance, correlation, lins_concordance
+from grading_app.agreement.estimates import Estimate
+from grading_app.agreement.intraclass import FORMS, Form, intraclass_correlation
+from grading_app.agreement.judges import Measure, Standing, judge_bias, judge_slope, judge_standing
+from grading_app.agreement.kappas import (
+    ConfusionMatrix,
+    cohens_kappa,
+    confusion_matrix,
+    fleiss_kappa,
+    percent_agreement,
+)
+from grading_app.agreement.limits import LimitsOfAgreement, limits_of_agreement
+from grading_app.agreement.prediction_powered import CorrectedMean, corrected_mean
+from grading_app.agreement.ranks import kendalls_w
+from grading_app.agreement.ratings import Ratings, ratings_from
+from grading_app.agreement.resampling import bootstrap
+from grading_app.comparing.sources import Source, source_of
+
+SEED, RESAMPLES = 1, 1_000
+MOST_CATEGORIES = 15
+FEW_POINTS = 11
+LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
+MOST_PAIRED = 12  # raters whose pairs are all listed
+
+Items = Mapping[Hashable, Hashable]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure: its estimate, or why there is none. `fits`: the one that suits the scale best, of its kind."""
+
+    name: str
+    estimate: Estimate | None
+    why: str
+    source: Source
+    fits: bool = False
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What one rater gave. low, high: the least and the largest rating; None without any."""
+
+    rater: Hashable
+    n: int
+    shared: int  # units that another one rated as well
+    mean: float | None
+    sd: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two raters on the units that both rated. None where a measure is not defined."""
+
+    first: Hashable
+    second: Hashable
+    n: int
+    same: float | None
+    kappa: float | None  # quadratic weights
+    r: float | None
+    ccc: float | None
+    difference: float | None
+
+
+@dataclass(frozen=True)
+class AgainstPeople:
+    """A judge beside people. standings: agreement with people, by two measures; None below two people on a unit."""
+
+    judge: Hashable
+    people: int
+    bias: Estimate
+    slope: Estimate
+    limits: LimitsOfAgreement
+    standings: list[Standing]
+    mean: CorrectedMean
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that the page tells of these ratings."""
+
+    covered: list[Covered]
+    shared: int  # units with two ratings or more
+    level: Level
+    level_why: str
+    lines: list[Line]
+    pairs: list[Pair]
+    confusion: ConfusionMatrix | None
+    against: AgainstPeople | None
+
+
+def measured(
+    triples: Iterable[tuple[int, str, float]],
+    items: Mapping[int, int],
+    *,
+    raters: list[str],
+    pair: tuple[str, str] | None,
+    judge: str | None,
+    people: list[str],
+) -> Measured:
+    """Everything at once. Raters without a rating are covered and compared with nobody."""
+    ratings, of_item = ratings_from(triples), dict[Hashable, Hashable](items.items())
+    level, why = fitting_level(ratings)
+    present = [rater for rater in raters if rater in ratings.raters]
+    return Measured(
+        covered=[_covered(ratings, rater) for rater in raters],
+        shared=len(ratings.with_at_least(2).units),
+        level=level,
+        level_why=why,
+        lines=list(_lines(ratings, of_item, level)) if len(present) > 1 else [],
+        pairs=[_pair(ratings, *two) for two in combinations(present, 2)] if len(present) <= MOST_PAIRED else [],
+        confusion=_confusion(ratings, pair),
+        against=_against(ratings, of_item, judge, [one for one in people if one in ratings.raters]),
+    )
+
+
+def fitting_level(ratings: Ratings) -> tuple[Level, str]:
+    """Which level of measurement suits these ratings, and why; what a scale means is for its author to say."""
+    values = ratings.categories
+    if len(values) <= 2:
+        return "nominal", "there are two ratings at most, and with two the levels say the same"
+    if (values == np.round(values)).all() and len(values) <= FEW_POINTS:
+        return "ordinal", f"the ratings are {len(values)} points in order, and their distances need not be equal"
+    return "interval", "the ratings are numbers whose differences mean something"
+
+
+def _lines(ratings: Ratings, items: Items, level: Level) -> Iterator[Line]:
+    present = ratings.of(*(rater for at, rater in enumerate(ratings.raters) if ratings.given[:, at].any()))
+    binary = len(present.categories) <= 2
+
+    def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
+        return _line(name, make, items, fits)
+
+    yield line("Percent agreement", lambda: percent_agreement(present))
+    if len(present.raters) == 2:
+        suited = "none" if binary else "quadratic"
+        yield line("Cohen's kappa", lambda: cohens_kappa(present), suited == "none")
+        yield line("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
+        yield line("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
+        yield line("Lin's concordance", lambda: lins_concordance(present))
+    yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+    for one in LEVELS:
+        yield line(f"Krippendorff's alpha, {one}", lambda one=one: krippendorff_alpha(present, one), one == level)  # type: ignore[misc]
+    for form in FORMS:
+        yield line(f"ICC({form})", lambda form=form: intraclass_correlation(present, form), form == _icc(level))  # type: ignore[misc]
+    yield line("Kendall's W", lambda: kendalls_w(present))
+
+
+def _icc(level: Level) -> Form | None:
+    """Of single ratings, by raters that stand for others."""
+    return "2,1" if level in ("interval", "ratio", "ordinal") else None
+
+
+def _line(name: str, make: Callable[[], Coefficient], items: Items, fits: bool) -> Line:
+    try:
+        estimate = bootstrap(make(), seed=SEED, items=items, resamples=RESAMPLES)
+    except ValueError as error:
+        return Line(name, None, str(error), source_of(name), fits)
+    why = "" if estimate.estimate is not None else _undefined(estimate)
+    return Line(name, estimate, why, source_of(name), fits)
+
+
+def _undefined(estimate: Estimate) -> str:
+    if estimate.units < 2:
+        return f"only {estimate.units} of the units can be used" if estimate.left_out else "too few units"
+    return "not defined for these ratings: they do not vary"
+
+
+def _covered(ratings: Ratings, rater: str) -> Covered:
+    if rater not in ratings.raters:
+        return Covered(rater, 0, 0, None, None, None, None)
+    column = ratings.values[:, ratings.column(rater)]
+    given = column[~np.isnan(column)]
+    shared = int((~np.isnan(column) & (ratings.per_unit > 1)).sum())
+    sd = float(given.std(ddof=1)) if len(given) > 1 else None
+    return Covered(rater, len(given), shared, float(given.mean()), sd, float(given.min()), float(given.max()))
+
+
+def _pair(ratings: Ratings, first: str, second: str) -> Pair:
+    both = ratings.of(first, second).complete()
+    n = len(both.units)
+    if not n:
+        return Pair(first, second, 0, None, None, None, None, None)
+    (x, y), once = both.values.T, np.ones((1, n))
+    return Pair(
+        first, second, n, percent_agreement(both).estimate, cohens_kappa(both, "quadratic").estimate,
+        _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), float((y - x).mean()),
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
+    """None for raters who share no unit, and for more different ratings than a table can show."""
+    if pair is None or not set(pair) <= set(ratings.raters):
+        return None
+    both = ratings.of(*pair).complete()
+    return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
+
+
+def _against(ratings: Ratings, items: Items, judge: str | None, people: list[str]) -> AgainstPeople | None:
+    if judge is None or judge not in ratings.raters or not people:
+        return None
+    table = ratings.of(judge, *people)
+    among_people = table.without(judge).per_unit
+    if not ((among_people > 0) & table.given[:, 0]).any():
+        return None
+    return AgainstPeople(
+        judge,
+        people=len(people),
+        bias=judge_bias(table, judge, items).result(),
+        slope=bootstrap(judge_slope(table, judge), seed=SEED, items=items, resamples=RESAMPLES),
+        limits=limits_of_agreement(table, judge, items=items, seed=SEED, resamples=RESAMPLES),
+        standings=list(_standings(table, judge, items)) if (among_people > 1).any() else [],
+        mean=corrected_mean(table, judge, items, tuned=True),
+    )
+
+
+def _standings(table: Ratings, judge: str, items: Items) -> Iterator[Standing]:
+    measures: tuple[Measure, ...] = ("concordance", "same answer")
+    for measure in measures:
+        yield judge_standing(table, judge, measure, seed=SEED, items=items, resamples=RESAMPLES)

@@ -1,0 +1,170 @@
+"""Who rated what an experiment asked: rules, judges, panels, people, the models themselves, and the norms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from datasets_app.models import Norm
+from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
+from runs_app.models import Dimension, Experiment
+
+Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
+ANSWERS = "answers"
+KIND_WORDS: dict[Kind, str] = {
+    "rule": "Rule",
+    "judge": "Judge",
+    "panel": "Panel",
+    "adjudicated": "Adjudicated",
+    "person": "People",
+    "norm": "Norms",
+    "model": "Model",
+}
+HUMAN: frozenset[Kind] = frozenset({"person", "norm"})
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """The ends of a scale, and the names of its points where they have names."""
+
+    low: float
+    high: float
+    points: tuple[tuple[float, str], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class Rater:
+    """One who rates, or a group that is chosen at once (the people of a queue); `key` stands in addresses.
+
+    g12: grade condition 12; own: the rating that the answer itself is; q3-7: the people of queue 3 on dimension 7;
+    p5-7: one of them; c4, s4: condition 4's mean rating of an item, and its first one; norm: the dataset's norms.
+    """
+
+    key: str
+    label: str
+    kind: Kind
+    scale: Scale | None = None
+
+    @property
+    def word(self) -> str:
+        return KIND_WORDS[self.kind]
+
+
+def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
+    """What can be rated: the answers, and where items are rated, the items on each dimension."""
+    names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
+    return [(ANSWERS, "Answers"), *((f"items:{name}", f"Items, on {name}") for name in names)]
+
+
+def offered(experiment: Experiment, units: str) -> list[Rater]:
+    """Everybody who may have rated these units: those who graded first, then people, then models."""
+    if units == ANSWERS:
+        return [*_graders(experiment), *_own(experiment), *_queues(experiment, subject="answers")]
+    name = units.removeprefix("items:")
+    return [*_queues(experiment, subject="items", name=name), *_norms(experiment, name), *_models(experiment, name)]
+
+
+def expanded(chosen: list[Rater]) -> list[Rater]:
+    """The same with each queue's people in place of their queue, by their numbers."""
+    queues = {rater.key: rater for rater in chosen if rater.key.startswith("q")}
+    people: dict[str, list[Rater]] = {key: [] for key in queues}
+    for assignment in RaterAssignment.objects.counted().filter(queue__in={_ids(key)[0] for key in queues}):
+        for key, group in queues.items():
+            queue, dimension = _ids(key)
+            if assignment.queue_id == queue and assignment.dimension_id in (None, dimension):
+                label = f"{assignment}, {group.label}" if len(queues) > 1 else str(assignment)
+                people[key].append(Rater(f"p{assignment.pk}-{dimension}", label, "person", group.scale))
+    return [one for rater in chosen for one in (people[rater.key] if rater.key in queues else [rater])]
+
+
+def keys_of(raters: list[Rater], letter: str) -> list[int]:
+    """The numbers in the keys that begin with this letter."""
+    return [_ids(rater.key)[0] for rater in raters if rater.key[0] == letter and rater.key[1:2].isdigit()]
+
+
+def pairs_of(raters: list[Rater]) -> list[tuple[int, int]]:
+    """Queue and dimension of the groups of people."""
+    return [(ids[0], ids[1]) for rater in raters if rater.key[0] == "q" for ids in [_ids(rater.key)]]
+
+
+def _ids(key: str) -> list[int]:
+    return [int(part) for part in key[1:].split("-")]
+
+
+def _graders(experiment: Experiment) -> Iterator[Rater]:
+    """Pairwise verdicts are not scores; a rule that repeats the answer's own rating is offered as that rating."""
+    conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
+    for condition in conditions.select_related("grader", "rubric", "panel").order_by("pk"):
+        kind: Any = condition.kind
+        yield Rater(f"g{condition.pk}", grade_label(condition), kind, grade_scale(condition))
+
+
+def grade_label(condition: GradeCondition) -> str:
+    """What people call it: grader and rubric, panel, or scorer with its parameters."""
+    if condition.kind == GradeCondition.Kind.ADJUDICATED:
+        scale = grade_scale(condition)
+        return f"adjudicated, {scale}" if scale else "adjudicated"
+    if condition.panel:
+        return f"panel {condition.panel.name}"
+    if condition.grader:
+        return f"{condition.grader.name} ({condition.rubric})" if condition.rubric else condition.grader.name
+    settings = ", ".join(f"{name} {value}" for name, value in sorted(condition.parameters.items()))
+    return f"{condition.scorer} ({settings})" if settings else condition.scorer or str(condition)
+
+
+def grade_scale(condition: GradeCondition) -> Scale | None:
+    """Of a rubric, of what was adjudicated, or 0 to 1, which rules give; None for a panel, which takes its members'."""
+    if condition.rubric:
+        return rubric_scale(condition.rubric)
+    if condition.kind == GradeCondition.Kind.ADJUDICATED:
+        return Scale(condition.parameters["scale_min"], condition.parameters["scale_max"])
+    return Scale(0, 1) if condition.kind == GradeCondition.Kind.RULE else None
+
+
+def rubric_scale(rubric: Rubric) -> Scale:
+    if rubric.kind != Rubric.Kind.LABEL:
+        return Scale(rubric.scale_min, rubric.scale_max)
+    points = sorted((float(label["score"]), str(label["name"])) for label in rubric.labels if "score" in label)
+    if not points:
+        return Scale(rubric.scale_min, rubric.scale_max)
+    return Scale(points[0][0], points[-1][0], tuple(points))
+
+
+def dimension_scale(dimension: Dimension) -> Scale:
+    points = tuple(sorted((float(value), str(label)) for value, label in dimension.labels.items()))
+    return Scale(dimension.scale_min, dimension.scale_max, points)
+
+
+def _own(experiment: Experiment) -> Iterator[Rater]:
+    dimensions = list(experiment.dimensions.all())
+    if dimensions:
+        low, high = min(one.scale_min for one in dimensions), max(one.scale_max for one in dimensions)
+        yield Rater("own", "the model's own rating", "model", Scale(low, high))
+
+
+def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:
+    queues = RatingQueue.objects.filter(subject=subject).exclude(status=RatingQueue.Status.DRAFT)
+    of_these = queues.filter(experiment=experiment) if subject == ANSWERS else queues.filter(dataset=experiment.dataset)
+    for queue in of_these.prefetch_related("dimensions").order_by("pk"):
+        for dimension in queue.dimensions.all():
+            if name in ("", dimension.name):
+                label = f"people of {queue.name} on {dimension.name}"
+                yield Rater(f"q{queue.pk}-{dimension.pk}", label, "person", dimension_scale(dimension))
+
+
+def _norms(experiment: Experiment, name: str) -> Iterator[Rater]:
+    if Norm.objects.filter(item__dataset=experiment.dataset, dimension=name).exists():
+        yield Rater("norm", "norms of the dataset", "norm")
+
+
+def _models(experiment: Experiment, name: str) -> Iterator[Rater]:
+    dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
+    scale = dimension_scale(dimension) if dimension else None
+    conditions = experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
+    for condition in conditions.order_by("pk"):
+        yield Rater(f"c{condition.pk}", f"{condition.label}, mean", "model", scale)
+        yield Rater(f"s{condition.pk}", f"{condition.label}, first rating", "model", scale)

@@ -1,0 +1,232 @@
+"""The tables of the agreement page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib import wording as site_wording
+from grading_app.analysis import wording
+from grading_app.comparing.raters import Rater
+from grading_app.tables import NUMBER, NumberColumn
+
+if TYPE_CHECKING:
+    from grading_app.agreement.estimates import Estimate
+    from grading_app.comparing.measuring import AgainstPeople, Covered, Line, Pair
+
+
+def counted(value: int) -> str:
+    return site_wording.count_text(value)
+
+
+class CoverageTable(tables.Table):
+    """Who rated how many of the units that are compared."""
+
+    rater = tables.Column(attrs={"td": {"class": "primary"}})
+    kind = tables.Column(attrs={"td": {"class": "tight"}})
+    scale = tables.Column(attrs={"td": {"class": "tight"}})
+    n = NumberColumn(verbose_name="Rated")
+    shared = NumberColumn(verbose_name="With others")
+    mean = NumberColumn()
+    sd = NumberColumn(verbose_name="SD")
+    range = NumberColumn(verbose_name="Lowest to highest", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, covered: Iterable[Covered], raters: Mapping[str, Rater]) -> None:
+        rows = [{"of": one, "who": raters[str(one.rater)], **_cells(one, raters[str(one.rater)])} for one in covered]
+        super().__init__(rows)
+
+    def render_n(self, value: int) -> str:
+        return counted(value)
+
+    def render_shared(self, value: int) -> str:
+        return counted(value)
+
+    def render_range(self, record: dict[str, Any]) -> str:
+        low, high = record["of"].low, record["of"].high
+        return site_wording.MISSING if low is None else f"{low:.4g} to {high:.4g}"
+
+
+def _cells(one: Covered, rater: Rater) -> dict[str, Any]:
+    return {
+        "rater": rater.label,
+        "kind": rater.word,
+        "scale": str(rater.scale) if rater.scale else None,
+        "n": one.n,
+        "shared": one.shared,
+        "mean": None if one.mean is None else wording.number(one.mean),
+        "sd": None if one.sd is None else wording.number(one.sd),
+    }
+
+
+class MeasureTable(tables.Table):
+    """A row for each measure, its formula and source behind a disclosure."""
+
+    name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
+    value = NumberColumn(verbose_name="Estimate", empty_values=())
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+    units = NumberColumn(empty_values=())
+    raters = NumberColumn(empty_values=())
+    left_out = NumberColumn(verbose_name="Left out", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        row_attrs = {"class": lambda record: "is-fitting" if record.fits else ""}
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        super().__init__(list(lines))
+
+    def render_name(self, record: Line) -> SafeString:
+        fits = format_html(' <span class="chip">{}</span>', "fits this scale") if record.fits else ""
+        told = [record.source.meaning, record.source.formula, record.source.citation]
+        if record.estimate is not None and record.estimate.interval:
+            told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
+        words = format_html("<p>{}</p><p>{}</p><p>{}</p><p>{}</p>", *told, *([""] * (4 - len(told))))
+        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
+
+    def render_value(self, record: Line) -> str | SafeString:
+        if record.estimate is None or record.estimate.estimate is None:
+            return format_html('<span class="muted why">{}</span>', record.why)
+        return wording.number(record.estimate.estimate, 3)
+
+    def render_interval(self, record: Line) -> str:
+        return interval_of(record.estimate)
+
+    def render_units(self, record: Line) -> str:
+        return counted(record.estimate.units) if record.estimate else site_wording.MISSING
+
+    def render_raters(self, record: Line) -> str:
+        return counted(record.estimate.raters) if record.estimate else site_wording.MISSING
+
+    def render_left_out(self, record: Line) -> str:
+        return counted(record.estimate.left_out) if record.estimate else site_wording.MISSING
+
+
+class PairTable(tables.Table):
+    """Each two raters on the units that both rated."""
+
+    first = tables.Column(verbose_name="Rater", attrs={"td": {"class": "primary"}})
+    second = tables.Column(verbose_name="and")
+    n = NumberColumn(verbose_name="Both rated")
+    same = NumberColumn(verbose_name="Same rating")
+    kappa = NumberColumn(verbose_name="Kappa, quadratic")
+    r = NumberColumn(verbose_name="r")
+    ccc = NumberColumn(verbose_name="Concordance")
+    difference = NumberColumn(verbose_name="Second less first")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
+
+    def __init__(self, pairs: Iterable[Pair], raters: Mapping[str, Rater]) -> None:
+        self.raters = raters
+        super().__init__(list(pairs))
+
+    def render_first(self, value: str) -> str:
+        return self.raters[value].label
+
+    def render_second(self, value: str) -> str:
+        return self.raters[value].label
+
+    def render_n(self, value: int) -> str:
+        return counted(value)
+
+    def render_same(self, value: float) -> str:
+        return wording.per_cent(value)
+
+    def render_kappa(self, value: float) -> str:
+        return wording.number(value)
+
+    def render_r(self, value: float) -> str:
+        return wording.coefficient(value)
+
+    def render_ccc(self, value: float) -> str:
+        return wording.number(value)
+
+    def render_difference(self, value: float) -> str:
+        return wording.number(value)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number of the judge against people: its name, the estimate, and what it means."""
+
+    name: str
+    estimate: Estimate
+    meaning: str
+
+
+class ToldTable(tables.Table):
+    name = tables.Column(verbose_name="", attrs={"td": {"class": "primary"}})
+    value = NumberColumn(verbose_name="Estimate", empty_values=())
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+    units = NumberColumn(empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def render_name(self, record: Told) -> SafeString:
+        how = record.estimate.interval
+        told = f"Interval: {how}." if how else ""
+        return format_html(
+            '<details class="more"><summary>{}</summary><p>{}</p><p>{}</p><p>{}</p></details>',
+            record.name, record.meaning, record.estimate.formula, told,
+        )  # fmt: skip
+
+    def render_value(self, record: Told) -> str:
+        return wording.number(record.estimate.estimate, 3)
+
+    def render_interval(self, record: Told) -> str:
+        return interval_of(record.estimate)
+
+    def render_units(self, record: Told) -> str:
+        return counted(record.estimate.units)
+
+
+def interval_of(estimate: Estimate | None) -> str:
+    return site_wording.MISSING if estimate is None else wording.interval(estimate.low, estimate.high, 3)
+
+
+CEILING = ("Lin's concordance with the mean of the other people", "Share of the other people with the same rating")
+
+
+def told_against(against: AgainstPeople) -> list[Told]:
+    """Bias, slope, and agreement beside that of people with each other."""
+    told = [
+        Told("Bias", against.bias, "How much higher the judge rates than the mean of the people (Liang & Zeger 1986)."),
+        Told("Slope", against.slope, "Below 1 the judge spares the ends of the scale (Deming 1943; Linnet 1993)."),
+    ]
+    for standing, what in zip(against.standings, CEILING, strict=False):
+        told += [
+            Told(f"{what}: judge", standing.judge, "Each person in turn steps out; the judge meets the rest."),
+            Told(f"{what}: people", standing.people, "The ceiling: each person against the other people."),
+            Told(f"{what}: the gap", standing.gap, "Judge less people; below 0, interval and all, it falls short."),
+        ]
+    return told
+
+
+def told_means(against: AgainstPeople) -> list[Told]:
+    """The mean that people would give, three ways."""
+    mean = against.mean
+    return [
+        Told("Corrected mean", mean.corrected, "Prediction-powered inference: the judge's mean over all units, moved "
+             f"by what it gets wrong where people rated ({wording.number(mean.rectifier)}); the judge's share in it is "
+             f" {wording.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
+             "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units."),
+        Told("People alone", mean.people, "The mean of the people's ratings, of the units that they rated."),
+        Told("Judge alone", mean.judge, "The judge's mean over all units it rated, with its bias."),
+    ]  # fmt: skip
+
+
+__all__ = ["NUMBER", "CoverageTable", "MeasureTable", "PairTable", "Told", "ToldTable", "told_against", "told_means"]

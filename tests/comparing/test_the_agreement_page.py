@@ -1,0 +1,234 @@
+"""Rules, judges, models and people meet on one page, with every choice in the address."""
+
+import pytest
+from django.core.cache import cache
+from django.http import QueryDict
+from django.urls import reverse
+
+from evalsite.lib import roles
+from grading_app.agreement.alpha import krippendorff_alpha
+from grading_app.agreement.ratings import ratings_from
+from grading_app.comparing import frames
+from grading_app.comparing.asking import QuestionForm
+from grading_app.models import Grading
+from tests import factories
+from tests.comparing.world import graded, make_answers, make_rubric, trials_of
+from tests.rating.world import make_queue, make_rater, rate_all
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+@pytest.fixture
+def experiment():
+    made = make_answers(samples=2)
+    rubric = make_rubric()
+    graded(made, "judge-a", lambda trial: 1 + trial.item.position % 7, rubric=rubric)
+    graded(made, "judge-b", lambda trial: 1 + (trial.item.position + trial.sample_idx) % 7, rubric=rubric)
+    return made
+
+
+def opened(client, experiment, query=""):
+    client.force_login(experiment.owner)
+    return client.get(f"{reverse('experiment_agreement', args=[experiment.slug])}?{query}")
+
+
+def line(page, name):
+    (found,) = [one for one in page.context["compared"].measured.lines if one.name == name]
+    return found
+
+
+def question(experiment, query=""):
+    return QuestionForm(QueryDict(query), experiment).question()
+
+
+def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
+    page = opened(client, experiment)
+    text = page.content.decode()
+    assert page.status_code == 200
+    assert "24 units with two ratings or more" in text
+    assert "judge-a" in text
+    assert line(page, "Percent agreement").estimate.estimate == 0.5
+    assert "percentile bootstrap of 12 items" in text
+
+
+def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experiment):
+    page = opened(client, experiment)
+    rows = Grading.objects.values_list("trial", "condition", "score")
+    expected = krippendorff_alpha(ratings_from(rows), "ordinal").estimate
+    shown = line(page, "Krippendorff's alpha, ordinal")
+    assert shown.estimate.estimate == pytest.approx(expected)
+    assert shown.fits
+    assert (shown.estimate.units, shown.estimate.raters, shown.estimate.clusters) == (24, 2, 12)
+
+
+def test_each_measure_says_its_formula_and_its_source(client, experiment):
+    text = opened(client, experiment).content.decode()
+    for told in ("Krippendorff (2011)", "D_o / D_e", "Shrout &amp; J. L. Fleiss (1979)", "Kendall (1948)", "fits this"):
+        assert told in text
+
+
+def test_what_cannot_be_computed_says_why(client, experiment):
+    third = graded(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
+    page = opened(client, experiment)
+    assert line(page, "Fleiss' kappa").estimate is None
+    assert "equally many ratings" in page.content.decode()
+    (covered,) = [one for one in page.context["compared"].measured.covered if one.rater == f"g{third.pk}"]
+    assert covered.n == 12
+
+
+def test_raters_are_chosen_in_the_address(client, experiment):
+    first, second = experiment.grade_conditions.order_by("pk")
+    page = opened(client, experiment, f"rater=g{first.pk}")
+    assert page.context["measures"] is None
+    assert "One rater alone" in page.content.decode()
+    both = opened(client, experiment, f"rater=g{second.pk}&rater=g{first.pk}&first=g{second.pk}&second=g{first.pk}")
+    assert both.context["compared"].measured.confusion.rows == f"g{second.pk}"
+
+
+@pytest.mark.parametrize("query", ["rater=g999999", "rater=nonsense", "units=items:beauty", "condition=7", "wave=x"])
+def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, experiment, query):
+    page = opened(client, experiment, query)
+    assert page.status_code == 200
+    assert page.context["question"] is None
+    assert "not there" in page.content.decode()
+
+
+def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
+    assert len(frames.load_frame(question(experiment)).items) == 24
+    assert len(frames.load_frame(question(experiment, "category=odd")).items) == 12
+    two = make_answers("second", models=["small", "large"])
+    graded(two, "judge-a", lambda trial: 1)
+    large = two.conditions.get(model__name="large")
+    assert len(frames.load_frame(question(two, f"condition={large.pk}")).items) == 12
+
+
+def test_calls_of_judges_are_no_answers():
+    made = make_answers("rated", items=4, dimensions=[factories.make_dimension("valence")])
+    (condition,), (answered,) = made.conditions.all(), made.runs.all()
+    judge = made.conditions.create(
+        stage="judge", model=condition.model, sampler=condition.sampler, condition_id="judge--1", content={}
+    )
+    verdicts = made.runs.create(condition=judge, wave=answered.wave)
+    for subject in answered.trials.all():
+        fields = factories.answered(answer="7", rating=7)
+        verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
+    frame = frames.load_frame(question(made, "rater=own"))
+    assert [value for *_, value in frame.triples] == [1, 2, 3, 4]
+
+
+def test_new_grades_show_at_once(client, experiment):
+    before = line(opened(client, experiment), "Percent agreement").estimate.raters
+    graded(experiment, "judge-c-later", lambda trial: 4)
+    assert (before, line(opened(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
+
+
+def test_of_too_many_answers_those_that_people_rated_stay(experiment):
+    settled = graded(experiment, "settled", lambda trial: None, kind="rule")
+    chosen = trials_of(experiment)[20:23]
+    settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
+    settled.save()
+    Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
+    frame = frames.load_frame(question(experiment), most=6)
+    assert frame.is_part
+    assert frame.total == 24
+    assert len(frame.items) == 6
+    assert {trial.pk for trial in chosen} <= set(frame.items)
+    assert frames.load_frame(question(experiment), most=6).items == frame.items
+
+
+def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
+    monkeypatch.setattr("grading_app.comparing.keeping.load_frame", lambda asked: frames.load_frame(asked, most=6))
+    assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
+
+
+def test_two_labels_are_compared_as_names_without_an_order(client):
+    made = make_answers()
+    for name, off in (("exact_match", 0), ("numeric", 1)):
+        graded(made, name, lambda trial, off=off: float((trial.item.position + off) % 3 == 0), kind="rule")
+    page = opened(client, made)
+    assert page.context["compared"].measured.level == "nominal"
+    assert line(page, "Cohen's kappa").fits
+
+
+def test_people_meet_models_and_norms_on_items(client):
+    valence = factories.make_dimension("valence", labels={"1": "Low", "7": "High"})
+    items = [{**factories.plain_question(n), "norms": {"valence": 1 + n % 7}} for n in range(14)]
+    dataset = factories.make_dataset("photos", items)
+    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence], samples=3)
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, _, at: {"answer": "x", "rating": min(7, 1 + item.position % 7 + at)})
+    queue = make_queue("feelings", dataset=dataset, dimensions=[valence])
+    for off in (0, 1):
+        rate_all(make_rater(queue, started=True), lambda due, off=off: max(1, 1 + due.item.position % 7 - off))
+    condition = run.condition_id
+    page = opened(client, made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}&rater=c{condition}&rater=norm")
+    text = page.content.decode()
+    assert [rater.key[0] for rater in page.context["question"].raters] == ["p", "p", "n", "c"]
+    assert "against people" in text
+    assert page.context["roles"].judge.key == f"c{condition}"
+    against = page.context["compared"].measured.against
+    assert against.people == 3
+    assert against.bias.estimate == pytest.approx(sum(_excess(at) for at in range(14)) / 14)
+    single = opened(client, made, f"units=items:valence&rater=norm&rater=s{condition}")
+    assert line(single, "Lin's concordance").estimate.estimate == pytest.approx(1)
+
+
+def _excess(at):
+    """Of the model's mean of three over the mean of norm and two people."""
+    level = 1 + at % 7
+    return sum(min(7, level + more) for more in range(3)) / 3 - (level + level + max(1, level - 1)) / 3
+
+
+def test_ratings_that_do_not_count_are_not_compared(client):
+    valence = factories.make_dimension("valence")
+    dataset = factories.make_dataset("photos", 6)
+    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
+    queue = make_queue("feelings", dataset=dataset, dimensions=[valence], practice_items=2)
+    stays, goes = (make_rater(queue, started=True) for _ in range(2))
+    rate_all(stays)
+    rate_all(goes)
+    type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
+    frame = frames.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
+    assert {rater for _, rater, _ in frame.triples} == {f"p{stays.pk}-{valence.pk}"}
+    assert len(frame.triples) == 4
+
+
+def test_the_figures_are_svg_of_the_same_choice(client, experiment):
+    first, second = experiment.grade_conditions.order_by("pk")
+    page = opened(client, experiment, f"first=g{first.pk}&second=g{second.pk}")
+    shown = page.context["figures"]["confusion"]
+    picture = client.get(shown["address"])
+    assert picture["Content-Type"] == "image/svg+xml"
+    assert "immutable" in picture["Cache-Control"]
+    assert picture.content.startswith(b"<svg")
+    assert client.get(shown["narrow"]).status_code == 200
+    for wrong in ("theme=pink", "width=9", "rater=g0"):
+        assert client.get(reverse("agreement_figure", args=["pilot", "confusion"]) + f"?{wrong}").status_code == 404
+    assert client.get(reverse("agreement_figure", args=["pilot", "differences"])).status_code == 404
+
+
+def test_an_experiment_that_nobody_rated_says_so(client):
+    made = factories.make_experiment("empty")
+    assert "Nothing to compare yet" in opened(client, made).content.decode()
+
+
+def test_a_viewer_of_a_shared_experiment_reads_it_and_others_do_not(client, experiment):
+    client.force_login(factories.make_user("viewer", roles.VIEWER))
+    address = reverse("experiment_agreement", args=["pilot"])
+    assert client.get(address).status_code == 404
+    experiment.sharing = "group"
+    experiment.save()
+    assert client.get(address).status_code == 200
+
+
+def test_the_number_of_queries_does_not_grow_with_raters(client, experiment, django_assert_max_num_queries):
+    for number in range(6):
+        graded(experiment, "judge-" + "x" * (number + 3), lambda trial, number=number: (trial.pk + number) % 7)
+    client.force_login(experiment.owner)
+    with django_assert_max_num_queries(26):
+        client.get(reverse("experiment_agreement", args=["pilot"]))
