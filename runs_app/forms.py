@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.utils.html import format_html
 
 from datasets_app.models import Dataset
 from datasets_app.models.history import record_changes
+from runs_app.designs.detecting import USUAL, Assumptions
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 
 LONGEST_FILE = 1_000_000
@@ -228,6 +230,29 @@ class SteeringForm(forms.Form):
 
 class ConcurrencyForm(forms.Form):
     max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
+
+
+class AssumptionsForm(forms.Form):
+    """What a detectable difference rests on: in the address of the design page."""
+
+    between = forms.FloatField(
+        min_value=0, max_value=1, required=False, label="Variance between items", help_text="Share of all, 0 to 1"
+    )
+    correlation = forms.FloatField(
+        min_value=-1, max_value=1, required=False, label="Correlation of conditions", help_text="Over items, -1 to 1"
+    )
+    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, required=False, label="Level", help_text="Two-sided")
+    power = forms.FloatField(min_value=0.5, max_value=0.9999, required=False, label="Power")
+
+    def __init__(self, data: Any) -> None:
+        """What was not said is as usual, and stands in the fields."""
+        said = {name: data.get(name) for name in self.base_fields if data.get(name)}
+        super().__init__({**asdict(USUAL), **said})
+
+    @property
+    def chosen(self) -> Assumptions:
+        """The usual ones where what was said makes no sense."""
+        return Assumptions(**self.cleaned_data) if self.is_valid() else USUAL
 
 
 class LaunchScopeForm(forms.Form):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Facet, identity
+from runs_app.designs.detecting import Detectable, detectable
 from runs_app.designs.estimating import Estimate, estimate_design
 from runs_app.models import Experiment
 
@@ -29,6 +30,11 @@ class Outlook:
     @property
     def warnings(self) -> list[str]:
         return self.estimate.warnings
+
+    @property
+    def detectable(self) -> Detectable | None:
+        """Under the usual assumptions; the design page tries others."""
+        return detectable(self.items, self.samples)
 
     @property
     def coverage_percent(self) -> int:

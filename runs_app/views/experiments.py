@@ -15,8 +15,10 @@ from evalsite.lib.access import readers_only
 from evalsite.lib.roles import is_member
 from runs_app.designs import designing
 from runs_app.designs.crossed import Design
+from runs_app.designs.detecting import detectable
 from runs_app.designs.outlook import cells_of, outlook
 from runs_app.filters import ExperimentFilter
+from runs_app.forms import AssumptionsForm
 from runs_app.models import Experiment
 from runs_app.progress import Totals, state_of, with_totals
 from runs_app.reading import turns_of_draft
@@ -49,6 +51,8 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "experiment": experiment,
         "design": design,
+        "assumptions": (assumptions := AssumptionsForm(request.GET)),
+        "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
         "outlook": outlook(design),
         "cells": cells_of(design),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),

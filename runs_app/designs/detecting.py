@@ -1,0 +1,91 @@
+"""Which difference between two conditions a design can detect. Pure.
+
+Both conditions answer the same items, so items are compared with themselves, and the items are the sample: repetitions
+of one item are no further items. With n items, K repetitions of each, and answers of variance 1 in all,
+
+    d = (z(1 - alpha/2) + z(power)) * sqrt((2 b (1 - r) + 2 (1 - b) / K) / n)
+
+where b is the share of the variance that lies between items (the intraclass correlation of one condition's answers) and
+r the correlation of the two conditions over items. So d is in standard deviations of a single answer.
+
+Source: Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640, section 5 (paired comparison, K resamples of an
+item), with its variances written as shares. Normal approximation: with fewer than some 20 items the true d is larger.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+FEW_ITEMS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Assumptions:
+    """`between` is the share of the variance between items, `correlation` that of two conditions over items."""
+
+    between: float = 0.7
+    correlation: float = 0.5
+    alpha: float = 0.05
+    power: float = 0.8
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.between <= 1 and -1 <= self.correlation <= 1 and 0 < self.alpha < 1 and 0 < self.power < 1):
+            raise ValueError(f"no such design: {self}")
+
+
+USUAL = Assumptions()
+
+
+@dataclass(frozen=True, slots=True)
+class Detectable:
+    """The smallest difference found with the power asked for: `d` in standard deviations of one answer.
+
+    `share` is the same for answers that are right or wrong, at a share of right ones of one half, where it is largest.
+    The other two say what `d` would be for twice the calls: by twice the items, or by twice the repetitions.
+    """
+
+    items: int
+    samples: int
+    assumptions: Assumptions
+    d: float
+    with_twice_the_items: float
+    with_twice_the_samples: float
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.d / 2)
+
+    @property
+    def percentage_points(self) -> float:
+        return 100 * self.share
+
+    @property
+    def rests_on_few_items(self) -> bool:
+        return self.items < FEW_ITEMS
+
+
+def detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> Detectable | None:
+    """None where there are no two items to compare by. ValueError for a number of samples below one."""
+    if samples < 1:
+        raise ValueError(f"an item is asked at least once, not {samples} times")
+    if items < 2:
+        return None
+    return Detectable(
+        items,
+        samples,
+        assumptions,
+        d=smallest_difference(items, samples, assumptions),
+        with_twice_the_items=smallest_difference(2 * items, samples, assumptions),
+        with_twice_the_samples=smallest_difference(items, 2 * samples, assumptions),
+    )
+
+
+def smallest_difference(items: int, samples: int, given: Assumptions) -> float:
+    """d, by the formula above."""
+    normal = NormalDist()
+    quantiles = normal.inv_cdf(1 - given.alpha / 2) + normal.inv_cdf(given.power)
+    of_items = 2 * given.between * (1 - given.correlation)
+    of_answers = 2 * (1 - given.between) / samples
+    return max(0.0, quantiles) * math.sqrt((of_items + of_answers) / items)
