@@ -92,11 +92,11 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
         spent_usd=experiment.spent_usd,
-        ceiling_usd=_total((part.to_do, part.ceiling) for part in parts),
-        expected_usd=_total((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
+        expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
-        prices=[_price(model) for model in design.models],
+        prices=[price_of(model) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
         warnings=[*design.warnings(), *drift_warnings(experiment)],
@@ -118,9 +118,9 @@ def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: 
     expected = costs.expected_per_call(
         design.prices(cell),
         ceiling,
-        own=_observed(own),
-        group=_observed(run for run in runs if run.condition.model_id == cell.model.key),
-        pooled=_observed(runs),
+        own=observed_tokens(own),
+        group=observed_tokens(run for run in runs if run.condition.model_id == cell.model.key),
+        pooled=observed_tokens(runs),
     )
     return _Part(_to_do(here, wanted), ceiling, expected)
 
@@ -132,7 +132,7 @@ def _to_do(runs: list[Run], wanted: int) -> int:
     return waiting + max(0, wanted - planned)
 
 
-def _observed(runs: Iterable[Run]) -> ObservedTokens | None:
+def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
     """Mean tokens for each trial that was answered, what its failed attempts took included."""
     seen = list(runs)
     calls = sum(run.n_done for run in seen)
@@ -145,7 +145,7 @@ def _observed(runs: Iterable[Run]) -> ObservedTokens | None:
     )
 
 
-def _total(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
+def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
     """The sum over all parts with anything to do; unknown as soon as one of them is."""
     total = Decimal(0)
     for to_do, each in parts:
@@ -155,6 +155,6 @@ def _total(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
     return total
 
 
-def _price(model: LanguageModel) -> Price:
+def price_of(model: LanguageModel) -> Price:
     prices = model.prices
     return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free)

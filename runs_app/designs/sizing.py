@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from django.db.models import Expression, F, Func, IntegerField, QuerySet, TextField, Value
@@ -11,7 +11,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
 from datasets_app.models import Item
-from runs_app import costs, prompts
+from runs_app import briefing, costs, prompts
 from runs_app.engine import asking
 from runs_app.models import Dimension, Prompt
 
@@ -20,10 +20,16 @@ A_SALT = "0123456789"
 AN_IMAGE = "data:,"
 
 
-def largest_input(prompt: Prompt, items: QuerySet[Item], dimensions: Sequence[Dimension]) -> int:
+def largest_input(
+    prompt: Prompt,
+    items: QuerySet[Item],
+    dimensions: Sequence[Dimension],
+    told: Mapping[str, str] | None = None,
+) -> int:
     """Tokens of the largest request that this prompt makes of any of the items on any of the dimensions, estimated.
 
-    The largest image of all items is counted with the longest text, whether or not they are of one item.
+    The largest image of all items is counted with the longest text, whether or not they are of one item. `told` is
+    what a judge is told beside the item, with the longest answer that it will meet.
     """
     asked_on: list[Dimension | None] = [*dimensions] or [None]
     images = [_largest_image(items)] if prompts.uses(prompt.messages, prompts.IMAGE) else []
@@ -31,7 +37,7 @@ def largest_input(prompt: Prompt, items: QuerySet[Item], dimensions: Sequence[Di
         costs.input_tokens_estimate(texts, [size for size in images if size])
         for item in _longest(prompt, items)
         for dimension in asked_on
-        if (texts := _texts(prompt, item, dimension))
+        if (texts := _texts(prompt, item, dimension, told))
     ]
     return max(sizes, default=0)
 
@@ -68,7 +74,7 @@ def _column_of(name: str) -> Expression | F | None:
         return KeyTextTransform(name.removeprefix(prompts.META), "metadata")
     if name == "choices":
         return Cast("choices", TextField())
-    return F(name) if name in ("input", "key", "category") else None
+    return F(name) if name in ("input", "key", "category", *briefing.OF_ITEM) else None
 
 
 def _bytes(text: Expression | F) -> Expression:
@@ -80,9 +86,11 @@ def _largest_image(items: QuerySet[Item]) -> tuple[int, int] | None:
     return max(sizes, key=lambda size: costs.image_tokens(*size), default=None)
 
 
-def _texts(prompt: Prompt, item: Item, dimension: Dimension | None) -> list[str]:
+def _texts(prompt: Prompt, item: Item, dimension: Dimension | None, told: Mapping[str, str] | None) -> list[str]:
     """The texts of the request; none where it cannot be rendered, since such a trial costs nothing."""
     question = asking.question_of(item, dimension)
+    if told is not None:
+        question = question.for_judging(told)
     try:
         hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
         messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,11 @@ from django.conf import settings
 
 from datasets_app.models import Asset, Item
 from evalsite.lib.scales import Scale
-from runs_app import prompts
+from runs_app import briefing, prompts
 from runs_app.calls import CallRequest
 from runs_app.costs import Prices
 from runs_app.engine.remembering import cache_key
-from runs_app.models import Condition, Dimension, Experiment, LanguageModel, Run, Trial, Wave
+from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial, Wave
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """What a run asks of each item: the snapshot of its condition, and the wave's place among the epochs."""
+    """What a run asks of each item: the snapshot of its condition, and the wave's place among the epochs.
+
+    `told` are the variables that a judge's rubric gives, `texts` the hash of the set of texts that it reads from, and
+    `closing` what is asked at the end for the form of its verdict.
+    """
 
     run_id: int
     target: Target
@@ -45,11 +50,22 @@ class Design:
     salted: bool
     cached: bool
     epoch_offset: int
+    stage: str = Condition.Stage.GENERATE
+    told: Mapping[str, str] = field(default_factory=dict)
+    texts: str = ""
+    closing: str = ""
+
+    @property
+    def sees_the_target(self) -> bool:
+        return self.stage != Condition.Stage.GENERATE
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one trial asks about: the item's variables and, for a rating, its scale."""
+    """What one trial asks about: the item's variables and, for a rating, its scale.
+
+    `withheld` are those that the model which answers may not see: the target, and how it is graded.
+    """
 
     key: str
     variables: dict[str, str]
@@ -57,6 +73,11 @@ class Question:
     scale: Scale | None = None
     image: str | None = None  # sha256
     image_type: str = ""
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+    def for_judging(self, told: Mapping[str, str]) -> Question:
+        """The same of a judge, or of who writes for judges: it sees all, and its reply is no rating."""
+        return replace(self, variables={**self.variables, **self.withheld, **told}, scale=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +110,22 @@ def design_of(run: Run) -> Design:
 
 def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> Design:
     content = condition.content
+    rubric = content.get("rubric")
+    told = briefing.told_by(rubric) if rubric else {}
+    turns = content["prompt"]["messages"]
     return Design(
         run_id=run_id,
         target=target_of(condition.model, experiment.request_timeout_s),
-        turns=content["prompt"]["messages"],
+        turns=turns,
         answer_format=content["prompt"]["answer_format"],
         parameters=content["sampler"],
-        salted=experiment.cache_buster,
+        salted=experiment.cache_buster and condition.stage == Condition.Stage.GENERATE,
         cached=experiment.cache and wave.number == 0,
         epoch_offset=wave.epoch_offset,
+        stage=condition.stage,
+        told=told,
+        texts=content.get("texts", ""),
+        closing="" if prompts.uses(turns, briefing.VERDICT_FORM) else told.get(briefing.VERDICT_FORM, ""),
     )
 
 
@@ -128,7 +156,16 @@ def question_of(item: Item, dimension: Dimension | None) -> Question:
         scale=scale,
         image=asset.sha256 if asset else None,
         image_type=asset.content_type if asset else "",
+        withheld={"target": item.target, "grading_scheme": item.grading_scheme},
     )
+
+
+def texts_of(design: Design, item_ids: Collection[int]) -> dict[int, str]:
+    """What the design's set of texts says of these items."""
+    if not design.texts:
+        return {}
+    rows = ItemText.objects.filter(text_set__content_hash=design.texts, item__in=item_ids)
+    return dict(rows.order_by("text_set").values_list("item_id", "text"))
 
 
 def messages_for(
@@ -136,7 +173,7 @@ def messages_for(
 ) -> list[prompts.Message]:
     """The exact messages of one trial; `image_address` stands where the picture goes. PromptError as of `render`."""
     salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
-    hint = prompts.format_hint(design.answer_format, question.scale)
+    hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
     return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
 
 
@@ -192,4 +229,19 @@ def image_data_url(sha256: str, content_type: str) -> str:
 
 def messages_of(trial: Trial, image_address: str | None) -> list[prompts.Message]:
     """For a page: what this trial asks or asked. `trial` comes with its run's design, its item, image and dimension."""
-    return messages_for(design_of(trial.run), question_of(trial.item, trial.dimension), trial.sample_idx, image_address)
+    design, question = design_of(trial.run), question_of(trial.item, trial.dimension)
+    if design.sees_the_target:
+        question = question.for_judging(_told_about(trial, design))
+    return messages_for(design, question, trial.sample_idx, image_address)
+
+
+def _told_about(trial: Trial, design: Design) -> dict[str, str]:
+    subject, rival = (one.answer if one else None for one in (trial.subject, trial.rival))
+    return told_of(design, subject, rival, texts_of(design, [trial.item_id]).get(trial.item_id))
+
+
+def told_of(design: Design, subject: str | None, rival: str | None, item_rubric: str | None) -> dict[str, str]:
+    """All that a judge is told beside the item; what there is none of has no value, and cannot be rendered."""
+    answers = {} if subject is None else briefing.answers_for(subject, rival)
+    rubric = {} if item_rubric is None else {briefing.ITEM_RUBRIC: item_rubric}
+    return {**design.told, **answers, **rubric}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
 
 from datasets_app.models import Item
 from runs_app.engine.admitting import Claim
-from runs_app.engine.asking import Design, Question, design_of, question_of
-from runs_app.models import Dimension, Run
+from runs_app.engine.asking import Design, Question, design_of, question_of, texts_of, told_of
+from runs_app.models import Dimension, Run, Trial
 
 DESIGN_S = 5.0  # A time-out or a price that is edited while running takes hold within this.
 MOST_QUESTIONS = 20_000
@@ -23,18 +23,21 @@ class Questions:
         self._dimensions: dict[int, Dimension] = {}
         self.shortest_lease_s = 120.0
         self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
+        self._judged: dict[int, Question] = {}  # By trial, of the claims that were fetched last: answers can be long.
 
     def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """The same claims, with all that `of` needs at hand."""
         if claims:
             self._fetch_designs({claim.place.run_id for claim in claims})
             self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
+            self._judged = self._told(claims)
         return claims
 
     def of(self, claim: Claim) -> tuple[Design, Question, int]:
         """The design, the question, and how many attempts the trial may have."""
         _, design, max_attempts = self._designs[claim.place.run_id]
-        return design, self._questions[claim.item_id, claim.dimension_id], max_attempts
+        question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
+        return design, question, max_attempts
 
     def _fetch_designs(self, run_ids: set[int]) -> None:
         now = time.monotonic()
@@ -56,7 +59,29 @@ class Questions:
             self._questions[item_id, dimension_id] = question_of(items[item_id], dimension)
         self._forget_oldest(len(wanted))
 
+    def _told(self, claims: Sequence[Claim]) -> dict[int, Question]:
+        """The questions of those claims that ask a judge, or who writes for judges, by trial."""
+        by_run: dict[int, list[Claim]] = defaultdict(list)
+        for claim in claims:
+            if self._designs[claim.place.run_id][1].sees_the_target:
+                by_run[claim.place.run_id].append(claim)
+        questions = {}
+        for run_id, some in by_run.items():
+            design = self._designs[run_id][1]
+            texts = texts_of(design, {claim.item_id for claim in some})
+            answers = _answers([claim.trial_id for claim in some])
+            for claim in some:
+                known = told_of(design, *answers[claim.trial_id], texts.get(claim.item_id))
+                questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].for_judging(known)
+        return questions
+
     def _forget_oldest(self, needed: int) -> None:
         """Items are frozen, so what is remembered stays right; only room is limited."""
         while len(self._questions) > MOST_QUESTIONS + needed:
             self._questions.popitem(last=False)
+
+
+def _answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
+    """For each trial the answer that it judges, and the one that it compares with."""
+    rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
+    return {pk: (subject, rival) for pk, subject, rival in rows}

@@ -1,0 +1,108 @@
+"""What judging costs, before it is asked for: a ceiling for each call, and what all of it may come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import ROUND_UP, Decimal
+
+from grading_app.judging import conditions
+from grading_app.judging.answers import Answers
+from grading_app.models import Grader
+from runs_app import briefing, costs
+from runs_app.costs import Basis, Expectation
+from runs_app.designs import sizing
+from runs_app.designs.crossed import USUAL_OUTPUT
+from runs_app.designs.estimating import Estimate, observed_tokens, price_of, total_of
+from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR
+from runs_app.models import Condition, Experiment, Prompt, Run, Wave
+
+A_LETTER = "x"
+
+
+def largest_request(answers: Answers, longest: int | None = None) -> int:
+    """Tokens of the largest request, with the longest answer of the wave, or one of so many bytes."""
+    grader = answers.grader
+    answer = A_LETTER * (answers.seen.longest if longest is None else longest)
+    content = conditions.content_of(grader)
+    told = {
+        **briefing.told_by(content["rubric"]),
+        **briefing.answers_for(answer, answer if answers.in_pairs else None),
+        briefing.ITEM_RUBRIC: A_LETTER * _longest_text(grader),
+    }
+    closing = {"role": "user", "content": content["verdict_form"]}
+    prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
+    experiment = answers.experiment
+    return sizing.largest_input(prompt, experiment.dataset.items.active(), list(experiment.dimensions.all()), told)
+
+
+def _longest_text(grader: Grader) -> int:
+    texts = grader.text_set.texts.values_list("text", flat=True) if grader.text_set else ()
+    return max((len(text.encode()) for text in texts), default=0)
+
+
+def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
+    """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
+    tokens = largest_request(answers)
+    ceiling = _ceiling(answers.grader, tokens)
+    usd = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
+    usual = min(conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
+    return {"reserve_usd": usd, "reserve_tokens": tokens + usual}
+
+
+def _ceiling(grader: Grader, input_tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(grader.language_model.prices, input_tokens, conditions.limit_of(grader))
+
+
+def estimate_judging(
+    experiment: Experiment, graders: Sequence[Grader], waves: Iterable[Wave], *, force: bool = False
+) -> Estimate:
+    """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait."""
+    waves = list(waves)
+    parts = [Part(Answers(experiment, grader, wave, force)) for grader in graders for wave in waves]
+    basis: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected:
+            basis[part.expected.basis] += part.to_do
+    to_do = sum(part.to_do for part in parts)
+    observed = sum(trials for name, trials in basis.items() if name != "ceiling")
+    models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
+    return Estimate(
+        trials=sum(part.wanted for part in parts),
+        to_do=to_do,
+        spent_usd=experiment.spent_usd,
+        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
+        expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        basis={name: trials for name, trials in basis.items() if trials},
+        coverage=observed / to_do if to_do else 1.0,
+        prices=[price_of(model) for model in models],
+        unknown_prices=[model.name for model in models if not model.prices.known],
+        problems=[one for grader in graders for one in conditions.problems_with(experiment, grader)],
+        warnings=[one for grader in graders for one in conditions.warnings_for(experiment, grader)],
+    )
+
+
+class Part:
+    """One grader in one wave: how many calls are to be made, and what each costs."""
+
+    def __init__(self, answers: Answers) -> None:
+        run = answers.run()
+        waiting = run.n_pending + run.n_running if run else 0
+        self.wanted, new = answers.counted()
+        self.to_do = new + waiting
+        self.ceiling = _ceiling(answers.grader, largest_request(answers)) if self.to_do else Decimal(0)
+        self.expected = _expected(answers, self.ceiling)
+
+
+def _expected(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
+    """From this judge's own calls here, else from all calls to its model, else from all judges' here."""
+    judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
+    runs = list(judges.select_related("condition"))
+    own = answers.condition.judge_condition_id if answers.condition else None
+    return costs.expected_per_call(
+        answers.grader.language_model.prices,
+        ceiling,
+        own=observed_tokens(run for run in runs if run.condition_id == own),
+        group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),
+        pooled=observed_tokens(runs),
+    )

@@ -1,0 +1,49 @@
+"""Which models are kin: a judge that is of the family of a model that it judges may prefer its own. Pure."""
+
+from __future__ import annotations
+
+import re
+
+# Most specific first: the first that the name of a model has decides.
+FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (family, re.compile(pattern))
+    for family, pattern in (
+        ("claude", r"\bclaude|\bsonnet\b|\bopus\b|\bhaiku\b"),
+        ("gemma", r"\bgemma"),
+        ("gemini", r"\bgemini|\bpalm\b"),
+        ("gpt", r"\bgpt|\bchatgpt|\bo[1-9]\b|\bdavinci"),
+        ("llama", r"\bllama|\bcodellama"),
+        ("mistral", r"\bmi[sx]tral|\bministral|\bmagistral|\bcodestral|\bpixtral|\bdevstral"),
+        ("qwen", r"\bqwen|\bqwq\b|\bqvq\b"),
+        ("deepseek", r"\bdeepseek"),
+        ("grok", r"\bgrok"),
+        ("phi", r"\bphi\b|\bphi-?\d"),
+        ("command", r"\bcommand\b|\bcohere\b|\baya\b"),
+        ("glm", r"\bglm|\bchatglm"),
+        ("kimi", r"\bkimi|\bmoonshot"),
+        ("nova", r"\bnova\b"),
+        ("olmo", r"\bolmo"),
+    )
+)
+BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", "deepseek": "deepseek", "xai": "grok"}
+
+
+def family(provider: str, model: str) -> str:
+    """The family of a model by its name, else by the one provider that serves only its own, else by its vendor.
+
+    A model of no known family is its own: `vendor/name`, or the name without a version.
+    """
+    name = model.lower()
+    words = re.sub(r"[^a-z0-9]+", " ", name)
+    for known, pattern in FAMILIES:
+        if pattern.search(words):
+            return known
+    if provider in BY_PROVIDER:
+        return BY_PROVIDER[provider]
+    vendor, slash, _ = name.rpartition("/")
+    return vendor.rpartition("/")[2] if slash else re.split(r"[-_:.\s]", name, maxsplit=1)[0]
+
+
+def prefers_itself(judge: tuple[str, str], solver: tuple[str, str]) -> bool:
+    """Whether judge and solver, each as (provider, model), are of one family."""
+    return family(*judge) == family(*solver)

@@ -1,0 +1,105 @@
+"""A panel in an experiment: what its members' gradings of one answer come to.
+
+Stored, as gradings of a condition of its own, so that whatever reads gradings (exports, means, agreement) reads a panel
+as any judge; and written from the members' rows alone, by one statement, whenever verdicts were read. So it can be
+recomputed at any time, and then changes nothing. An answer gets its grading once all members have graded it; a member
+whose verdict could not be read has no vote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db import transaction
+
+from evalsite.lib.hashing import condition_id, slugify_name
+from grading_app.judging import conditions
+from grading_app.models import GradeCondition, Grader, Panel, Rubric
+from grading_app.paging import bare_cursor
+from runs_app.designs.planning import PlanError
+from runs_app.models import Experiment
+
+# A majority is more than half of the members that said anything.
+TAKEN = {
+    "mean": "avg(g.score)",
+    "median": "percentile_cont(0.5) WITHIN GROUP (ORDER BY g.score)",
+    "majority": """CASE WHEN 2 * max(same.n) > count(g.score)
+        THEN min(g.score) FILTER (WHERE 2 * same.n > same.total) END""",
+}
+WRITE = """INSERT INTO grading_app_grading AS known
+    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
+SELECT %(panel)s, trial_id, score, '', score IS NOT NULL,
+    CASE WHEN score IS NOT NULL THEN '' WHEN votes = 0 THEN 'no_member_scored' ELSE 'no_majority' END, '', detail, now()
+FROM (
+    SELECT g.trial_id, {taken} AS score, count(g.score) AS votes,
+        jsonb_build_object('members', jsonb_object_agg(m.grade_condition_id, g.score)) AS detail
+    FROM grading_app_grading g
+    JOIN grading_app_gradecondition m ON m.id = g.condition_id
+    CROSS JOIN LATERAL (
+        SELECT count(*) FILTER (WHERE o.score = g.score) AS n, count(o.score) AS total FROM grading_app_grading o
+        WHERE o.trial_id = g.trial_id AND o.condition_id = ANY(%(members)s)) same
+    WHERE g.condition_id = ANY(%(members)s)
+    GROUP BY g.trial_id HAVING count(*) = cardinality(%(members)s)) taken
+ON CONFLICT (condition_id, trial_id) DO UPDATE SET score = excluded.score, parse_ok = excluded.parse_ok,
+    parse_error = excluded.parse_error, detail = excluded.detail, created_at = excluded.created_at
+WHERE (known.score, known.detail, known.parse_error)
+    IS DISTINCT FROM (excluded.score, excluded.detail, excluded.parse_error)"""
+
+
+def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
+    """The panel's condition in this experiment, made if it is new, with a grading for each answer that all graded.
+
+    PlanError where its members' scores cannot be taken together, or one of them does not judge here.
+    """
+    graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
+    members = _members(experiment, graders)
+    content = {"members": sorted(member.grade_condition_id for member in members), "rule": panel.rule}
+    with transaction.atomic():
+        condition, _ = GradeCondition.objects.get_or_create(
+            experiment=experiment,
+            grade_condition_id=condition_id(slugify_name(panel.name), content),
+            defaults={
+                "kind": GradeCondition.Kind.PANEL,
+                "panel": panel,
+                "parameters": {"rule": panel.rule, "members": [member.pk for member in members]},
+            },
+        )
+        refresh(condition)
+    return condition
+
+
+def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCondition]:
+    rubrics = {grader.rubric for grader in graders}
+    if len(graders) < 2:
+        raise PlanError(["a panel has at least two graders"])
+    if any(rubric.kind == Rubric.Kind.PAIRWISE for rubric in rubrics):
+        raise PlanError(["a panel takes scores together; graders that compare two answers give none"])
+    if len({_scale(rubric) for rubric in rubrics}) > 1:
+        raise PlanError([f"rubrics of one panel have one scale; these differ: {', '.join(map(str, rubrics))}"])
+    found = {grader: conditions.known(experiment, grader) for grader in graders}
+    if missing := [str(grader) for grader, condition in found.items() if condition is None]:
+        raise PlanError([f"{', '.join(missing)} did not judge {experiment} yet; grade by each member first"])
+    return [condition for condition in found.values() if condition is not None]
+
+
+def _scale(rubric: Rubric) -> Any:
+    if rubric.kind == Rubric.Kind.SCORE:
+        return rubric.scale_min, rubric.scale_max
+    if rubric.kind == Rubric.Kind.LABEL:
+        scores = [float(one.get("score", place)) for place, one in enumerate(rubric.labels)]
+        return min(scores), max(scores)
+    return 0.0, 1.0
+
+
+def refresh_all(experiment: Experiment) -> int:
+    """Gradings of panels that were added or changed."""
+    return sum(refresh(panel) for panel in experiment.grade_conditions.filter(kind=GradeCondition.Kind.PANEL))
+
+
+def refresh(condition: GradeCondition) -> int:
+    """Take the members' gradings together anew; how many of the panel's rows that added or changed."""
+    rule, members = condition.parameters["rule"], condition.parameters["members"]
+    with bare_cursor() as cursor:
+        cursor.execute(WRITE.format(taken=TAKEN[rule]), {"panel": condition.pk, "members": members})
+        return int(cursor.rowcount)

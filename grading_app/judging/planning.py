@@ -1,0 +1,102 @@
+"""From done answers to the trials of a judge, one verdict a row. Planning again adds what is missing and nothing else.
+
+Locks are taken in the order experiment, run, trials, as everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import F
+
+from datasets_app.models.history import Actor
+from grading_app.judging import conditions, costing, panels
+from grading_app.judging.answers import Answers, Seen
+from grading_app.models import GradeCondition, Grader
+from runs_app.designs.estimating import Estimate
+from runs_app.designs.manifests import write_manifest
+from runs_app.designs.planning import PlanError
+from runs_app.models import Experiment, Run, Wave
+from runs_app.waking import wake
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingReport:
+    """What was asked of one grader in one wave: new verdicts, and answers that got a score without a call."""
+
+    condition: GradeCondition
+    run: Run
+    added: int
+    unasked: int
+    seen: Seen
+
+    def __str__(self) -> str:
+        """`judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are empty`"""
+        odd = [("empty", self.seen.empty), ("too long", self.seen.too_long), ("truncated", self.seen.truncated)]
+        odd += [("refused", self.seen.refused)]
+        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in odd if n)
+        unasked = f", {self.unasked} scored without a call" if self.unasked else ""
+        return f"{self.condition}: {self.added} verdicts asked for{unasked}" + (
+            f"; of {self.seen.answers} answers {counts}" if counts else ""
+        )
+
+
+def judge(
+    experiment: Experiment,
+    graders: Sequence[Grader],
+    waves: Sequence[Wave],
+    *,
+    by: Actor,
+    force: bool = False,
+    approved: Estimate | None = None,
+) -> list[JudgingReport]:
+    """Ask these graders for all verdicts on the stored answers of these waves that are missing, and start at once.
+
+    With `force`, for another verdict on each, which will replace the one before. `approved` is the estimate that was
+    seen, for the manifest. PlanError where it cannot be, and then nothing was changed.
+    """
+    with transaction.atomic():
+        locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+        problems = [one for grader in graders for one in conditions.problems_with(locked, grader)]
+        if problems:
+            raise PlanError(problems)
+        report = [_plan(Answers(locked, grader, wave, force), by) for grader in graders for wave in waves]
+        if any(one.unasked for one in report):
+            panels.refresh_all(locked)
+        if any(one.added for one in report):
+            write_manifest(locked, by=by, wave=", ".join(wave.label for wave in waves), approved=approved)
+    wake()
+    return report
+
+
+def _plan(answers: Answers, by: Actor) -> JudgingReport:
+    condition = conditions.made(answers.experiment, answers.grader)
+    run = _run(answers, condition)
+    added = 0 if run.status == Run.Status.CANCELLED else answers.add_trials(run)
+    if added:
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.PLANNED, Run.Status.DONE],
+            target=Run.Status.RUNNING,
+            by=by,
+            reason=f"{added} verdicts were asked for",
+            finished_at=None,
+        )
+    return JudgingReport(condition, run, added, answers.score_unasked(condition.pk), answers.seen)
+
+
+def _run(answers: Answers, condition: GradeCondition) -> Run:
+    """The judge's run in this wave, made if it is new; its reserve is that of the longest answer there is by now."""
+    experiment = answers.experiment
+    reserves = costing.reserves_for(answers)
+    run: Run
+    run, is_new = Run.objects.select_for_update(of=("self",)).get_or_create(
+        condition=condition.judge_condition,
+        wave=answers.wave,
+        defaults={"experiment": experiment, "max_concurrency": experiment.max_concurrency, **reserves},
+    )
+    if not is_new:
+        Run.objects.filter(pk=run.pk).update(**reserves)
+    return run

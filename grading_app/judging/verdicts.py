@@ -1,0 +1,206 @@
+"""What a judge's reply says: the contract of verdicts. Pure.
+
+A reply ends in a fenced block of JSON. Fenced blocks are tried from the last to the first, then bare {...} in the same
+order; the first that has the verdict's key decides, and what it says there is never overruled by another. A reply that
+cannot be read is a result with a code, never zero and never an exception.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs_app.failures import storable
+from runs_app.parsing import visible_text
+
+FENCED = re.compile(r"```[^\S\n]*[\w-]*[^\S\n]*\n?(.*?)```", re.DOTALL)
+STRAY_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
+LONGEST_READ = 50_000  # Characters, from the end: that is where a verdict is.
+MOST_OBJECTS = 200  # Bare braces that are tried.
+LONGEST_RAW = 2_000
+LONGEST_REASONING = 20_000
+WORDS = {
+    "pass": True,
+    "passed": True,
+    "true": True,
+    "yes": True,
+    "fail": False,
+    "failed": False,
+    "false": False,
+    "no": False,
+}
+WINNERS = {"a": "a", "b": "b", "tie": "tie"}
+KEYS: Mapping[str, str] = {"score": "score", "criteria": "criteria", "label": "label", "pairwise": "winner"}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A score, or where two answers are compared a winner; neither exactly when there is an error.
+
+    `raw` is what stood there, `detail` the single criteria or the label.
+    """
+
+    score: float | None = None
+    winner: str = ""
+    raw: str = ""
+    error: str = ""
+    reasoning: str = ""
+    detail: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if bool(self.error) == (self.score is not None or bool(self.winner)):
+            raise ValueError(f"a verdict has either a value or an error: {self!r}")
+
+
+def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
+    """The verdict in a judge's reply. `rubric` is its content: kind, and scale, criteria or labels.
+
+    Codes: no_json_object, no_<key>_in_json, and those of the kind.
+    """
+    key = KEYS[rubric["kind"]]
+    has_object = False
+    for found in _objects(visible_text(reply)[-LONGEST_READ:]):
+        has_object = True
+        lowered = {name.lower(): value for name, value in found.items()}
+        if key in lowered:
+            return _verdict(lowered, key, rubric)
+    return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
+
+
+def _verdict(found: Mapping[str, Any], key: str, rubric: Mapping[str, Any]) -> Verdict:
+    said = READERS[rubric["kind"]](found[key], rubric)
+    reasoning = found.get("reasoning")
+    raw = json.dumps(found[key], ensure_ascii=False)[:LONGEST_RAW]
+    return Verdict(
+        score=said.score,
+        winner=said.winner,
+        error=said.error,
+        detail=said.detail,
+        raw=storable(raw),
+        reasoning=storable(reasoning[:LONGEST_REASONING]) if isinstance(reasoning, str) else "",
+    )
+
+
+# --- the kinds of verdicts -------------------------------------------------------------------------------------------
+
+
+def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+    """score_not_numeric (a truth value too), score_not_finite, score_out_of_scale."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Verdict(error="score_not_numeric")
+    number = _as_float(value)
+    if not math.isfinite(number):
+        return Verdict(error="score_not_finite")
+    if not rubric["min"] <= number <= rubric["max"]:
+        return Verdict(error="score_out_of_scale")
+    return Verdict(score=number)
+
+
+def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+    """The share of the weights whose criteria are met. criteria_not_object, criterion_missing, criterion_not_binary."""
+    if not isinstance(value, dict):
+        return Verdict(error="criteria_not_object")
+    said = {_plain(name): _truth(verdict) for name, verdict in value.items()}
+    met = {one["name"]: said.get(_plain(one["name"]), "missing") for one in rubric["criteria"]}
+    if "missing" in met.values():
+        return Verdict(error="criterion_missing")
+    if None in met.values():
+        return Verdict(error="criterion_not_binary")
+    weights = {one["name"]: float(one.get("weight", 1)) for one in rubric["criteria"]}
+    share = math.fsum(weights[name] for name, is_met in met.items() if is_met is True) / math.fsum(weights.values())
+    return Verdict(score=share, detail={"criteria": met})
+
+
+def _label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+    """The score of the label; its place in the list where it has none. label_not_text, label_unknown."""
+    if not isinstance(value, str):
+        return Verdict(error="label_not_text")
+    for place, one in enumerate(rubric["labels"]):
+        if _plain(one["name"]) == _plain(value):
+            return Verdict(score=float(one.get("score", place)), detail={"label": one["name"]})
+    return Verdict(error="label_unknown")
+
+
+def _winner(value: Any, rubric: Mapping[str, Any]) -> Verdict:
+    """winner_unknown, where it is neither A nor B nor a tie."""
+    winner = WINNERS.get(_plain(value)) if isinstance(value, str) else None
+    return Verdict(winner=winner) if winner else Verdict(error="winner_unknown")
+
+
+READERS: Mapping[str, Callable[[Any, Mapping[str, Any]], Verdict]] = {
+    "score": _score,
+    "criteria": _criteria,
+    "label": _label,
+    "pairwise": _winner,
+}
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
+def _truth(value: Any) -> bool | None:
+    if isinstance(value, bool):
+        return value
+    return WORDS.get(_plain(value)) if isinstance(value, str) else None
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).casefold()
+
+
+# --- the objects in a text -------------------------------------------------------------------------------------------
+
+
+def _objects(text: str) -> Iterator[dict[str, Any]]:
+    """The JSON objects of a reply: its fenced blocks, last first, then its bare {...}, last first."""
+    for block in reversed(FENCED.findall(text)):
+        if (found := _object(block)) is not None:
+            yield found
+    yield from reversed(_bare_objects(text))
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    """The text as an object; where it is none, with its stray backslashes, mostly LaTeX's, taken as they are."""
+    for candidate, strict in ((text, True), (_with_backslashes_doubled(text), False)):
+        try:
+            found = json.loads(candidate, strict=strict)
+        except (ValueError, RecursionError):
+            continue
+        return found if isinstance(found, dict) else None
+    return None
+
+
+def _with_backslashes_doubled(text: str) -> str:
+    """Those that begin no escape of JSON: \\( becomes \\\\(, and \\n stays."""
+    return STRAY_BACKSLASH.sub(lambda match: match.group(0) if match.group(1) else "\\\\", text)
+
+
+def _bare_objects(text: str) -> list[dict[str, Any]]:
+    """The outermost objects of a text, in order; the last of them that there is room for."""
+    found: list[dict[str, Any]] = []
+    for candidate in (text, _with_backslashes_doubled(text)):
+        found = found or list(_decoded(candidate))
+    return found
+
+
+def _decoded(text: str) -> Iterator[dict[str, Any]]:
+    decoder = json.JSONDecoder(strict=False)
+    starts = [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]
+    end = 0
+    for start in starts:
+        if start < end:
+            continue
+        try:
+            value, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            yield value
