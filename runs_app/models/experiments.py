@@ -61,6 +61,9 @@ class Experiment(models.Model):
         default=1, validators=[MinValueValidator(1), MaxValueValidator(10_000)], help_text="Repetitions of each cell"
     )
     scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
+    graders = models.JSONField(
+        default=list, blank=True, help_text="Names of graders: judge models that grade the answers once they are in"
+    )
     adaptive = models.JSONField(
         default=dict, blank=True, help_text="When a point of the design is known well enough; empty to ask every case"
     )
