@@ -7,16 +7,15 @@ locks of the endpoint, the experiment and the run.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from django.db import connection, transaction
-
-from runs_app.engine.allotting import Demand, allot
-from runs_app.engine.settling import Deltas, Place
-from runs_app.engine.throttles import Change, gates, write
+from runs_app.engine.allotting import Demand, allot, share_out
+from runs_app.engine.books import Books, opened
+from runs_app.engine.settling import Place
+from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import free_slots, taken
 from runs_app.models import Run
 
@@ -43,119 +42,99 @@ class Claim:
         return self.trial_id, self.token
 
 
-ENDPOINTS_WITH_WORK = """
-SELECT m.endpoint_id, sum(r.n_pending)
+# Counted without a lock: how many trials each endpoint's runs want, and how many more calls it takes.
+WANTS = """
+SELECT p.id, sum(r.n_pending), least(p.max_concurrency,
+    CASE WHEN p.adaptive THEN coalesce((p.throttle ->> 'limit')::float8, p.max_concurrency) END)::int - p.in_flight
 FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
+JOIN runs_app_endpoint p ON p.id = m.endpoint_id
 WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
-GROUP BY m.endpoint_id ORDER BY random()
-"""
-
-LOCK_EXPERIMENTS = """
-SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
-WHERE id IN (
-    SELECT r.experiment_id FROM runs_app_run r
-    JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
-    WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s)
-ORDER BY id FOR NO KEY UPDATE
-"""
-
-LOCK_RUNS = """
-SELECT r.id, r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s,
-    r.reserve_tokens
-FROM runs_app_run r
-JOIN runs_app_experiment e ON e.id = r.experiment_id
-JOIN runs_app_condition c ON c.id = r.condition_id
-JOIN runs_app_languagemodel m ON m.id = c.model_id
-WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s AND r.experiment_id = ANY(%s)
-ORDER BY r.id FOR NO KEY UPDATE OF r
+    AND p.is_active AND (p.paused_until IS NULL OR p.paused_until <= clock_timestamp())
+GROUP BY p.id
 """
 
 # Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
-# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. A part for each run, each with
-# its own LIMIT as a constant: with a LIMIT that the planner cannot see, it sorts all that is pending (fifty times
-# slower at 100,000 trials).
-PICK = """
-SELECT * FROM (
-    SELECT id, %s::numeric AS reserve, %s::float8 AS lease FROM runs_app_trial
-    WHERE run_id = %s AND status = 'pending' AND (not_before IS NULL OR not_before <= clock_timestamp())
-    ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT %s FOR UPDATE SKIP LOCKED) part
-"""
-CLAIM = """
-WITH picked AS MATERIALIZED ({picks})
+# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. The inner LIMIT is a constant that
+# the planner sees, so it walks the index instead of sorting all that is pending; the outer one stops the walk.
+MOST_AT_ONCE = 256  # Of one run; the next turn takes more.
+CLAIM = f"""
+WITH wants AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
+), picked AS MATERIALIZED (
+    SELECT next.id, wants.reserve, wants.lease FROM wants CROSS JOIN LATERAL (
+        SELECT id FROM (
+            SELECT id FROM runs_app_trial
+            WHERE run_id = wants.run AND status = 'pending'
+                AND (not_before IS NULL OR not_before <= clock_timestamp())
+            ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {MOST_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+        ) AS claimable LIMIT wants.n
+    ) AS next
+)
 UPDATE runs_app_trial t SET
-    status = 'running', attempts = t.attempts + 1, token = %s, worker_id = %s, reserved_usd = picked.reserve,
-    lease_until = clock_timestamp() + picked.lease * interval '1 second', not_before = NULL,
-    claimed_at = clock_timestamp()
+    status = 'running', attempts = t.attempts + 1, token = %s::uuid, worker_id = %s::bigint,
+    reserved_usd = picked.reserve, lease_until = clock_timestamp() + picked.lease * interval '1 second',
+    not_before = NULL, claimed_at = clock_timestamp()
 FROM picked WHERE t.id = picked.id
 RETURNING t.id, t.run_id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd
-"""
+"""  # noqa: S608 - a constant
 
 
 def admit(worker_id: int, room: int) -> list[Claim]:
     """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
     claims: list[Claim] = []
-    for endpoint_id in _endpoints_with_work():
-        if len(claims) >= room:
-            break
-        claims += _admit_at(endpoint_id, worker_id, room - len(claims))
+    for endpoint_id, share in rooms(room).items():
+        with opened(endpoint_id, claiming=True) as books:
+            claims += claim(books, worker_id, share)
     return claims
 
 
-def _endpoints_with_work() -> list[int]:
-    with connection.cursor() as cursor:
-        cursor.execute(ENDPOINTS_WITH_WORK)
-        return [row[0] for row in cursor.fetchall()]
+def rooms(
+    concurrency: int, flying: Mapping[int, int] | None = None, landed: Mapping[int, int] | None = None
+) -> dict[int, int]:
+    """How many trials a drain of so many calls in flight may claim at each endpoint, by endpoint.
+
+    `flying` are its calls in flight by endpoint; `landed` those that came in and are not yet recorded.
+    """
+    landed = landed or {}
+    wants = {key: min(pending, free + landed.get(key, 0)) for key, pending, free in fetched(WANTS)}
+    return share_out(concurrency, flying or {}, wants)
 
 
-def _admit_at(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
-    with transaction.atomic():
-        gate = gates([endpoint_id]).get(endpoint_id)
-        slots = min(room, free_slots(gate.throttle, gate.rates, gate.in_flight)) if gate and gate.is_open else 0
-        if gate is None or slots <= 0:
-            return []
-        left = _lock_experiments(endpoint_id)
-        demands = _lock_runs(endpoint_id, list(left))
-        shares = {run_id: n for run_id, n in allot(slots, demands, left, gate.throttle.tokens).items() if n}
-        claims = _claim(endpoint_id, worker_id, demands, shares) if shares else []
-        if claims:
-            expected = sum(claim.expected_tokens for claim in claims)
-            write({endpoint_id: Change(taken(gate.throttle, len(claims), expected))})
-        else:
-            pause_for_budget([demand for demand in demands if is_short(demand, left)])
+def claim(books: Books | None, worker_id: int, room: int) -> list[Claim]:
+    """Claim at most `room` trials out of open books."""
+    if books is None or not books.gate.is_open or books.change.pause_s:
+        return []
+    slots = min(room, free_slots(books.throttle, books.gate.rates, books.in_flight))
+    if slots <= 0:
+        return []
+    demands, left = books.demands(), books.budgets()
+    shares = {run_id: n for run_id, n in allot(slots, demands, left, books.throttle.tokens).items() if n}
+    claims = _claim(books, worker_id, shares) if shares else []
+    if claims:
+        expected = sum(claim.expected_tokens for claim in claims)
+        books.change = replace(books.change, throttle=taken(books.throttle, len(claims), expected))
+    else:
+        books.settle()
+        pause_for_budget([demand for demand in demands if is_short(demand, left)])
     return claims
 
 
-def _lock_experiments(endpoint_id: int) -> dict[int, Decimal | None]:
-    """What each budget still admits; None where there is no budget."""
-    with connection.cursor() as cursor:
-        cursor.execute(LOCK_EXPERIMENTS, [endpoint_id])
-        return dict(cursor.fetchall())
-
-
-def _lock_runs(endpoint_id: int, experiments: list[int]) -> list[Demand]:
-    with connection.cursor() as cursor:
-        cursor.execute(LOCK_RUNS, [endpoint_id, experiments])
-        return [Demand(*row) for row in cursor.fetchall()]
-
-
-def _claim(endpoint_id: int, worker_id: int, demands: Sequence[Demand], shares: dict[int, int]) -> list[Claim]:
+def _claim(books: Books, worker_id: int, shares: dict[int, int]) -> list[Claim]:
     token = uuid.uuid4()
-    places = {demand.run_id: Place(demand.run_id, demand.experiment_id, endpoint_id) for demand in demands}
-    tokens = {demand.run_id: demand.reserve_tokens for demand in demands}
-    picking = [one for one in demands if one.run_id in shares]
-    sql = CLAIM.format(picks=" UNION ALL ".join([PICK] * len(picking)))
-    picks = [value for one in picking for value in (one.reserve_usd, one.lease_s, one.run_id, shares[one.run_id])]
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [*picks, token, worker_id])
-        claims = [_claim_from(row, places, tokens, token) for row in cursor.fetchall()]
-    deltas = Deltas()
+    demands = {run_id: books.runs[run_id].demand for run_id in shares}
+    wants = [
+        {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": demands[run_id].lease_s}
+        for run_id, n in shares.items()
+    ]
+    places = {run_id: books.place(run_id) for run_id in shares}
+    tokens = {run_id: demand.reserve_tokens for run_id, demand in demands.items()}
+    claims = [_claim_from(row, places, tokens, token) for row in fetched(CLAIM, as_json(wants), token, worker_id)]
     for claim in claims:
-        delta = deltas.at(claim.place)
+        delta = books.deltas.at(claim.place)
         delta.move("pending", "running")
         delta.reserved_usd += claim.reserved_usd
-    deltas.settle()
     return claims
 
 

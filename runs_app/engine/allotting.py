@@ -1,9 +1,9 @@
-"""How many trials of which run may start: the rule of admission, as pure arithmetic."""
+"""How many trials of which endpoint and run may start: the rules of admission, as pure arithmetic."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -55,3 +55,28 @@ def allot(
         if given[run_id] < demand.wanted:
             heapq.heappush(waiting, (in_flight + 1, run_id))
     return given
+
+
+def share_out(concurrency: int, flying: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
+    """Trials that a drain may claim at each endpoint, by endpoint, where that is any.
+
+    `flying` are its calls in flight by endpoint, `wants` what each endpoint would take. Slots go round the endpoints,
+    those with the fewest in flight here first. Below its share, which is the same for all, an endpoint gets slots even
+    when calls of others hold all of them: a slow one never keeps a quick one waiting. So there may be more calls in
+    flight than `concurrency` for as long as slow ones last, though never twice as many.
+    """
+    endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in flying.items() if n > 0}
+    share = concurrency // len(endpoints) if endpoints else 0
+    free = concurrency - sum(flying.values())
+    given = dict.fromkeys(sorted(wants), 0)
+    waiting = [(flying.get(key, 0), key) for key in given if wants[key] > 0]
+    heapq.heapify(waiting)
+    while waiting:
+        in_flight, key = heapq.heappop(waiting)
+        if free <= 0 and in_flight >= share:
+            break
+        given[key] += 1
+        free -= 1
+        if given[key] < wants[key]:
+            heapq.heappush(waiting, (in_flight + 1, key))
+    return {key: n for key, n in given.items() if n}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -20,14 +21,16 @@ from django.db import close_old_connections, connection, connections
 from evalsite.lib.versions import SchemaMismatch
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
-from runs_app.engine.admitting import Claim, admit
+from runs_app.engine.admitting import Claim
 from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
 from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all
 from runs_app.engine.rounds import Lookout
+from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
+from runs_app.engine.turning import turn
 
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")
@@ -98,7 +101,7 @@ class Drain:
         """Write, claim, wait for news. False when there is nothing left to do."""
         if self._was_cut_off:
             await self._look_for_unknown()
-        wrote, jobs = await self._sql(self._write_and_claim, self._taken(), self._room())
+        wrote, jobs = await self._sql(self._write_and_claim, self._taken(), self._in_flight())
         self.recorded += wrote
         for job in jobs:
             self._start(job)
@@ -119,8 +122,9 @@ class Drain:
         known = {claim.key for claim in (*self._flying.values(), *(result.claim for result in self._results))}
         await self._sql(give_back_unknown, self.registration.worker_id, known)
 
-    def _room(self) -> int:
-        return self.limits.concurrency - len(self._flying)
+    def _in_flight(self) -> Counter[int]:
+        """Calls by endpoint."""
+        return Counter(claim.place.endpoint_id for claim in self._flying.values())
 
     def _taken(self) -> list[Result]:
         results, self._results = self._results, []
@@ -135,10 +139,10 @@ class Drain:
         except TimeoutError:
             return
 
-    def _write_and_claim(self, results: list[Result], room: int) -> tuple[int, list[Job]]:
-        wrote = record_all(results, self.registration.worker_id)
+    def _write_and_claim(self, results: list[Result], flying: Counter[int]) -> tuple[int, list[Job]]:
         self._lookout.decide()
-        claims = admit(self.registration.worker_id, room) if room > 0 else []
+        concurrency = self.limits.concurrency
+        wrote, claims = turn(results, self.registration.worker_id, concurrency, flying)
         return wrote, jobs_of(claims, self._questions)
 
     def _start(self, job: Job) -> None:
@@ -216,6 +220,7 @@ class Drain:
                 if now - swept >= SWEEP_S:
                     swept = now
                     await self._sql(sweep)
+                    await self._sql(forget_plans)
                 await self._sql(self.registration.beat, len(self._flying), self.recorded)
             except SchemaMismatch as mismatch:  # Migrated under its feet: what flies is recorded, and no more claimed.
                 self._mismatch = mismatch

@@ -5,20 +5,11 @@ Waves after the first never read it: an observation that replays the one before 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-
-from django.db import connection
+from collections.abc import Collection
 
 from evalsite.lib.hashing import content_hash
 from runs_app.calls import CallReply
 from runs_app.models import CachedAnswer, Trial
-
-REMEMBER = """
-INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
-SELECT key, trial, clock_timestamp() FROM json_to_recordset(%s) r(key text, trial bigint)
-ON CONFLICT DO NOTHING
-"""
 
 
 def cache_key(provider: str, request_hash: str, epoch: int) -> str:
@@ -32,14 +23,6 @@ def remembered(keys: Collection[str]) -> dict[str, CallReply]:
         return {}
     rows = CachedAnswer.objects.filter(pk__in=keys).select_related("trial")
     return {row.key: _reply_of(row.trial) for row in rows}
-
-
-def remember(trials: Mapping[str, int]) -> None:
-    """Keep that these trials, by cache key, hold answers; within the transaction that records them."""
-    if trials:
-        rows = [{"key": key, "trial": trial} for key, trial in trials.items()]
-        with connection.cursor() as cursor:
-            cursor.execute(REMEMBER, [json.dumps(rows)])
 
 
 def _reply_of(trial: Trial) -> CallReply:

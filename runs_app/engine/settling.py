@@ -6,7 +6,6 @@ units), each kind by ascending key. Two transactions in another order would dead
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -14,6 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection
+
+from runs_app.engine.statements import as_json, fetched
+from runs_app.engine.throttling import Throttle
 
 ZERO = Decimal(0)
 
@@ -51,19 +53,35 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement settles all: four round trips less for each batch of results, and as many for each claim.
+# One statement settles all, throttles and curves included: the locks are held for as long as it takes.
 SETTLE = """
-WITH endpoints AS (
-    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n, in_batches = t.in_batches + r.batched
-    FROM json_to_recordset(%s) r(id bigint, n int, batched int) WHERE t.id = r.id
+WITH changes AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
+        overloaded int, curve float8, pause_s float8, pause_reason text)
+), endpoints AS (
+    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n, in_batches = t.in_batches + r.batched,
+        throttle = coalesce(r.throttle, t.throttle),
+        paused_until = CASE WHEN r.pause_s IS NULL THEN t.paused_until
+            ELSE greatest(t.paused_until, clock_timestamp() + r.pause_s * interval '1 second') END,
+        pause_reason = coalesce(r.pause_reason, t.pause_reason)
+    FROM changes r WHERE t.id = r.id
+), curves AS (
+    INSERT INTO runs_app_endpointtick AS t (endpoint_id, at, concurrency, answered, overloaded)
+    SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), curve, answered, overloaded
+    FROM changes WHERE answered + overloaded > 0
+    ON CONFLICT (endpoint_id, at) DO UPDATE SET concurrency = excluded.concurrency,
+        answered = t.answered + excluded.answered, overloaded = t.overloaded + excluded.overloaded
 ), experiments AS (
     UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.spent, reserved_usd = t.reserved_usd + r.reserved
-    FROM json_to_recordset(%s) r(id bigint, spent numeric, reserved numeric) WHERE t.id = r.id
+    FROM json_to_recordset(%s::json) r(id bigint, spent numeric, reserved numeric) WHERE t.id = r.id
+), runs AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) r(id bigint, pending int, running int, done int, failed int,
+        cancelled int, attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint,
+        output_tokens bigint, errors jsonb)
 ), ticks AS (
     INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
     SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0), attempts
-    FROM json_to_recordset(%s) r(id bigint, done int, failed int, attempts int)
-    WHERE attempts > 0 OR done > 0
+    FROM runs WHERE attempts > 0 OR done > 0
     ON CONFLICT (run_id, at) DO UPDATE SET done = t.done + excluded.done,
         failed = t.failed + excluded.failed, attempts = t.attempts + excluded.attempts
 )
@@ -77,48 +95,76 @@ UPDATE runs_app_run t SET
         SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
         FROM jsonb_each_text(r.errors)) END,
     started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
-FROM json_to_recordset(%s) r(id bigint, pending int, running int, done int, failed int, cancelled int,
-    attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint, output_tokens bigint,
-    errors jsonb)
-WHERE t.id = r.id
+FROM runs r WHERE t.id = r.id
+RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > 0
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a transaction makes of one endpoint's throttle, and what came of how many calls.
+
+    An endpoint that asks for it is left alone for `pause_s` seconds, by all workers.
+    """
+
+    throttle: Throttle
+    answered: int = 0
+    overloaded: int = 0
+    pause_s: float | None = None
+    pause_reason: str | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        return {
+            "throttle": self.throttle.as_row(),
+            "answered": self.answered,
+            "overloaded": self.overloaded,
+            "curve": self.throttle.limit,
+            "pause_s": self.pause_s,
+            "pause_reason": self.pause_reason,
+        }
 
 
 class Deltas:
     """The changes of one transaction, gathered row by row and written once a counted row."""
 
     def __init__(self) -> None:
-        self.by_place: dict[Place, RunDelta] = {}
+        self.places: dict[int, Place] = {}
+        self.by_run: dict[int, RunDelta] = {}
+        self.by_endpoint: dict[int, Change] = {}
 
     def at(self, place: Place) -> RunDelta:
-        return self.by_place.setdefault(place, RunDelta())
+        delta = self.by_run.get(place.run_id)
+        if delta is None:
+            delta = self.by_run[place.run_id] = RunDelta()
+            self.places[place.run_id] = place
+        return delta
 
-    def settle(self) -> None:
-        """Write them. The rows are locked already, in the one order."""
-        if not self.by_place:
-            return
-        runs = [_run_row(place.run_id, delta) for place, delta in self.by_place.items()]
-        rows = (self._of_endpoints(), self._of_experiments(), runs, runs)
-        with connection.cursor() as cursor:
-            cursor.execute(SETTLE, [json.dumps(some) for some in rows])
+    def settle(self) -> list[int]:
+        """Write them. The rows are locked already, in the one order. Returns the runs that may have come to an end."""
+        if not self.by_run and not self.by_endpoint:
+            return []
+        runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
+        rows = (self._of_endpoints(), self._of_experiments(), runs)
+        return [run_id for run_id, may_end in fetched(SETTLE, *(as_json(some) for some in rows)) if may_end]
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
-        in_flight: dict[int, int] = defaultdict(int)
-        batched: dict[int, int] = defaultdict(int)
-        for place, delta in self.by_place.items():
-            in_flight[place.endpoint_id] += delta.running - delta.batched
-            batched[place.endpoint_id] += delta.batched
-        moved = [key for key in in_flight if in_flight[key] or batched[key]]
-        return [{"id": key, "n": in_flight[key], "batched": batched[key]} for key in moved]
+        rows = {key: {"id": key, "n": 0, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
+        for run_id, delta in self.by_run.items():
+            key = self.places[run_id].endpoint_id
+            row = rows.setdefault(key, {"id": key, "n": 0, "batched": 0})
+            row["n"] += delta.running - delta.batched
+            row["batched"] += delta.batched
+        return list(rows.values())
 
     def _of_experiments(self) -> list[dict[str, Any]]:
-        spent: dict[int, Decimal] = defaultdict(Decimal)
-        reserved: dict[int, Decimal] = defaultdict(Decimal)
-        for place, delta in self.by_place.items():
-            spent[place.experiment_id] += delta.spent_usd
-            reserved[place.experiment_id] += delta.reserved_usd
-        moved = [key for key in spent if spent[key] or reserved[key]]
-        return [{"id": key, "spent": str(spent[key]), "reserved": str(reserved[key])} for key in moved]
+        rows: dict[int, dict[str, Any]] = {}
+        for run_id, delta in self.by_run.items():
+            if delta.spent_usd or delta.reserved_usd:
+                key = self.places[run_id].experiment_id
+                row = rows.setdefault(key, {"id": key, "spent": ZERO, "reserved": ZERO})
+                row["spent"] += delta.spent_usd
+                row["reserved"] += delta.reserved_usd
+        return list(rows.values())
 
 
 def lock(places: Collection[Place], *, endpoints_are_locked: bool = False) -> dict[int, str]:
@@ -150,7 +196,7 @@ def _run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
         "attempts": delta.attempts,
         "permanent": delta.permanent,
         "unpriced": delta.unpriced,
-        "spent_usd": str(delta.spent_usd),
+        "spent_usd": delta.spent_usd,
         "input_tokens": delta.input_tokens,
         "output_tokens": delta.output_tokens,
         "errors": delta.errors,

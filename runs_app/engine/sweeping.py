@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connection, transaction
 
 from runs_app.engine.finishing import finish_runs
-from runs_app.engine.recording import TEXT_DEFAULTS, count_attempt, insert_attempts
+from runs_app.engine.recording import count_attempt, insert_attempts
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Attempt, Trial
 
@@ -84,7 +84,6 @@ def _lost_attempt(
 ) -> dict[str, Any]:
     """The call may have been made and paid: it is a row, whose cost is unknown."""
     return {
-        **TEXT_DEFAULTS,
         "trial": trial_id,
         "run": place.run_id,
         "token": str(token),

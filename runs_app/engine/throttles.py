@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from django.db import connection
-
+from runs_app.engine.statements import fetched
 from runs_app.engine.throttling import Rates, Throttle, refilled
 
 READ = """
-SELECT id, max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,
+SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,
     is_active AND coalesce(paused_until <= clock_timestamp(), true), extract(epoch FROM clock_timestamp())::float8,
     (clock_timestamp() AT TIME ZONE day_zone)::date::text
-FROM runs_app_endpoint WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
-"""
-
-WRITE = """
-WITH rows AS (
-    SELECT * FROM json_to_recordset(%s) r(id bigint, throttle jsonb, answered int, overloaded int, curve float8)
-), curves AS (
-    INSERT INTO runs_app_endpointtick AS t (endpoint_id, at, concurrency, answered, overloaded)
-    SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), curve, answered, overloaded
-    FROM rows WHERE answered + overloaded > 0
-    ON CONFLICT (endpoint_id, at) DO UPDATE SET concurrency = excluded.concurrency,
-        answered = t.answered + excluded.answered, overloaded = t.overloaded + excluded.overloaded
-)
-UPDATE runs_app_endpoint t SET throttle = rows.throttle FROM rows WHERE t.id = rows.id
+FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
 """
 
 
@@ -42,20 +27,10 @@ class Gate:
     now: float
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a transaction makes of one throttle, and what came of how many calls."""
-
-    throttle: Throttle
-    answered: int = 0
-    overloaded: int = 0
-
-
-def gates(endpoint_ids: Collection[int]) -> dict[int, Gate]:
-    """Lock these endpoints, in the one order."""
-    with connection.cursor() as cursor:
-        cursor.execute(READ, [sorted(endpoint_ids)])
-        return {row[0]: _gate(*row[1:]) for row in cursor.fetchall()}
+def gate_of(endpoint_id: int) -> Gate | None:
+    """Lock this endpoint. None where there is none."""
+    rows = fetched(READ, endpoint_id)
+    return _gate(*rows[0]) if rows else None
 
 
 def _gate(
@@ -74,20 +49,3 @@ def _gate(
     # Raw SQL gets JSON as text: Django reads it only for its own fields.
     throttle = refilled(Throttle.of(json.loads(stored)), rates, now, day)
     return Gate(rates, throttle, in_flight, is_open, now)
-
-
-def write(changes: Mapping[int, Change]) -> None:
-    """Under the lock of `gates`."""
-    rows = [
-        {
-            "id": key,
-            "throttle": change.throttle.as_row(),
-            "answered": change.answered,
-            "overloaded": change.overloaded,
-            "curve": change.throttle.limit,
-        }
-        for key, change in changes.items()
-    ]
-    if rows:
-        with connection.cursor() as cursor:
-            cursor.execute(WRITE, [json.dumps(rows)])

@@ -41,7 +41,7 @@ def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, m
 
 def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
     monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, draining, "record_all", OperationalError("gone"))
+    failing_once(monkeypatch, draining, "turn", OperationalError("gone"))
     asked = []
 
     async def call(request):
@@ -69,7 +69,7 @@ def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(recording, "LONGEST_PORTION", 100)
-    portions = failing_once(monkeypatch, recording, "_record", OperationalError("gone"))
+    portions = failing_once(monkeypatch, recording, "_write_held", OperationalError("gone"))
     monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))
     assert max(len(results) for results, _ in portions) == 1

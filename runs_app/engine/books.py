@@ -1,0 +1,142 @@
+"""The books of one transaction: an endpoint's throttle, its experiments' budgets and its runs; locked, read, settled.
+
+Every transaction that moves work units locks what it counts in the same order (endpoints, experiments, runs, then the
+units), each kind by ascending key. A drain opens the books of one endpoint at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+from django.db import transaction
+
+from runs_app.engine.allotting import Demand
+from runs_app.engine.finishing import finish_runs
+from runs_app.engine.settling import Change, Deltas, Place, RunDelta
+from runs_app.engine.statements import fetched
+from runs_app.engine.throttles import Gate, gate_of
+from runs_app.engine.throttling import Throttle
+from runs_app.stopping import should_stop_itself
+
+# Those of results that came in, and those with something to claim at this endpoint (none, where that is NULL).
+OF_INTEREST = """(
+    SELECT unnest(%s::bigint[]) AS id
+    UNION SELECT r.id FROM runs_app_run r
+    JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+    WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s::bigint)"""
+LOCK_EXPERIMENTS = f"""
+SELECT id, max_usd - spent_usd - reserved_usd FROM runs_app_experiment
+WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {OF_INTEREST})
+ORDER BY id FOR NO KEY UPDATE
+"""  # noqa: S608 - a constant
+LOCK_RUNS = f"""
+SELECT r.id, r.status, r.status = 'running' AND NOT r.is_batched, r.n_attempts, r.n_permanent,
+    e.stop_failure_rate, e.stop_after_attempts,
+    r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+WHERE r.id IN {OF_INTEREST} AND r.experiment_id = ANY(%s::bigint[])
+ORDER BY r.id FOR NO KEY UPDATE OF r
+"""  # noqa: S608 - a constant
+
+
+@dataclass(frozen=True, slots=True)
+class LockedRun:
+    """A run as it was when it was locked."""
+
+    status: str
+    may_claim: bool
+    attempts: int
+    permanent: int
+    stop_failure_rate: float
+    stop_after_attempts: int
+    demand: Demand
+
+    def demand_after(self, delta: RunDelta) -> Demand:
+        """What it wants once that is counted: nothing, if that stops it."""
+        attempts, permanent = self.attempts + delta.attempts, self.permanent + delta.permanent
+        stops = permanent and should_stop_itself(
+            attempts, permanent, threshold=self.stop_failure_rate, minimum=self.stop_after_attempts
+        )
+        before = self.demand
+        pending = 0 if stops or not self.may_claim else before.pending + delta.pending
+        return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
+
+
+@dataclass(slots=True)
+class Books:
+    """Of one endpoint. What changes goes into `deltas`; `settle` writes it, at the end of the transaction at last."""
+
+    endpoint_id: int
+    gate: Gate
+    left_usd: dict[int, Decimal | None]
+    runs: dict[int, LockedRun]
+    deltas: Deltas = field(default_factory=Deltas)
+
+    @property
+    def change(self) -> Change:
+        """Of the throttle, until now."""
+        return self.deltas.by_endpoint.get(self.endpoint_id) or Change(self.gate.throttle)
+
+    @change.setter
+    def change(self, change: Change) -> None:
+        self.deltas.by_endpoint[self.endpoint_id] = change
+
+    @property
+    def throttle(self) -> Throttle:
+        return self.change.throttle
+
+    @property
+    def in_flight(self) -> int:
+        """At the endpoint, over all workers, after what was counted here."""
+        return self.gate.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
+
+    def place(self, run_id: int) -> Place:
+        return Place(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
+
+    def demands(self) -> list[Demand]:
+        """Of the runs that may claim, after what was counted here."""
+        nothing = RunDelta()
+        return [run.demand_after(self.deltas.by_run.get(key, nothing)) for key, run in self.runs.items()]
+
+    def budgets(self) -> dict[int, Decimal | None]:
+        """What each experiment's budget still admits, after what was counted here; None where there is no budget."""
+        left = dict(self.left_usd)
+        for run_id, delta in self.deltas.by_run.items():
+            experiment_id = self.deltas.places[run_id].experiment_id
+            if (budget := left[experiment_id]) is not None:
+                left[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
+        return left
+
+    def settle(self) -> None:
+        """Write what changed, and end the runs that it ends."""
+        if ended := self.deltas.settle():
+            finish_runs(ended)
+        self.deltas = Deltas()
+
+
+@contextmanager
+def opened(endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False) -> Iterator[Books | None]:
+    """Lock and read them, and settle at the end, in one transaction. None where the endpoint is gone.
+
+    The runs are those of `run_ids`, as far as they are there, and, to claim from, those with work for this endpoint.
+    """
+    with transaction.atomic():
+        gate = gate_of(endpoint_id)
+        if gate is None:
+            yield None
+            return
+        keys, claimed_at = sorted(run_ids), endpoint_id if claiming else None
+        left: dict[int, Decimal | None] = dict(fetched(LOCK_EXPERIMENTS, keys, claimed_at))
+        runs = [_locked(row) for row in fetched(LOCK_RUNS, keys, claimed_at, sorted(left))]
+        books = Books(endpoint_id, gate, left, {run.demand.run_id: run for run in runs})
+        yield books
+        books.settle()
+
+
+def _locked(row: tuple[Any, ...]) -> LockedRun:
+    run_id, status, may_claim, attempts, permanent, rate, minimum, *wish = row
+    return LockedRun(status, may_claim, attempts, permanent, rate, minimum, Demand(run_id, *wish))

@@ -1,0 +1,63 @@
+"""SQL of the hot path: planned by the server once a connection, not once a batch.
+
+Django binds parameters on this side of the wire, so the server would parse and plan each statement anew: that took more
+time than the rows did. These go in the same transactions, over the same connection, as prepared statements.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from django.db import connection
+
+
+def fetched(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """The rows that a statement returns. Errors are Django's, as from its own cursors."""
+    connection.ensure_connection()
+    session: Any = connection.connection
+    session.prepare_threshold = sys.maxsize  # Only what asks for it is prepared.
+    with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
+        cursor.execute(sql, parameters, prepare=True)
+        return cursor.fetchall()
+
+
+def forget_plans() -> None:
+    """Plan anew at the next use: tables grow while a drain lives, and what is best for few rows is slow for many."""
+    with connection.cursor() as cursor:
+        cursor.execute("DISCARD PLANS")
+
+
+def as_json(rows: Iterable[dict[str, Any]]) -> str:
+    """JSON that PostgreSQL takes: decimals and ids as text, and only characters that its text can hold."""
+    rows = list(rows)
+    text = json.dumps(rows, default=_plain, ensure_ascii=False)
+    if "\\u0000" not in text and _has_only_characters(text):
+        return text
+    clean = [{name: _clean(value) for name, value in row.items()} for row in rows]
+    return json.dumps(clean, default=_plain, ensure_ascii=False)
+
+
+def _has_only_characters(text: str) -> bool:
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _clean(value: Any) -> Any:
+    """A model may answer with NUL or half a surrogate pair, which PostgreSQL's text cannot hold."""
+    if not isinstance(value, str) or (value.isascii() and "\x00" not in value):
+        return value
+    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Decimal | UUID):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} is not a column's value")
