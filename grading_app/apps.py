@@ -1,5 +1,8 @@
 """The grading app."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from django.apps import AppConfig
 
 
@@ -13,3 +16,15 @@ class GradingConfig(AppConfig):
         from grading_app.grading import scorer_choices
 
         return scorer_choices()
+
+    def graders_named(self, maker: Any, said: Sequence[Any]) -> list[str]:
+        """The names of the graders that an experiment file says; those written inline are made by its maker."""
+        from grading_app.judging.designing import graders_named
+
+        return graders_named(maker, said)
+
+    def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]:
+        """These graders as an experiment file says them, with all that they ask written out."""
+        from grading_app.judging.designing import grader_specs
+
+        return grader_specs(names)

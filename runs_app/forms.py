@@ -52,9 +52,13 @@ NOTHING_TO_CHOOSE = {
 
 
 def scorer_choices() -> list[tuple[str, str]]:
-    """Offered by the app that grades, which is above this one: so it is asked by its label, and may be absent."""
-    config: Any = apps.get_app_config("grading_app") if apps.is_installed("grading_app") else None
-    return list(config.scorer_choices()) if hasattr(config, "scorer_choices") else []
+    """What a design may name."""
+    return list(grading().scorer_choices()) if apps.is_installed("grading_app") else []
+
+
+def grading() -> Any:
+    """The app that grades, which is above this one: so it is asked by its label."""
+    return apps.get_app_config("grading_app")
 
 
 class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -24,7 +24,7 @@ from runs_app.designs.specs import (
     read_yaml,
 )
 from runs_app.designs.versioning import next_version
-from runs_app.forms import scorer_choices
+from runs_app.forms import grading, scorer_choices
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
 
@@ -42,7 +42,7 @@ SETTINGS = (
     "stop_failure_rate",
     "stop_after_attempts",
 )
-COPIED = ("max_usd", "confirm_above_usd", "scorers", "adaptive")
+COPIED = ("max_usd", "confirm_above_usd", "scorers", "graders", "adaptive")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 APPROVE = "runs_app.approve_prompt"
 # Where the file's key has another name than the column.
@@ -63,10 +63,10 @@ def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) 
     approve, else it waits for a curator. `trusted` is for whoever has the command line: asked for no permission.
     """
     with transaction.atomic():
-        return _Maker(spec, by, trusted).make()
+        return Maker(spec, by, trusted).make()
 
 
-class _Maker:
+class Maker:
     """One file on its way into rows: collects every problem before it gives up."""
 
     def __init__(self, spec: ExperimentSpec, by: User, trusted: bool) -> None:
@@ -75,12 +75,14 @@ class _Maker:
 
     def make(self) -> Experiment:
         axes = {
-            "language_models": self._axis("models", LanguageModel, self.spec.models, self._model),
+            "language_models": self._axis("models", LanguageModel, self.spec.models, self.model),
             "prompts": self._axis("prompts", Prompt, self.spec.prompts, self._prompt),
-            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self._sampler),
+            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
             "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self._dimension),
         }
+        graders = self._graders()
         experiment = self._experiment()
+        experiment.graders = graders
         if self.problems:
             raise SpecError(self.problems)
         experiment.save()
@@ -128,6 +130,11 @@ class _Maker:
             self.problems.append(f"adaptive.scorer: there is no scorer {adaptive.scorer}; known are {', '.join(known)}")
         return [*chosen, adaptive.scorer]
 
+    def _graders(self) -> list[str]:
+        """The names of the judges, which the app that grades finds or makes."""
+        said = self.spec.grade.graders
+        return grading().graders_named(self, said) if said else []
+
     def _axis(
         self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
     ) -> list[Any]:
@@ -135,7 +142,7 @@ class _Maker:
         rows: list[Any] = []
         for at, one in enumerate(said):
             path = f"{axis}[{at}]"
-            row = self._named(path, kind, one) if isinstance(one, str) else inline(path, one)
+            row = self.named(path, kind, one) if isinstance(one, str) else inline(path, one)
             if row in rows:
                 self.problems.append(f"{path}: {row} is named twice")
             rows += [row] if row is not None else []
@@ -144,9 +151,9 @@ class _Maker:
     def _visible(self, kind: Any) -> Any:
         return kind.objects.all() if self.trusted else kind.objects.visible_to(self.by)
 
-    def _named(self, path: str, kind: Any, reference: str) -> Any:
+    def named(self, path: str, kind: Any, reference: str) -> Any:
         if kind is Sampler and reference == PROVIDER_DEFAULT:
-            return self._sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
+            return self.sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
         rows = self._visible(kind)
         row = rows.filter(name=reference).first() if kind is LanguageModel else rows.named(reference).first()
         if row is None:
@@ -155,7 +162,7 @@ class _Maker:
 
     # --- what is written inline -------------------------------------------------------------------------------------
 
-    def _model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
+    def model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
         known: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
         if known is None:
             return self._new_model(path, spec)
@@ -171,18 +178,18 @@ class _Maker:
             self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; an operator makes it")
             return None
         row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
-        return row if self._save(path, row) else None
+        return row if self.save(path, row) else None
 
     def _prompt(self, path: str, spec: PromptSpec) -> Any:
         row = Prompt(name=spec.name, messages=spec.turns, answer_format=spec.answer_format)
-        prompt, new = self._version(path, row)
-        if new and self._may(APPROVE):
+        prompt, new = self.version(path, row)
+        if new and self.may(APPROVE):
             reason = f"Made for experiment {self.spec.experiment}"
             Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=reason)
         return prompt
 
-    def _sampler(self, path: str, spec: SamplerSpec) -> Any:
-        return self._version(path, Sampler(**spec.model_dump()))[0]
+    def sampler(self, path: str, spec: SamplerSpec) -> Any:
+        return self.version(path, Sampler(**spec.model_dump()))[0]
 
     def _dimension(self, path: str, spec: DimensionSpec) -> Any:
         row = Dimension(
@@ -193,9 +200,9 @@ class _Maker:
             scale_max=spec.max,
             labels={str(point): label for point, label in spec.labels.items()},
         )
-        return self._version(path, row)[0]
+        return self.version(path, row)[0]
 
-    def _version(self, path: str, row: Versioned) -> tuple[Any, bool]:
+    def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """The version of this name that says the same, else a new one; and whether it is new. None if it is refused."""
         kind: Any = type(row)
         same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")
@@ -203,12 +210,12 @@ class _Maker:
             return known, False
         row.version = next_version(kind, row.name)
         row.created_by = self.by
-        return (row, True) if self._save(path, row) else (None, False)
+        return (row, True) if self.save(path, row) else (None, False)
 
-    def _save(self, path: str, row: models.Model) -> bool:
+    def save(self, path: str, row: models.Model) -> bool:
         """Save a row that is new, where this author may and it is valid."""
         kind = row._meta
-        if not self._may(f"{kind.app_label}.add_{kind.model_name}"):
+        if not self.may(f"{kind.app_label}.add_{kind.model_name}"):
             self.problems.append(f"{path}: you may not add a {kind.verbose_name}; name one that is there")
             return False
         if not self._check(path, row):
@@ -216,7 +223,7 @@ class _Maker:
         row.save()
         return True
 
-    def _may(self, permission: str) -> bool:
+    def may(self, permission: str) -> bool:
         return self.trusted or self.by.has_perm(permission)
 
     def _check(self, path: str, row: models.Model, exclude: Sequence[str] = ()) -> bool:
@@ -259,14 +266,14 @@ def spec_of(experiment: Experiment) -> dict[str, Any]:
         "experiment": experiment.slug,
         **_said({"title": experiment.title, "description": experiment.description}),
         "dataset": str(experiment.dataset),
-        "models": [_model_spec(row) for row in experiment.language_models.select_related("endpoint")],
+        "models": [model_spec(row) for row in experiment.language_models.select_related("endpoint")],
         "prompts": [_prompt_spec(row) for row in experiment.prompts.all()],
-        "samplers": [_sampler_spec(row) for row in experiment.samplers.all()],
+        "samplers": [sampler_spec(row) for row in experiment.samplers.all()],
         "dimensions": [_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
         **{name: getattr(experiment, name) for name in SETTINGS},
         "adaptive": dict(experiment.adaptive),
         "budget": _said({name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}),
-        "grade": {"scorers": list(experiment.scorers)} if experiment.scorers else {},
+        "grade": _said({"scorers": list(experiment.scorers), "graders": _grader_specs(experiment)}),
     }
     return {key: value for key, value in spec.items() if value not in ([], {})}
 
@@ -294,13 +301,17 @@ def _said(mapping: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
 
 
+def _grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
+    return list(grading().grader_specs(experiment.graders)) if experiment.graders else []
+
+
 def _number(amount: Any) -> int | float | None:
     if amount is None:
         return None
     return int(amount) if amount == int(amount) else float(amount)
 
 
-def _model_spec(model: LanguageModel) -> dict[str, Any]:
+def model_spec(model: LanguageModel) -> dict[str, Any]:
     return {"name": model.name, "endpoint": model.endpoint.name, "model": model.model}
 
 
@@ -313,7 +324,7 @@ def _prompt_spec(prompt: Prompt) -> dict[str, Any]:
     return {"name": prompt.name, "messages": prompt.messages, "answer_format": prompt.answer_format}
 
 
-def _sampler_spec(sampler: Sampler) -> str | dict[str, Any]:
+def sampler_spec(sampler: Sampler) -> str | dict[str, Any]:
     if sampler.name == PROVIDER_DEFAULT and not sampler.content:
         return PROVIDER_DEFAULT
     names = ("name", "temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")

@@ -139,15 +139,6 @@ class BudgetSpec(Strict):
     confirm_above_usd: Money | None = None
 
 
-def _no_judges(graders: Any) -> Any:
-    raise ValueError("judge models are not available in this version; leave graders out and grade by scorers")
-
-
-class GradeSpec(Strict):
-    scorers: list[Name] = []
-    graders: Annotated[Any, BeforeValidator(_no_judges)] = None
-
-
 Share = Annotated[float, Field(ge=0, le=1)]
 Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
 
@@ -203,6 +194,49 @@ def _form_of(value: Any) -> str:
 def _either(inline: Any) -> Any:
     """A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant."""
     return Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[inline, Tag(INLINE)], Discriminator(_form_of)]
+
+
+class CriterionSpec(Strict):
+    name: Text = Field(min_length=1, max_length=120)
+    description: Text = ""
+    weight: float = Field(default=1, gt=0)
+
+
+class LabelSpec(Strict):
+    name: Text = Field(min_length=1, max_length=120)
+    description: Text = ""
+    score: float
+
+
+class RubricSpec(PromptSpec):
+    """As a prompt, for a judge; with the kind of its verdict, and what that kind needs."""
+
+    answer_format: Literal["text"] = "text"
+    kind: Literal["score", "criteria", "label", "pairwise"] = "score"
+    min: float = 0
+    max: float = 1
+    criteria: list[CriterionSpec] = []
+    labels: list[LabelSpec] = []
+
+
+JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
+
+
+class GraderSpec(Strict):
+    """A judge model with a rubric; without a sampler, at temperature 0."""
+
+    name: Name
+    model: _either(ModelSpec)  # type: ignore[valid-type]
+    rubric: _either(RubricSpec)  # type: ignore[valid-type]
+    sampler: _either(SamplerSpec) = JUDGING_SAMPLER  # type: ignore[valid-type]
+    texts: Reference | None = None
+    on_empty: Literal["skip", "grade", "zero"] = "skip"
+    longest_answer: int | None = Field(default=None, ge=1)
+
+
+class GradeSpec(Strict):
+    scorers: list[Name] = []
+    graders: list[_either(GraderSpec)] = []  # type: ignore[valid-type]
 
 
 class ExperimentSpec(Strict):
@@ -284,10 +318,11 @@ class _Loader(yaml.SafeLoader):
 
 
 FACETS = (ModelSpec, PromptSpec, SamplerSpec, DimensionSpec)
+JUDGING = (GradeSpec, GraderSpec, RubricSpec, CriterionSpec, LabelSpec)
 KNOWN_KEYS = sorted(
     {
         key
-        for spec in (*FACETS, ExperimentSpec, AdaptiveSpec, BudgetSpec, GradeSpec, TurnSpec)
+        for spec in (*FACETS, *JUDGING, ExperimentSpec, AdaptiveSpec, BudgetSpec, TurnSpec)
         for key in spec.model_fields
     }
 )

@@ -39,8 +39,8 @@ def test_a_small_file_is_enough():
         ("budget: {max_usd: -1}", "budget.max_usd: input should be greater than or equal to 0"),
         ("budget: {max_usd: 0.00001}", "budget.max_usd: decimal input should have no more than 4 decimal places"),
         (
-            "grade: {graders: [judge-a]}",
-            "grade.graders: judge models are not available in this version; leave graders out and grade by scorers",
+            "grade: {graders: [{name: j, model: small, rubric: {name: r, user: x, kind: stars}}]}",
+            "grade.graders[0].rubric.kind: input should be 'score', 'criteria', 'label' or 'pairwise'",
         ),
         ('title: "a\\0b"', "title: holds a NUL character, which the database cannot keep"),
     ],

@@ -1,0 +1,106 @@
+"""Graders from experiment files and to files: what is written inline becomes a row if it is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grading_app.models import Grader, Rubric
+from runs_app.designs.designing import Maker, model_spec, sampler_spec
+from runs_app.designs.specs import GraderSpec, RubricSpec
+from runs_app.models import LanguageModel, Sampler, TextSet
+
+APPROVE = "grading_app.approve_rubric"
+SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
+
+
+def graders_named(maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
+    """The names of the graders of a file; what is wrong with one is added to the maker's problems."""
+    names: list[str] = []
+    for at, one in enumerate(said):
+        path = f"grade.graders[{at}]"
+        grader = _known(maker, path, one) if isinstance(one, str) else _inline(maker, path, one)
+        if grader is not None and grader.name in names:
+            maker.problems.append(f"{path}: {grader} is named twice")
+        names += [grader.name] if grader else []
+    return names
+
+
+def _known(maker: Maker, path: str, name: str) -> Grader | None:
+    grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
+    if grader is None:
+        maker.problems.append(f"{path}: there is no grader {name}")
+    return grader
+
+
+def _inline(maker: Maker, path: str, spec: GraderSpec) -> Grader | None:
+    """The grader of this name where it says the same, or a new one."""
+    parts = {
+        "language_model": _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model),
+        "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
+        "sampler": _part(maker, f"{path}.sampler", Sampler, spec.sampler, maker.sampler),
+        "text_set": maker.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
+    }
+    if any(part is None for name, part in parts.items() if name != "text_set"):
+        return None
+    grader = Grader(
+        name=spec.name,
+        on_empty=spec.on_empty,
+        longest_answer=spec.longest_answer,
+        created_by=maker.by,
+        **parts,
+    )
+    known: Grader | None = Grader.objects.filter(name=spec.name).first()
+    if known is None:
+        return grader if maker.save(path, grader) else None
+    if any(getattr(known, name) != getattr(grader, name) for name in SAME):
+        maker.problems.append(f"{path}: grader {spec.name} is another one here; give this one another name")
+    return known
+
+
+def _part(maker: Maker, path: str, kind: Any, said: Any, inline: Any) -> Any:
+    return maker.named(path, kind, said) if isinstance(said, str) else inline(path, said)
+
+
+def _rubric(maker: Maker, path: str, spec: RubricSpec) -> Any:
+    row = Rubric(
+        name=spec.name,
+        kind=spec.kind,
+        messages=spec.turns,
+        scale_min=spec.min,
+        scale_max=spec.max,
+        criteria=[one.model_dump() for one in spec.criteria],
+        labels=[one.model_dump() for one in spec.labels],
+    )
+    rubric, is_new = maker.version(path, row)
+    if is_new and maker.may(APPROVE):
+        reason = f"Made for experiment {maker.spec.experiment}"
+        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=reason)
+    return rubric
+
+
+def grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
+    """These graders as a file says them, with all that they ask written out."""
+    rows = Grader.objects.filter(name__in=names).select_related(
+        "language_model__endpoint", "rubric", "sampler", "text_set"
+    )
+    found = {grader.name: grader for grader in rows}
+    return [_spec_of(found[name]) for name in names if name in found]
+
+
+def _spec_of(grader: Grader) -> dict[str, Any]:
+    usual = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
+    unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
+    return {
+        "name": grader.name,
+        "model": model_spec(grader.language_model),
+        "rubric": _rubric_spec(grader.rubric),
+        "sampler": sampler_spec(grader.sampler),
+        **({"texts": str(grader.text_set)} if grader.text_set else {}),
+        **unusual,
+    }
+
+
+def _rubric_spec(rubric: Rubric) -> dict[str, Any]:
+    content = {name: value for name, value in rubric.content.items() if name != "messages"}
+    return {"name": rubric.name, **content, "messages": rubric.messages}
