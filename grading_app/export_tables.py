@@ -180,7 +180,7 @@ ITEMS = ExportTable(
 )
 
 _COUNTS = f"attempts answered reused {USAGE}"
-_MONEY = "list_usd cache_saved_usd reuse_saved_usd"
+_MONEY = "list_usd cache_saved_usd batch_saved_usd reuse_saved_usd"
 _SUMS = ", ".join(f"sum(b.{name}) AS {name}" for name in f"{_COUNTS} {_MONEY} unpriced kept_usd".split())
 LEDGER = ExportTable(
     name="ledger",

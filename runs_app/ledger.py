@@ -24,8 +24,8 @@ GROUPS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Calls, tokens and US dollars. list = paid + saved by the provider's cache + saved by reuse, without those calls
-    whose cost is unknown (`unpriced`); what is `kept` reserved for these may be billed yet."""
+    """Calls, tokens, US dollars, and kinds of answers. list = paid + saved by the provider's cache, by batches and by
+    reuse, without those calls whose cost is unknown (`unpriced`); what is kept reserved for these may be billed yet."""
 
     attempts: int = 0
     answered: int = 0
@@ -38,9 +38,14 @@ class Sums:
     list_usd: Decimal = Decimal(0)
     paid_usd: Decimal = Decimal(0)
     cache_saved_usd: Decimal = Decimal(0)
+    batch_saved_usd: Decimal = Decimal(0)
     reuse_saved_usd: Decimal = Decimal(0)
     unpriced: int = 0
     kept_usd: Decimal = Decimal(0)
+    empty: int = 0
+    truncated: int = 0
+    refused: int = 0
+    unparsed: int = 0
 
     @property
     def calls(self) -> int:

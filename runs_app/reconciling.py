@@ -55,9 +55,14 @@ WITH calls AS (
         sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
         sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
         sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
-        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached') AS cache_saved_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND NOT batched) AS cache_saved_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND batched) AS batch_saved_usd,
         sum(list_usd - cost_usd) FILTER (WHERE outcome = 'cached') AS reuse_saved_usd,
-        count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced, sum(kept_usd) AS kept_usd
+        count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced, sum(kept_usd) AS kept_usd,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND empty) AS empty,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND truncated) AS truncated,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND refused) AS refused,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND unparsed) AS unparsed
     FROM runs_app_attempt GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
@@ -66,7 +71,8 @@ FROM runs_app_ledgerentry l FULL JOIN calls ON calls.run_id = l.run_id AND calls
 LEDGER_COLUMNS = (
     "attempts", "answered", "reused",
     "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
-    "list_usd", "paid_usd", "cache_saved_usd", "reuse_saved_usd", "unpriced", "kept_usd",
+    "list_usd", "paid_usd", "cache_saved_usd", "batch_saved_usd", "reuse_saved_usd", "unpriced", "kept_usd",
+    "empty", "truncated", "refused", "unparsed",
 )  # fmt: skip
 
 

@@ -46,6 +46,9 @@ class Endpoint(models.Model):
         OLLAMA = "ollama_chat", "Ollama"
         VLLM = "hosted_vllm", "vLLM"
 
+    class LocalServer(TextChoices):
+        OLLAMA = "ollama", "Ollama"
+
     class BatchApi(TextChoices):
         NONE = "none", "None"
         OPENAI = "openai", "OpenAI's files and batches"
@@ -92,6 +95,18 @@ class Endpoint(models.Model):
     )
     batch_max_open = models.PositiveIntegerField(
         "open batches", default=4, validators=[MinValueValidator(1)], help_text="At most, over all runs"
+    )
+    provider_routes = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Who serves its models there, by OpenRouter's names: each retry goes to the next of them",
+    )
+    local_server = models.CharField(
+        max_length=10,
+        choices=LocalServer,
+        blank=True,
+        default="",
+        help_text="A model that stalls there (three time-outs in a row) is taken out of its memory",
     )
     in_flight = models.IntegerField(default=0, editable=False)
     in_batches = models.IntegerField(default=0, editable=False, help_text="Trials that batches hold, not in flight")
@@ -168,6 +183,12 @@ class LanguageModel(models.Model):
         validators=[MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))],
         help_text="Share of these prices that a call in a batch saves",
     )
+    cache_marks = models.BooleanField(
+        "marks for the provider's cache",
+        default=False,
+        help_text="The part of each request that all items share is marked (Anthropic's cache_control)",
+    )
+    stalls = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Time-outs in a row")
     price_source = models.CharField(max_length=200, blank=True)
     price_date = models.DateField(null=True, blank=True)
     sees_images = models.BooleanField(default=True)

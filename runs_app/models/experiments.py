@@ -40,6 +40,11 @@ class Experiment(models.Model):
         ACTIVE = "active", "Active"
         ARCHIVED = "archived", "Archived"
 
+    class OnEmpty(models.TextChoices):
+        KEEP = "keep", "Keep it, as an answer like others"
+        RERUN = "rerun", "Ask again, as after an error that passes"
+        SKIP = "skip", "Keep it, and leave it out of grading"
+
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Only its owner"
         GROUP = "group", "Everyone in the group, and viewers"
@@ -84,6 +89,14 @@ class Experiment(models.Model):
     )
     request_timeout_s = models.FloatField(
         "time-out", default=60, validators=[MinValueValidator(0.1)], help_text="Seconds a call may take"
+    )
+    on_empty = models.CharField(
+        "empty answers",
+        max_length=10,
+        choices=OnEmpty,
+        default=OnEmpty.KEEP,
+        db_default="keep",
+        help_text="What becomes of a trial whose answer is blank",
     )
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1), MaxValueValidator(20)])
     lease_s = models.FloatField(

@@ -11,8 +11,8 @@ class LedgerEntry(models.Model):
     """A quarter of an hour of one run: small enough to make days of in any time zone, few enough to add up at once.
 
     Triggers on the attempts keep it (`runs_app_enter_attempts`), in the transaction that writes them; `reconcile`
-    proves it. In every entry list = paid + saved by the provider's cache + saved by reuse; calls of unknown cost are
-    counted in `unpriced` and have no part in any sum of money.
+    proves it. In every entry list = paid + saved by the provider's cache, by batches and by reuse; calls of unknown
+    cost are counted in `unpriced` and have no part in any sum of money.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="ledger", db_index=False)
@@ -28,8 +28,13 @@ class LedgerEntry(models.Model):
     list_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     paid_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     cache_saved_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
+    batch_saved_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     reuse_saved_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
     unpriced = models.BigIntegerField(default=0)
+    empty = models.BigIntegerField(default=0, help_text="Of the answers kept; one may be several of these four")
+    truncated = models.BigIntegerField(default=0)
+    refused = models.BigIntegerField(default=0)
+    unparsed = models.BigIntegerField(default=0)
     kept_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
 
     class Meta:

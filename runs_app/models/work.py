@@ -12,6 +12,15 @@ from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Condition, Experiment
 from runs_app.models.runs import Run
 
+# Answers that came and yet say nothing, or not all: results, not errors, and counted apart. One may be several.
+CHANNELS = {
+    "empty": models.Q(answer=""),
+    "truncated": models.Q(truncated=True),
+    "refused": models.Q(refused=True),
+    "unparsed": ~models.Q(parse_error=""),
+}
+ODD = models.Q(status="done") & (CHANNELS["empty"] | CHANNELS["truncated"] | CHANNELS["refused"] | CHANNELS["unparsed"])
+
 
 class WorkUnit(models.Model):
     """What the engine needs to know of anything it drains: identity is its table's, the rest is here."""
@@ -133,6 +142,7 @@ class Trial(WorkUnit):
             models.Index(fields=["run", "status", "id"], name="trial_browse"),
             models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
             models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
+            models.Index(fields=["run", "id"], name="trial_odd", condition=ODD),
         ]
 
     def __str__(self) -> str:
@@ -187,6 +197,11 @@ class Attempt(models.Model):
     kept_usd = models.DecimalField(
         max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
     )
+    empty = models.BooleanField(default=False, db_default=False, help_text="Of an answer that was kept, as the trial's")
+    truncated = models.BooleanField(default=False, db_default=False)
+    refused = models.BooleanField(default=False, db_default=False)
+    unparsed = models.BooleanField(default=False, db_default=False)
+    batched = models.BooleanField(default=False, db_default=False, help_text="At the price of a batch")
     latency_ms = models.IntegerField(null=True)
     trace_id = models.CharField(max_length=64, default="")
     worker = models.ForeignKey(
