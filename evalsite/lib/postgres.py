@@ -261,7 +261,7 @@ class Embedded:
 
     @cached_property
     def _bin(self) -> Path:
-        found = _find_programs()
+        found = find_programs()
         if not self._identity:
             return found
         try:
@@ -360,7 +360,7 @@ def _lock_at_once(descriptor: int) -> bool:
     return True
 
 
-def _find_programs() -> Path:
+def find_programs() -> Path:
     """The folder of PostgreSQL's programs: the one that is named, else the wheel's, else the newest of the system."""
     named = os.environ.get("EVALSITE_POSTGRES_BIN")
     candidates = [Path(named)] if named else [_wheel_programs(), *_system_programs()]

@@ -1,0 +1,30 @@
+"""`manage.py backup`: the database and the images, into a folder."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evalsite.lib.backing_up import BackupError, back_up
+from evalsite.lib.commands import WORK_FAILED, bad_input
+from evalsite.lib.wording import count_text
+
+
+class Command(BaseCommand):
+    help = "Back up the database and the images into a folder, while the site runs."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("folder", type=Path, help="made if it is missing; images are shared by its backups")
+        parser.add_argument("--keep", type=int, metavar="N", help="delete all but the newest N dumps of the folder")
+
+    def handle(self, *args: Any, folder: Path, keep: int | None, **options: Any) -> None:
+        if keep is not None and keep < 1:
+            bad_input("--keep: must be at least 1")
+        try:
+            dump, copied = back_up(folder.resolve(), keep)
+        except (BackupError, OSError) as error:
+            raise CommandError(str(error), returncode=WORK_FAILED) from None
+        self.stdout.write(f"{dump}: {count_text(dump.stat().st_size)} bytes; {count_text(copied)} new images")

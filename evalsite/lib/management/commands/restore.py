@@ -1,0 +1,28 @@
+"""`manage.py restore`: a backup into an empty database."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from evalsite.lib.backing_up import BackupError, restore
+from evalsite.lib.commands import bad_input
+from evalsite.lib.wording import count_text
+
+
+class Command(BaseCommand):
+    help = "Fill an empty database from a backup, and put back the images beside it."
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("dump", type=Path, help="a file that `backup` made")
+
+    def handle(self, *args: Any, dump: Path, **options: Any) -> None:
+        try:
+            copied = restore(dump.resolve())
+        except (BackupError, OSError) as error:
+            bad_input(str(error))
+        self.stdout.write(f"restored; {count_text(copied)} images put back. `reconcile` proves the counters.")
