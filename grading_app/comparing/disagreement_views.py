@@ -1,0 +1,160 @@
+"""Where raters part the most, one unit after the other, and the last word on an answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from datasets_app.models import Item
+from evalsite.lib.access import members_only, readers_only
+from grading_app.comparing import disagreeing
+from grading_app.comparing.adjudicating import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.comparing.agreement_views import page_state
+from grading_app.comparing.asking import Question, QuestionForm
+from grading_app.comparing.disagreeing import By, Place, Split
+from grading_app.comparing.forms import AdjudicationForm, scales_of
+from grading_app.comparing.sides import sides_of, values_by_unit
+from runs_app.models import Trial
+from runs_app.reading import turns_of
+from runs_app.views.fetching import first_error, visible_experiment
+
+EXCERPT = 240
+CURSORS = ("after", "before")
+
+
+@require_safe
+@readers_only
+def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
+    """The largest splits first."""
+    experiment = visible_experiment(request, slug)
+    form = QuestionForm(request.GET, experiment)
+    question = form.question()
+    context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
+    if question is not None and disagreeing.is_too_much(question):
+        context["too_much"] = disagreeing.MOST_ANSWERS
+    elif question is not None:
+        by = _by(request)
+        cursors = {name: request.GET.get(name, "") for name in CURSORS}
+        page = disagreeing.find(question, by=by, **cursors)
+        context |= {"by": by, "rows": _rows(question, page.splits), **_links(request, page)}
+    return render(request, "grading_app/disagreements.html", {**context, "query": _query(request).urlencode()})
+
+
+@require_safe
+@readers_only
+def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """One answer: what was asked and said, each rater's score and reasons side by side, and the last word."""
+    experiment = visible_experiment(request, slug)
+    trial = _answer(experiment, pk)
+    question = QuestionForm(request.GET, experiment).question()
+    place = Place(None, None, 0, None, None)
+    if question is not None and question.on_answers and not disagreeing.is_too_much(question):
+        place = disagreeing.place_of(question, trial.pk, _by(request))
+    raters = question.raters if question is not None and question.on_answers else []
+    may = may_adjudicate(request.user, experiment)
+    context = {
+        "experiment": experiment,
+        "trial": trial,
+        "place": place,
+        "turns": turns_of(trial),
+        "sides": sides_of(trial, raters),
+        "settled": _settled(trial),
+        "forms": [AdjudicationForm(scale) for scale in scales_of(raters)] if may else [],
+        "query": _query(request).urlencode(),
+    }
+    return render(request, "grading_app/disagreement.html", context)
+
+
+@require_POST
+@members_only
+def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
+    """Adjudicate, then on to the next one."""
+    experiment = visible_experiment(request, slug)
+    trial = _answer(experiment, pk)
+    if not may_adjudicate(request.user, experiment):
+        raise Http404
+    form = AdjudicationForm.posted(request.POST)
+    back = _stay(slug, pk, request.POST.get("query", ""))
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return redirect(back)
+    try:
+        adjudicate(trial, scale=form.scale, score=form.cleaned_data["score"], reason=form.cleaned_data["reason"],
+                   by=request.user)  # fmt: skip
+    except AdjudicationError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"Settled: {form.cleaned_data['score']:g}.")
+    return redirect(back)
+
+
+def _settled(trial: Trial) -> list[dict[str, Any]]:
+    """Every word that was said on this answer, the last first; `counts` marks the last on its scale."""
+    words = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
+    last = {word.condition_id: word.pk for word in reversed(words)}
+    return [{"word": word, "counts": last[word.condition_id] == word.pk} for word in words]
+
+
+def _stay(slug: str, pk: int, query: str) -> str:
+    """The page that was left, with its choice of raters; a query is read and written again, never passed on."""
+    kept = QueryDict(query, mutable=True).urlencode()
+    return reverse("disagreement", args=[slug, pk]) + (f"?{kept}" if kept else "")
+
+
+def _answer(experiment: Any, pk: int) -> Trial:
+    answers = Trial.objects.filter(run__experiment=experiment, run__condition__stage="generate", status="done")
+    with_design = answers.select_related(
+        "run__experiment", "run__wave", "run__condition__model__endpoint", "run__condition__prompt",
+        "run__condition__sampler", "item__image", "dimension",
+    )  # fmt: skip
+    return get_object_or_404(with_design, pk=pk)
+
+
+def _by(request: HttpRequest) -> By:
+    return "variance" if request.GET.get("by") == "variance" else "range"
+
+
+def _query(request: HttpRequest) -> QueryDict:
+    """The choice of raters and the order, without the place in the list."""
+    query = request.GET.copy()
+    for name in CURSORS:
+        query.pop(name, None)
+    return query
+
+
+def _links(request: HttpRequest, page: disagreeing.Page) -> dict[str, str]:
+    def address(name: str, cursor: str) -> str:
+        query = _query(request)
+        query[name] = cursor
+        return f"?{query.urlencode()}" if cursor else ""
+
+    return {"next_url": address("after", page.after), "previous_url": address("before", page.before)}
+
+
+def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
+    """A page of splits with what is said of each: its item, its answer's beginning, and everybody's value."""
+    keys = [split.unit for split in splits]
+    values = values_by_unit(question, keys)
+    found: dict[int, Any] = _answers(keys) if question.on_answers else Item.objects.in_bulk(keys)
+    return [
+        {
+            "split": split,
+            "trial": found[split.unit] if question.on_answers else None,
+            "item": found[split.unit].item if question.on_answers else found[split.unit],
+            "answer": found[split.unit].answer[:EXCERPT] if question.on_answers else "",
+            "values": [(rater.label, values.get((split.unit, rater.key))) for rater in question.raters],
+        }
+        for split in splits
+    ]
+
+
+def _answers(keys: list[int]) -> dict[int, Any]:
+    trials = Trial.objects.filter(pk__in=keys).select_related(
+        "item", "run__condition__model", "run__condition__prompt", "run__condition__sampler"
+    )
+    return {trial.pk: trial for trial in trials.defer("raw_response", "reasoning", "error")}

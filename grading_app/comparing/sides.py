@@ -1,0 +1,56 @@
+"""What each rater said of one answer, side by side; and the values of a page of units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db.models import Q
+
+from grading_app.analysis.wording import number
+from grading_app.comparing.asking import Question
+from grading_app.comparing.frames import RATINGS, given_by, rows
+from grading_app.comparing.raters import Rater
+from grading_app.models import Grading, Rating
+from runs_app.models import Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One rater's word on one answer. value: None where none was given; why: the code of what could not be read."""
+
+    rater: Rater
+    value: float | None
+    words: str = ""
+    why: str = ""
+
+    @property
+    def text(self) -> str:
+        return number(None) if self.value is None else f"{self.value:.4g}"
+
+    @property
+    def name(self) -> str:
+        """The name of the point of the scale that was chosen, where it has one."""
+        points = dict(self.rater.scale.points) if self.rater.scale else {}
+        return points.get(self.value, "") if self.value is not None else ""
+
+
+def sides_of(trial: Trial, raters: list[Rater]) -> list[Side]:
+    """Every rater of the question, also those who said nothing of this answer."""
+    gradings = {f"g{grading.condition_id}": grading for grading in Grading.objects.filter(trial=trial)}
+    ratings = {
+        f"p{rating.assignment_id}-{rating.dimension_id}": rating.value
+        for rating in Rating.objects.filter(Q(trial=trial), value__isnull=False, assignment__excluded_at=None)
+    }
+    return [_side(rater, trial, gradings.get(rater.key), ratings.get(rater.key)) for rater in raters]
+
+
+def _side(rater: Rater, trial: Trial, grading: Grading | None, value: int | None) -> Side:
+    if grading is not None:
+        return Side(rater, grading.score, grading.reasoning or grading.score_raw, grading.parse_error)
+    return Side(rater, trial.rating if rater.key == "own" else value)
+
+
+def values_by_unit(question: Question, units: list[int]) -> dict[tuple[int, str], float]:
+    """(unit, rater) -> value, of these units."""
+    given, chosen = given_by(question)
+    return {(unit, rater): value for unit, rater, value in rows(f"WITH {given} {RATINGS}", {**chosen, "units": units})}
