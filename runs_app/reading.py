@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from datasets_app.models import Item
-from runs_app import prompts
+from runs_app import briefing, prompts
 from runs_app.engine import asking
 from runs_app.models import Dimension, Experiment, Prompt, Trial
 
@@ -81,3 +81,18 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
     except prompts.PromptError as problem:
         return Turns([], str(problem))
     return Turns(_turns(messages, item))
+
+
+def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
+    """What a judge would be asked about stored answers. `rubric` is a Rubric's content, saved or not."""
+    told = briefing.told_by(rubric) | briefing.answers_for(subject.answer, rival.answer if rival else None)
+    if item_rubric is not None:
+        told[briefing.ITEM_RUBRIC] = item_rubric
+    image, turns = subject.item.image, rubric["messages"]
+    question = asking.question_of(subject.item, subject.dimension).for_judging(told)
+    closing = "" if prompts.uses(turns, briefing.VERDICT_FORM) else told[briefing.VERDICT_FORM]
+    try:
+        messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, subject.item))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.core.validators import MinValueValidator
 from django.db import models
 
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
+from runs_app.briefing import Kind
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned
 
@@ -56,6 +58,20 @@ class Rubric(Versioned):
             self.Kind.LABEL: {"labels": self.labels},
         }
         return common | by_kind.get(self.Kind(self.kind), {})
+
+    def clean(self) -> None:
+        from grading_app import rubrics
+
+        kind = cast(Kind, self.kind)
+        if kind not in self.Kind.values:
+            return  # Said of the field itself.
+        found = rubrics.content_problems(
+            kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
+        )
+        if problems := rubrics.template_problems(kind, self.messages):
+            found["messages"] = problems
+        if found:
+            raise ValidationError(found)
 
 
 class GraderQuerySet(models.QuerySet["Grader"]):

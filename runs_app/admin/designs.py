@@ -23,7 +23,7 @@ from runs_app.models.designs import Versioned
 from runs_app.reading import Turns, turns_of_draft
 
 
-def _approve(rows: list[Prompt], by: Any, reason: str) -> None:
+def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
         versioning.approve(row, by=by, reason=reason)
 
@@ -48,14 +48,9 @@ def copying(permission: str) -> Verb:
     return Verb("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
 
 
-APPROVING = Verb(
-    "approve",
-    "Approve",
-    "Freezes this version for ever, so that experiments can ask with it. To change it later, make a new version.",
-    "runs_app.approve_prompt",
-    _approve,
-    sources=["draft"],
-)
+def approving(permission: str, purpose: str) -> Verb:
+    consequence = f"Freezes this version for ever, so that {purpose}. To change it later, make a new version."
+    return Verb("approve", "Approve", consequence, permission, _approve, sources=["draft"])
 
 
 class VersionedAdmin(VerbAdmin):
@@ -104,6 +99,12 @@ class VersionedAdmin(VerbAdmin):
         return history_list(row)
 
 
+def shown_turns(messages: list[dict[str, str]]) -> SafeString:
+    """The turns of a template that is only read."""
+    lines = ((turn["role"], turn["content"]) for turn in messages)
+    return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
+
+
 def _is_draft(row: Any) -> bool:
     return bool(row.status == row.Status.DRAFT)
 
@@ -112,15 +113,18 @@ def _is_draft(row: Any) -> bool:
 class PromptAdmin(VersionedAdmin):
     form = PromptForm
     change_form_template = "admin/runs_app/prompt/change_form.html"
-    verbs = (APPROVING, archiving("runs_app.approve_prompt"), copying("runs_app.add_prompt"))
+    verbs = (
+        approving("runs_app.approve_prompt", "experiments can ask with it"),
+        archiving("runs_app.approve_prompt"),
+        copying("runs_app.add_prompt"),
+    )
     list_display = [*VersionedAdmin.list_display, "answer_format"]
     content = ("answer_format", "system", "user", "messages")
     frozen_content = ("answer_format", "turns")
 
     @admin.display(description="turns")
     def turns(self, prompt: Prompt) -> SafeString:
-        lines = ((turn["role"], turn["content"]) for turn in prompt.messages)
-        return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
+        return shown_turns(prompt.messages)
 
     def get_urls(self) -> list[URLPattern]:
         preview = path("<int:pk>/preview/", self.admin_site.admin_view(self.preview), name="runs_app_prompt_preview")

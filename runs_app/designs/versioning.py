@@ -1,15 +1,14 @@
-"""Prompts, samplers and dimensions through their versions: a draft is approved, used, archived, and never changed."""
+"""Prompts, rubrics, samplers and dimensions in versions: a draft is approved, used, archived, and never changed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 
 from datasets_app.models.history import Actor
-from runs_app import prompts
-from runs_app.models import Prompt
 from runs_app.models.designs import Versioned
 
 NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by", "created_at"})
@@ -20,13 +19,16 @@ def next_version(kind: Any, name: str) -> int:
     return int(kind.objects.filter(name=name).aggregate(last=Max("version"))["last"] or 0) + 1
 
 
-def approve(prompt: Prompt, *, by: Actor, reason: str) -> None:
-    """Into use, and frozen. ValueError where its template has a problem; TransitionError where it is no draft."""
+def approve(row: Versioned, *, by: Actor, reason: str) -> None:
+    """Into use, and frozen. ValueError where its content has a problem; TransitionError where it is no draft."""
+    kind: Any = type(row)
     with transaction.atomic():
-        locked = Prompt.objects.select_for_update().get(pk=prompt.pk)
-        if problems := prompts.validate(locked.messages):
-            raise ValueError(f"{prompt} cannot be approved: {' '.join(problems)}")
-        Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=by, reason=reason)
+        locked = kind.objects.select_for_update().get(pk=row.pk)
+        try:
+            locked.clean()
+        except ValidationError as problems:
+            raise ValueError(f"{row} cannot be approved: {' '.join(problems.messages)}") from None
+        kind.objects.transition_one(row, sources=["draft"], target="approved", by=by, reason=reason)
 
 
 def archive(row: Versioned, *, by: Actor, reason: str) -> None:

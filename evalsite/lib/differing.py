@@ -1,0 +1,65 @@
+"""Two texts side by side: lines beside the lines that they became, and within a changed line the words that differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+
+WORDS = re.compile(r"\w+|\s+|[^\w\s]")
+ALIKE = 0.3  # Below it two lines are told as one gone and one new, not as one changed.
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    text: str
+    differs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of each text; None where a side has no such line."""
+
+    before: tuple[Piece, ...] | None
+    after: tuple[Piece, ...] | None
+
+    @property
+    def differs(self) -> bool:
+        return self.before != self.after
+
+
+def side_by_side(before: str, after: str) -> list[Row]:
+    """All lines of both texts, in order: joined, each side is the text that it came from."""
+    old, new = before.splitlines(), after.splitlines()
+    rows: list[Row] = []
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        if tag == "equal":
+            rows += [Row((Piece(line),), (Piece(line),)) for line in old[a:b]]
+        else:
+            rows += _changed(old[a:b], new[c:d])
+    return rows
+
+
+def _changed(old: Sequence[str], new: Sequence[str]) -> Iterator[Row]:
+    for gone, come in zip_longest(old, new):
+        if gone is None or come is None or SequenceMatcher(None, gone, come, autojunk=False).ratio() < ALIKE:
+            yield Row(_whole(gone), _whole(come))
+        else:
+            yield _words(gone, come)
+
+
+def _whole(line: str | None) -> tuple[Piece, ...] | None:
+    return None if line is None else (Piece(line, differs=True),)
+
+
+def _words(gone: str, come: str) -> Row:
+    old, new = WORDS.findall(gone), WORDS.findall(come)
+    before: list[Piece] = []
+    after: list[Piece] = []
+    for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        for pieces, words in ((before, old[a:b]), (after, new[c:d])):
+            if words:
+                pieces.append(Piece("".join(words), differs=tag != "equal"))
+    return Row(tuple(before), tuple(after))

@@ -1,0 +1,143 @@
+"""Forms of rubrics and graders, and of the stored answer that a rubric is looked at on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from grading_app.models import Rubric
+from runs_app.admin.forms import PromptForm
+from runs_app.models import Experiment, TextSet, Trial
+
+MOST_FOUND = 50
+
+
+class PartsField(forms.CharField):
+    """Mappings, one a line: name | number | description. The number and the description may be left out."""
+
+    def __init__(self, *, number: str, **kwargs: Any) -> None:
+        self.number = number
+        widget = forms.Textarea(attrs={"rows": 5, "cols": 100, "class": "vLargeTextField", "spellcheck": "false"})
+        super().__init__(required=False, widget=widget, **kwargs)
+
+    def prepare_value(self, value: Any) -> Any:
+        return "\n".join(map(self._line, value)) if isinstance(value, list) else value
+
+    def _line(self, part: Mapping[str, Any]) -> str:
+        number = part.get(self.number)
+        told = "" if number is None else f"{number:g}" if isinstance(number, int | float) else str(number)
+        return " | ".join([str(part.get("name", "")), told, str(part.get("description", ""))]).rstrip(" |")
+
+    def to_python(self, value: Any) -> Any:
+        lines = [line for line in str(value or "").splitlines() if line.strip()]
+        return [self._part(number, line) for number, line in enumerate(lines, 1)]
+
+    def _part(self, at: int, line: str) -> dict[str, Any]:
+        name, number, description = ([piece.strip() for piece in line.split("|", 2)] + ["", ""])[:3]
+        part: dict[str, Any] = {"name": name}
+        if number:
+            part[self.number] = self._read(at, number)
+        if description:
+            part["description"] = description
+        return part
+
+    def _read(self, at: int, number: str) -> float:
+        try:
+            read = float(number)
+        except ValueError:
+            raise ValidationError(f"Line {at}: the {self.number} must be a number, not {number!r}.") from None
+        return int(read) if read.is_integer() else read
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return bool((self.prepare_value(initial) or "").split() != str(data or "").split())
+
+
+class RubricForm(PromptForm):
+    """The texts of a judge, and the scale, the criteria or the labels of its verdict."""
+
+    criteria = PartsField(
+        number="weight",
+        help_text="One a line: name | weight | description. Without a weight it counts 1. For criteria alone.",
+    )
+    labels = PartsField(
+        number="score", help_text="One a line: name | score | description. For labels alone, at least two."
+    )
+
+    class Meta(PromptForm.Meta):
+        model = Rubric  # type: ignore[assignment]
+        fields = ["name", "kind", "scale_min", "scale_max", "criteria", "labels", "messages"]
+
+    def clean(self) -> dict[str, Any]:
+        """What another kind would need has no part in this one."""
+        cleaned = super().clean()
+        kind = cleaned.get("kind")
+        for name, of_kind in (("criteria", Rubric.Kind.CRITERIA), ("labels", Rubric.Kind.LABEL)):
+            if kind != of_kind and name not in self.errors:
+                cleaned[name] = []
+        return cleaned
+
+
+class AnswerForm(forms.Form):
+    """Which stored answer, and in a comparison which other one, a rubric is shown on."""
+
+    experiment = forms.ModelChoiceField(Experiment.objects.none())
+    trial = forms.IntegerField(
+        required=False, min_value=1, max_value=2**62, label="Answer", help_text="The number of its trial; empty: any"
+    )
+    rival = forms.IntegerField(
+        required=False, min_value=1, max_value=2**62, label="Other answer", help_text="Shown second, as B; empty: any"
+    )
+    text_set = forms.ModelChoiceField(
+        TextSet.objects.none(), required=False, label="Item rubrics", help_text="What {{item_rubric}} stands for"
+    )
+
+    def __init__(self, *args: Any, user: Any, kind: str, with_texts: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+        self.fields["experiment"].queryset = (  # type: ignore[attr-defined]
+            Experiment.objects.visible_to(user).filter(runs__n_done__gt=0, runs__condition__stage="generate").distinct()
+        )
+        self.fields["text_set"].queryset = TextSet.objects.visible_to(user)  # type: ignore[attr-defined]
+        if kind != Rubric.Kind.PAIRWISE:
+            del self.fields["rival"]
+        if not with_texts:
+            del self.fields["text_set"]
+
+    @property
+    def answers(self) -> Any:
+        """The done answers of the chosen experiment, of those that the user may see. Of a valid form."""
+        return (
+            Trial.objects.visible_to(self.user)
+            .generating()
+            .filter(run__experiment=self.cleaned_data["experiment"], status=Trial.Status.DONE)
+            .select_related("item__image", "dimension", "run__condition__model")
+        )
+
+    def chosen(self) -> list[Trial]:
+        """The answer, and in a comparison the other one of the same item. ValueError says what there is none of."""
+        subject = self._answer("trial", self.answers)
+        if "rival" not in self.fields:
+            return [subject]
+        others = self.answers.filter(item_id=subject.item_id, dimension_id=subject.dimension_id).exclude(pk=subject.pk)
+        by_others = others.exclude(run_id=subject.run_id)
+        return [subject, self._answer("rival", by_others if by_others.exists() else others)]
+
+    def _answer(self, name: str, rows: Any) -> Trial:
+        key = self.cleaned_data.get(name)
+        found: Trial | None = (rows.filter(pk=key) if key else rows.exclude(answer="").order_by("run_id", "pk")).first()
+        if found is None:
+            said = f"no answered trial {key}" if key else "no such answer"
+            of = "" if name == "trial" else " to the same item"
+            raise ValueError(f"The experiment has {said}{of}.")
+        return found
+
+
+def told_by(text_set: TextSet | None, trial: Trial) -> str | None:
+    """What the set says of the trial's item; None where it says nothing."""
+    if text_set is None:
+        return None
+    found: Sequence[str] = list(text_set.texts.filter(item_id=trial.item_id).values_list("text", flat=True))
+    return found[0] if found else None

@@ -1,0 +1,177 @@
+"""Rubrics: written with their variables at hand, looked at on stored answers, compared, approved, then frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import PermissionDenied
+from django.db.models import Sum
+from django.db.models.functions import Coalesce
+from django.http import Http404, HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.differing import side_by_side
+from grading_app import rubrics
+from grading_app.admin.forms import AnswerForm, RubricForm, told_by
+from grading_app.models import GradeCondition, Rubric
+from runs_app import briefing, prompts
+from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
+from runs_app.models import Experiment
+from runs_app.reading import Turns, turns_of_verdict
+
+MOST_USES = 50
+
+
+@admin.register(Rubric)
+class RubricAdmin(VersionedAdmin):
+    form = RubricForm
+    add_form_template = change_form_template = "admin/grading_app/rubric/change_form.html"
+    verbs = (
+        approving("grading_app.approve_rubric", "judges can grade with it"),
+        archiving("grading_app.approve_rubric"),
+        copying("grading_app.add_rubric"),
+    )
+    list_display = [*VersionedAdmin.list_display, "kind"]
+    list_filter = [*VersionedAdmin.list_filter, "kind"]
+    content = ("kind", "system", "user", "scale_min", "scale_max", "criteria", "labels", "messages")
+    frozen_content = ("kind", "turns", "verdict")
+
+    @admin.display(description="turns")
+    def turns(self, rubric: Rubric) -> SafeString:
+        return shown_turns(rubric.messages)
+
+    @admin.display(description="verdict")
+    def verdict(self, rubric: Rubric) -> SafeString:
+        return format_html("<pre>{}</pre>", "\n\n".join(text for _, text in parts_of(rubric)))
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """`?starter=label` begins with a text of that kind."""
+        kind = request.GET.get("starter", "score")
+        starter = rubrics.STARTERS.get(kind)  # type: ignore[call-overload]
+        if starter is None:
+            raise Http404
+        return {"kind": kind, "system": starter.system, "user": starter.user, **starter.fields}
+
+    def get_urls(self) -> list[URLPattern]:
+        views: list[tuple[str, Callable[..., HttpResponse], str]] = [
+            ("<int:pk>/preview/", self.preview, "preview"),
+            ("<int:pk>/compare/", self.compare, "compare"),
+            ("preview-unsaved/", self.preview_unsaved, "preview_unsaved"),
+        ]
+        own = [
+            path(route, self.admin_site.admin_view(view), name=f"grading_app_rubric_{name}")
+            for route, view, name in views
+        ]
+        return [*own, *super().get_urls()]
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        rubric: Rubric | None = kwargs.get("obj")
+        form = context["adminform"].form
+        context |= {
+            "variables": {name: rubrics.variables_of(name) for name in rubrics.STARTERS},
+            "kind": form["kind"].value() if "kind" in form.fields else "",
+            "kinds": Rubric.Kind.choices,
+            "answer_form": AnswerForm(user=request.user, kind=Rubric.Kind.PAIRWISE, with_texts=True),
+            "uses": uses_of(rubric, request.user) if rubric else [],
+        }
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def _found(self, request: HttpRequest, pk: int) -> Rubric:
+        rubric: Rubric | None = self.get_object(request, str(pk))
+        if rubric is None:
+            raise Http404
+        if not self.has_view_permission(request, rubric):
+            raise PermissionDenied
+        return rubric
+
+    def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """The exact messages that a judge would get about a stored answer; nothing is called."""
+        rubric = self._found(request, pk)
+        form = answer_form(request.GET or None, rubric, request.user)
+        return self._page(request, "preview", f"Preview of {rubric}", rubric, form=form, shown=shown_on(rubric, form))
+
+    def preview_unsaved(self, request: HttpRequest) -> HttpResponse:
+        """As `preview`, of a text that is being written: the form as it stands, saved or not."""
+        if request.method != "POST":
+            raise Http404
+        if not (self.has_add_permission(request) or self.has_change_permission(request)):
+            raise PermissionDenied
+        written = RubricForm(request.POST)
+        written.is_valid()
+        rubric = written.instance
+        form = answer_form(request.POST, rubric, request.user)
+        problems = [problem for name, found in written.errors.items() if name != "name" for problem in found]
+        shown = {"problems": problems} if problems else shown_on(rubric, form)
+        if getattr(request, "htmx", False):
+            return TemplateResponse(request, "admin/grading_app/rubric/shown.html", {"shown": shown, "form": form})
+        return self._page(request, "preview", "Preview of an unsaved rubric", None, form=form, shown=shown)
+
+    def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Two versions side by side; the one before is `?with=`, or the version before this one."""
+        rubric = self._found(request, pk)
+        others = list(Rubric.objects.filter(name=rubric.name).exclude(pk=pk).order_by("-version"))
+        wanted = request.GET.get("with", "")
+        older = [other for other in others if other.version < rubric.version]
+        chosen = [other for other in others if str(other.pk) == wanted] if wanted else older or others
+        if wanted and not chosen:
+            raise Http404
+        before = chosen[0] if chosen else None
+        changes = differences(before, rubric) if before else []
+        title = f"{before} and {rubric}" if before else f"{rubric} has no other version"
+        return self._page(request, "compare", title, rubric, before=before, others=others, changes=changes)
+
+    def _page(
+        self, request: HttpRequest, name: str, title: str, rubric: Rubric | None, **context: Any
+    ) -> TemplateResponse:
+        shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "rubric": rubric}
+        return TemplateResponse(request, f"admin/grading_app/rubric/{name}.html", {**shared, **context})
+
+
+def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
+    """Where it judges, of the experiments that this person may see: the newest first, each with `n_verdicts`."""
+    seen = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
+    verdicts = Coalesce(Sum("judge_condition__runs__n_done"), 0)
+    rows = seen.select_related("experiment", "grader").annotate(n_verdicts=verdicts).order_by("-pk")
+    return list(rows[:MOST_USES])
+
+
+def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
+    with_texts = prompts.uses(rubric.messages or [], briefing.ITEM_RUBRIC)
+    return AnswerForm(data, user=user, kind=rubric.kind, with_texts=with_texts)
+
+
+def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
+    """The messages about the chosen answer, and what looks wrong; None where none is chosen."""
+    if not form.is_valid():
+        return None
+    try:
+        answers = form.chosen()
+    except ValueError as problem:
+        return {"turns": Turns([], str(problem))}
+    texts = told_by(form.cleaned_data.get("text_set"), answers[0])
+    rival = answers[1] if len(answers) > 1 else None
+    turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
+    return {"turns": turns, "answers": answers, "warnings": rubrics.doubts_about(rubric.messages)}
+
+
+def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
+    """What a judge's verdict is made of, as texts with their names."""
+    told = briefing.told_by(rubric.content)
+    named = [("scale", told["scale"]), ("criteria", told["criteria"]), ("labels", told["labels"])]
+    return [("kind", rubric.get_kind_display()), *((name, text) for name, text in named if text)]
+
+
+def differences(before: Rubric, after: Rubric) -> list[dict[str, Any]]:
+    """Part by part, in the order in which a reader meets them; without those that neither has."""
+    old, new = (dict([*parts_of(rubric), *_turns_of(rubric)]) for rubric in (before, after))
+    names = list(dict.fromkeys([*old, *new]))
+    return [{"name": name, "rows": side_by_side(old.get(name, ""), new.get(name, ""))} for name in names]
+
+
+def _turns_of(rubric: Rubric) -> list[tuple[str, str]]:
+    return [(f"turn {at}, {turn['role']}", turn["content"]) for at, turn in enumerate(rubric.messages, 1)]
