@@ -1,4 +1,4 @@
-"""What an export holds: five tables, their columns in order, and where each column comes from.
+"""What an export holds: six tables, their columns in order, and where each column comes from.
 
 The SQL here is fixed text; what a request or a command chooses travels as parameters only.
 """
@@ -61,6 +61,7 @@ DESIGN_CELL = (
     Column("sample_idx", "integer", "t.sample_idx"),
     Column("epoch", "integer", "w.epoch_offset + t.sample_idx + 1"),
 )
+ITS_ITEM = ("item_key", "category", "dimension", "sample_idx", "epoch")  # Of a trial; a point has many.
 DESIGN_JOINS = """
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id
@@ -209,7 +210,36 @@ LEDGER = ExportTable(
     has_trials=False,
 )
 
-TABLES: Mapping[str, ExportTable] = {table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER)}
+POINTS = ExportTable(
+    name="points",
+    columns=(
+        *(column for column in DESIGN_CELL if column.name not in ITS_ITEM),
+        *_columns("json", "pt", "key"),
+        *_columns("text", "pt", "status"),
+        *_columns("integer", "pt", "n_items n_planned n_total n_correct n_truncated n_unread n_failed"),
+        *_columns("real", "pt", "guess_chances half_width"),
+        *_columns("text", "pt", "reason"),
+        *_columns("json", "pt", "rounds"),
+        *_columns("time", "pt", "decided_at"),
+    ),
+    sections=RUNS,
+    keys="SELECT pt.id FROM runs_app_point pt WHERE pt.run_id = %(section)s",
+    rows="""FROM runs_app_point pt
+        JOIN runs_app_run r ON r.id = pt.run_id
+        JOIN runs_app_experiment e ON e.id = r.experiment_id
+        JOIN datasets_app_dataset d ON d.id = e.dataset_id
+        JOIN runs_app_wave w ON w.id = r.wave_id
+        JOIN runs_app_condition c ON c.id = r.condition_id
+        JOIN runs_app_languagemodel m ON m.id = c.model_id
+        JOIN runs_app_endpoint n ON n.id = m.endpoint_id
+        LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
+        JOIN runs_app_sampler s ON s.id = c.sampler_id
+        WHERE pt.run_id = %(section)s AND pt.id > %(low)s AND pt.id <= %(high)s""",
+    order="pt.id",
+    has_trials=False,
+)
+
+TABLES: Mapping[str, ExportTable] = {table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS)}
 
 # Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows. They are called as in the
 # list of trials, so that what is seen there can be exported as it is.

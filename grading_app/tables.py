@@ -12,10 +12,12 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib import wording as site_wording
+from evalsite.lib.templatetags import evalsite_tags as tags
 from grading_app.analysis import wording
 from grading_app.analysis.figures.kinds import Table
 from grading_app.analysis.frames import Outcomes
 from grading_app.analysis.summaries import ScoreLine
+from runs_app.point_lines import PointLine
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 
@@ -113,3 +115,54 @@ def behind(numbers: Table) -> tables.Table:
     ]
     rows = [{f"c{at}": cell for at, cell in enumerate(row)} for row in numbers.rows]
     return tables.Table(rows, extra_columns=columns, orderable=False, attrs={"class": "data-table keep-table"})
+
+
+class PointTable(tables.Table):
+    """A row for each point of each condition, and of each wave where there are several."""
+
+    label = tables.Column(verbose_name="Point", attrs={"td": {"class": "primary"}})
+    condition = tables.Column()
+    wave = tables.Column()
+    status = tables.Column()
+    scored = NumberColumn(verbose_name="n")
+    right = NumberColumn(verbose_name="Right")
+    accuracy = NumberColumn(verbose_name="Beyond guessing")
+    interval = NumberColumn(verbose_name="Interval", empty_values=(), order_by="half_width")
+    truncated = NumberColumn(verbose_name="Cut off")
+    unread = NumberColumn(verbose_name="No score")
+    failed = NumberColumn()
+    rounds = NumberColumn()
+    asked = NumberColumn()
+    saved = NumberColumn()
+    reason = tables.Column(orderable=False)
+
+    class Meta:
+        default = site_wording.MISSING
+
+    def __init__(self, lines: list[PointLine], *, labels: dict[int, str]) -> None:
+        self.labels = labels
+        shown = {
+            "condition": len({line.condition for line in lines}) > 1,
+            "wave": len({line.wave for line in lines}) > 1,
+            "accuracy": any(line.guesses for line in lines),
+            **{name: any(getattr(line, name) for line in lines) for name in ("truncated", "unread", "failed")},
+        }
+        super().__init__(lines, exclude=[name for name, is_shown in shown.items() if not is_shown])
+
+    def render_condition(self, value: int) -> str:
+        return self.labels[value]
+
+    def render_status(self, record: PointLine) -> SafeString:
+        return tags.status_badge(record.status, label=record.status_label)
+
+    def render_right(self, value: float) -> str:
+        return wording.per_cent(value)
+
+    def render_accuracy(self, value: float) -> str:
+        return wording.per_cent(value)
+
+    def render_interval(self, record: PointLine) -> str:
+        return wording.per_cent_interval(record.low, record.high)
+
+    def render_asked(self, record: PointLine) -> str:
+        return f"{site_wording.count_text(record.asked)} of {site_wording.count_text(record.most)}"

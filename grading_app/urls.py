@@ -3,11 +3,13 @@
 from django.urls import include, path
 
 from grading_app import views
+from grading_app.point_views import experiment_points
 
 urlpatterns = [
     path("", include("grading_app.rating.urls")),
     path("", include("grading_app.comparing.urls")),
     path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
+    path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", views.experiment_grade, name="experiment_grade"),
     path("experiments/<slug:slug>/figures/<slug:name>.svg", views.experiment_figure, name="experiment_figure"),
     path(

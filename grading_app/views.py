@@ -43,7 +43,7 @@ NO_FILTERS = ("experiment", "after", "before", "page", "sort")
 @readers_only
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    wave = _chosen_wave(request, experiment)
+    wave = chosen_wave(request, experiment)
     state = fingerprint(experiment, wave)
     frames = kept_frames(experiment, wave, state)
     where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
@@ -56,7 +56,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
         "answers": _answers(experiment, frames),
         "scores": ScoreTable(lines) if lines else None,
         "scores_note": _note_on(lines),
-        "figures": [shown for figure in FIGURES.values() if (shown := _shown(figure, frames, slug, where))],
+        "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
         "exports": _exports(experiment, wave),
         "rules": scorer_choices() if may_edit(request, experiment) else [],
     }
@@ -71,7 +71,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
     """A figure as SVG. `theme` is light or dark, else the reader's; `width` is narrow, else half a page."""
     experiment = visible_experiment(request, slug)
-    wave = _chosen_wave(request, experiment)
+    wave = chosen_wave(request, experiment)
     figure, theme = FIGURES.get(name), THEMES.get(request.GET.get("theme", ""))
     width = WIDTHS.get(request.GET.get("width", ""))
     if figure is None or theme is None or width is None:
@@ -123,7 +123,7 @@ def experiment_export(
     return response
 
 
-def _chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
+def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
     number = request.GET.get("wave", "")
     if not number:
         return None
@@ -152,7 +152,7 @@ def _note_on(lines: list[ScoreLine]) -> str:
     return " ".join(notes)
 
 
-def _shown(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, str]) -> dict[str, Any] | None:
+def shown_figure(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, str]) -> dict[str, Any] | None:
     """A figure for the page: where its picture is, its words and its numbers. Draws nothing."""
     frame = figure.frame(frames)
     if frame is None:

@@ -58,6 +58,14 @@ class Covered:
     target: float
     per_round: int
 
+    @property
+    def least_percent(self) -> str:
+        return f"{100 * self.least:.1f}"
+
+    @property
+    def most_percent(self) -> str:
+        return f"{100 * self.most:.1f}"
+
 
 def coverage_near(target: float, per_round: int) -> Covered:
     """What was simulated for the setting most like this one: nearest in ratio, both of half-width and of round."""

@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 
 from runs_app.designs.drifting import drift_warnings, served_model_warnings
 from runs_app.models import Experiment, Run, Trial
+from runs_app.point_lines import status_of_points
 from runs_app.progress import COUNTED, WaveTotals, by_wave
 
 # Answers that came and yet say nothing, or not all: results, not errors, and counted apart.
@@ -37,6 +38,7 @@ def standing_of(experiment: Experiment) -> dict[str, Any]:
         "done": sum(run.n_done for run in runs),
         "waves": [_wave(wave) for wave in by_wave(runs)],
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
+        "points": status_of_points(experiment),
         "warnings": [*drift_warnings(experiment), *served_model_warnings(experiment)],
     }
 

@@ -13,7 +13,7 @@ from grading_app.analysis import drawing
 from grading_app.analysis.figures.kinds import AnyFigure
 from grading_app.analysis.frames import Frames, load_frames
 from grading_app.models import GradeCondition, Grading
-from runs_app.models import Experiment, Wave
+from runs_app.models import Experiment, Point, Wave
 
 SECONDS = 24 * 3600
 LOOKS = 2  # Raise it when figures are drawn differently: the browsers' copies are then old.
@@ -26,6 +26,7 @@ def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
     newest = Grading.objects.filter(condition=OuterRef("pk")).order_by("-trial").values("trial")[:1]
     grades = GradeCondition.objects.filter(experiment=experiment).annotate(newest=Subquery(newest))
     graded = StatusChange.objects.of(experiment).filter(what="gradings").aggregate(last=Max("pk"))
+    decided = Point.objects.filter(run__in=runs.values("pk")).aggregate(last=Max("decided_at"))
     content: list[Any] = [
         LOOKS,
         experiment.pk,
@@ -33,6 +34,7 @@ def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
         list(counters),
         list(grades.order_by("pk").values_list("pk", "newest")),
         graded["last"],
+        decided["last"].isoformat() if decided["last"] else None,
     ]
     return content_hash(content)
 

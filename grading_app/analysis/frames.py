@@ -6,7 +6,7 @@ Every frame has at most a row for each condition, dimension and category (or ite
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import connection
@@ -14,6 +14,7 @@ from django.db import connection
 from grading_app.analysis.clusters import ClusterSums
 from grading_app.models import GradeCondition
 from runs_app.models import Condition, Experiment, Wave
+from runs_app.point_lines import PointLine, point_lines
 
 Where = Mapping[str, int | None]
 """The keys of an experiment and, unless it is None, of a wave."""
@@ -87,6 +88,7 @@ class Frames:
     grades: list[Cell]
     rating_counts: dict[tuple[int, int], dict[int, int]]
     norm_pairs: list[NormPair]
+    points: list[PointLine] = field(default_factory=list)
 
 
 def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
@@ -109,6 +111,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
         grades=grade_cells(where, list(rules)) if rules else [],
         rating_counts=rating_counts(where) if dimensions else {},
         norm_pairs=norm_pairs(where) if dimensions else [],
+        points=point_lines(experiment, wave),
     )
 
 

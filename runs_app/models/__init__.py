@@ -5,10 +5,9 @@ from runs_app.models.cache import CachedAnswer
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
-from runs_app.models.points import Point
-from runs_app.models.runs import Run, Tick
 from runs_app.models.ledger import LedgerEntry
 from runs_app.models.points import Point
+from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.work import Attempt, Trial, WorkUnit
 from runs_app.models.workers import Worker
@@ -23,8 +22,8 @@ __all__ = [
     "Experiment",
     "ItemText",
     "LanguageModel",
-    "Manifest",
     "LedgerEntry",
+    "Manifest",
     "Point",
     "Prompt",
     "ProviderBatch",

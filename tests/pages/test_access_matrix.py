@@ -76,6 +76,7 @@ MATRIX = {
     "experiment_results": of_experiment(),
     "experiment_grade": of_experiment(302, method="post"),
     "experiment_points": of_experiment(),
+    "experiment_points": of_experiment(),
     "experiment_figure": of_experiment(args="slug ratings"),
     "experiment_export": of_experiment(args="slug trials csv"),
     "experiment_agreement": of_experiment(),

@@ -11,6 +11,7 @@ from grading_app.analysis import drawing
 from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.frames import load_frames
 from grading_app.grading import grade
+from runs_app.models import Point
 from tests import factories, recorded
 
 pytestmark = pytest.mark.django_db
@@ -30,8 +31,10 @@ def frames_with_everything():
         dimensions=[factories.make_dimension("valence", title=HOSTILE)],
         samples=2,
         scorers=["numeric"],
+        adaptive={"by": "category", "scorer": "numeric", "targetci": 0.1},
     )
     for run in factories.make_runs(made):
+        Point.objects.create(run=run, key={"category": HOSTILE}, items=[1], n_items=1, n_total=8, n_correct=6)
         factories.plan_trials(
             run,
             answer=lambda item, _, index, run=run: {

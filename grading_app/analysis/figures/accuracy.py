@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from grading_app.analysis import drawing
+from grading_app.analysis.figures import share_rows
 from grading_app.analysis.figures.kinds import FigureKind, Table
+from grading_app.analysis.figures.share_rows import Panel, ShareRow
 from grading_app.analysis.frames import Frames
 from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.analysis.wording import number, per_cent, per_cent_interval
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -34,64 +34,19 @@ def frame(frames: Frames) -> Accuracies | None:
     return Accuracies(measures) if measures else None
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Names stand beside their rows where they leave room for the axis, else above them. Sizes are CSS pixels."""
-
-    width: int
-    left: int
-    row: int
-
-    @classmethod
-    def of(cls, shown: Accuracies, width: int) -> Layout:
-        beside = 16 + int(drawing.LETTER * max(len(line.condition) for line in shown.lines))
-        return cls(width, beside, 26) if beside <= 0.4 * width else cls(width, 12, 42)
-
-    @property
-    def is_stacked(self) -> bool:
-        return self.row > 26
-
-    @property
-    def axis_width(self) -> int:
-        return self.width - self.left - 74
-
-    def height(self, lines: list[ScoreLine]) -> int:
-        return self.row * len(lines) + 66
-
-
 def size(shown: Accuracies, width: int) -> tuple[int, int]:
-    layout = Layout.of(shown, width)
-    return width, sum(layout.height(lines) for _, lines in shown.measures)
+    return share_rows.size(_panels(shown), width)
 
 
 def draw(shown: Accuracies, width: int) -> Figure:
-    layout, (_, height) = Layout.of(shown, width), size(shown, width)
-    figure = drawing.new_figure(width, height)
-    top = 0
-    for label, lines in shown.measures:
-        tall = layout.row * len(lines)
-        box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
-        axis = drawing.plain_axes(figure.add_axes(box))
-        drawing.head(axis, label, left=layout.left - 12, offset=8)
-        _draw_rows(axis, lines, layout)
-        top += layout.height(lines)
-    return figure
+    return share_rows.draw(_panels(shown), width)
 
 
-def _draw_rows(axis: Axes, lines: list[ScoreLine], layout: Layout) -> None:
-    drawing.gridlines(axis, "x")
-    drawing.interval_rows(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in enumerate(lines)])
-    axis.set_ylim(-len(lines) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
-    axis.set_xlim(0, 1)
-    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
-    axis.set_yticks([-at for at in range(len(lines))], [""] * len(lines))
-    for place, line in enumerate(lines):
-        drawing.beside(axis, (1, -place), per_cent(line.mean), right=8)
-        if layout.is_stacked:
-            name = drawing.shortened(line.condition, layout.axis_width)
-            drawing.beside(axis, (0, -place), name, up=16)
-        else:
-            drawing.beside(axis, (0, -place), line.condition, right=-8, ha="right")
+def _panels(shown: Accuracies) -> list[Panel]:
+    return [
+        Panel(label, [ShareRow(line.condition, line.mean or 0.0, line.low, line.high) for line in lines])
+        for label, lines in shown.measures
+    ]
 
 
 def table(shown: Accuracies) -> Table:

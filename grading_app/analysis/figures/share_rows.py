@@ -1,0 +1,89 @@
+"""Shares with their intervals, a row for each, in panels one below the other: what several figures draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grading_app.analysis import drawing
+from grading_app.analysis.wording import per_cent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """A share from 0 to 1, and the ends of its interval."""
+
+    name: str
+    share: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    title: str
+    rows: Sequence[ShareRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names stand beside their rows where they leave room for the axis, else above them. Sizes are CSS pixels."""
+
+    width: int
+    left: int
+    row: int
+
+    @classmethod
+    def of(cls, panels: Sequence[Panel], width: int) -> Layout:
+        beside = 16 + int(drawing.LETTER * max(len(row.name) for panel in panels for row in panel.rows))
+        return cls(width, beside, 26) if beside <= 0.4 * width else cls(width, 12, 42)
+
+    @property
+    def is_stacked(self) -> bool:
+        return self.row > 26
+
+    @property
+    def axis_width(self) -> int:
+        return self.width - self.left - 74
+
+    def height(self, panel: Panel) -> int:
+        return self.row * len(panel.rows) + 66
+
+
+def size(panels: Sequence[Panel], width: int) -> tuple[int, int]:
+    layout = Layout.of(panels, width)
+    return width, sum(layout.height(panel) for panel in panels)
+
+
+def draw(panels: Sequence[Panel], width: int) -> Figure:
+    layout, (_, height) = Layout.of(panels, width), size(panels, width)
+    figure = drawing.new_figure(width, height)
+    top = 0
+    for panel in panels:
+        tall = layout.row * len(panel.rows)
+        box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
+        axis = drawing.plain_axes(figure.add_axes(box))
+        drawing.head(axis, drawing.shortened(panel.title, width - 24), left=layout.left - 12, offset=8)
+        _draw_rows(axis, panel.rows, layout)
+        top += layout.height(panel)
+    return figure
+
+
+def _draw_rows(axis: Axes, rows: Sequence[ShareRow], layout: Layout) -> None:
+    drawing.gridlines(axis, "x")
+    drawing.interval_rows(axis, [(at, row.share, row.low, row.high) for at, row in enumerate(rows)])
+    axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
+    axis.set_xlim(0, 1)
+    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
+    for place, row in enumerate(rows):
+        drawing.beside(axis, (1, -place), per_cent(row.share), right=8)
+        if layout.is_stacked:
+            drawing.beside(axis, (0, -place), drawing.shortened(row.name, layout.axis_width), up=16)
+        else:
+            drawing.beside(axis, (0, -place), row.name, right=-8, ha="right")

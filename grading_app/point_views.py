@@ -1,0 +1,76 @@
+"""The points of an adaptive experiment: what is known at each, why it stopped, and what was saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+from django_tables2 import RequestConfig
+
+from evalsite.lib.access import readers_only
+from grading_app.analysis.caching import fingerprint, kept_frames
+from grading_app.analysis.figures import FIGURES
+from grading_app.analysis.frames import Frames
+from grading_app.tables import PointTable
+from grading_app.views import chosen_wave, shown_figure
+from runs_app.coverage import coverage_near
+from runs_app.designs.points import adaptive_of
+from runs_app.models import Experiment, Point, Wave
+from runs_app.point_lines import PointLine, rule_in_words, savings
+from runs_app.progress import Totals, state_of
+from runs_app.views.fetching import visible_experiment
+
+PER_PAGE = 100
+
+
+@require_safe
+@readers_only
+def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
+    """All points, or those of one wave, condition or status, named in the address."""
+    experiment = visible_experiment(request, slug)
+    spec = adaptive_of(experiment)
+    wave = chosen_wave(request, experiment)
+    state = fingerprint(experiment, wave)
+    frames = kept_frames(experiment, wave, state)
+    shown = _chosen(request, frames.points)
+    table = PointTable(shown, labels=frames.labels)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    context = {
+        "experiment": experiment,
+        "state": state_of(experiment, Totals.of(experiment.runs.all())),
+        "waves": list(experiment.waves.all()),
+        "wave": wave,
+        "savings": savings(frames.points),
+        "rule": rule_in_words(spec) if spec else [],
+        "covered": coverage_near(spec.targetci, spec.round) if spec else None,
+        "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
+        "repeats": experiment.samples > 1,
+        "statuses": _statuses(frames.points),
+        "table": table if shown else None,
+        "figure": _figure(experiment, frames, wave, state),
+        "export": reverse("experiment_export", args=[slug, "points", "csv"]),
+    }
+    return render(request, "grading_app/experiment_points.html", context)
+
+
+def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
+    """404 for a status that there is not."""
+    status = request.GET.get("status", "")
+    if status and status not in Point.Status.values:
+        raise Http404
+    condition = request.GET.get("condition", "")
+    return [line for line in lines if status in ("", line.status) and condition in ("", str(line.condition))]
+
+
+def _statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
+    """Those that any point has, with how many have it."""
+    counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
+    return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
+
+
+def _figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
+    where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+    return shown_figure(FIGURES["points"], frames, experiment.slug, where)

@@ -1,0 +1,176 @@
+"""The page of points: what is known at each, why it stopped, what was saved, and how far intervals can be trusted."""
+
+import json
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from grading_app.exporting import export_chunks
+from runs_app.coverage import COVERAGE
+from runs_app.models import Point
+from runs_app.point_lines import point_lines, savings
+from runs_app.standing import standing_of
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 32, "max": 256, "targetci": 0.09}
+
+
+def make_points(experiment, *, status="enough", **fields):
+    """A decided point of each category and run, with 96 of 128 right."""
+    for run in factories.make_runs(experiment):
+        run.spent_usd, run.n_done = "0.128", 128
+        run.save()
+        for category in ("even", "odd"):
+            items = list(experiment.dataset.items.filter(category=category).values_list("pk", flat=True))
+            defaults = {
+                "n_planned": 128, "n_total": 128, "n_correct": 96, "half_width": 0.07427, "status": status,
+                "reason": "the interval is ±0.0743 after 128 cases, within ±0.09", "decided_at": factories.NOON,
+                "rounds": [{"asked": 32, "status": "open"}, {"asked": 128, "status": "enough"}],
+            }  # fmt: skip
+            Point.objects.create(
+                run=run, key={"category": category}, items=items, n_items=len(items), **{**defaults, **fields}
+            )
+
+
+@pytest.fixture
+def experiment():
+    world = factories.make_world()
+    made = factories.make_experiment(
+        "rounds",
+        owner=world.owner,
+        dataset=factories.make_dataset("places", 600),
+        models=[factories.make_model("small"), factories.make_model("large")],
+        adaptive=ADAPTIVE,
+        scorers=["exact_match"],
+    )
+    made.status = "active"
+    made.save()
+    return made
+
+
+@pytest.fixture
+def opened(client, experiment):
+    client.force_login(experiment.owner)
+
+    def get(**query):
+        return client.get(reverse("experiment_points", args=[experiment.slug]), query)
+
+    return get
+
+
+def test_each_point_says_what_is_known_and_why_it_stopped(experiment, opened):
+    make_points(experiment)
+    text = opened().content.decode()
+    assert text.count("the interval is ±0.0743 after 128 cases, within ±0.09") == 4
+    # Wilson of 96 of 128: .74272 ± .07427.
+    assert text.count("66.8 to 81.7 %") >= 4
+    assert "128 of 256" in text
+    assert "Beyond guessing" not in text
+
+
+def test_what_was_saved_is_told_in_cases_and_money(experiment, opened):
+    make_points(experiment)
+    found = savings(point_lines(experiment))
+    assert (found.points, found.decided, found.asked, found.most, found.saved) == (4, 4, 512, 1024, 512)
+    assert found.saved_usd == Decimal("0.512")
+    text = opened().content.decode()
+    assert "512" in text
+    assert "$0.51" in text
+
+
+def test_an_open_point_has_saved_nothing_yet(experiment):
+    make_points(experiment, status="open")
+    found = savings(point_lines(experiment))
+    assert (found.decided, found.saved, found.saved_percent) == (0, 0, 0)
+
+
+def test_an_unknown_price_makes_the_saving_unknown(experiment, opened):
+    make_points(experiment)
+    experiment.runs.update(n_unpriced=1)
+    assert savings(point_lines(experiment)).saved_usd is None
+    assert "worth an unknown amount" in opened().content.decode()
+
+
+def test_the_coverage_on_the_page_is_that_of_the_stored_table(experiment, opened):
+    make_points(experiment)
+    least = min(rate for guess in (0.0, 0.25, 0.5) for rate in COVERAGE[0.09, 32, guess])
+    text = " ".join(opened().content.decode().split())
+    assert f"held the true accuracy in {100 * least:.1f} to" in text
+
+
+def test_a_setting_that_was_not_simulated_is_said_to_be_unknown(experiment, opened):
+    make_points(experiment)
+    experiment.adaptive = {**ADAPTIVE, "correction": "excess_counts"}
+    experiment.save()
+    assert "how often they hold the true accuracy is not known" in opened().content.decode()
+
+
+def test_guessing_is_taken_off_and_said(experiment, opened):
+    make_points(experiment, guess_chances=32)
+    (line, *_) = point_lines(experiment)
+    assert line.accuracy == pytest.approx(2 / 3)
+    assert "Beyond guessing" in opened().content.decode()
+
+
+def test_points_are_chosen_by_status_and_condition_in_the_address(experiment, opened):
+    make_points(experiment)
+    Point.objects.filter(key={"category": "odd"}).update(status="aborted", reason="given up here")
+    text = opened(status="aborted").content.decode()
+    assert text.count("given up here") == 2
+    assert "after 128 cases, within" not in text.partition("data-table")[2].partition("</table>")[2]
+    condition = experiment.conditions.first().pk
+    assert opened(status="aborted", condition=condition).content.decode().count("given up here") == 1
+    assert opened(status="nonsense").status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_the_points(experiment, opened, django_assert_max_num_queries):
+    make_points(experiment)
+    opened()
+    with django_assert_max_num_queries(25):
+        opened()
+    run = experiment.runs.first()
+    Point.objects.bulk_create(
+        Point(run=run, key={"category": f"more {n}"}, items=[1], n_items=1, n_planned=1) for n in range(150)
+    )
+    with django_assert_max_num_queries(25):
+        assert opened().status_code == 200
+
+
+def test_an_experiment_that_asks_every_case_says_so(experiment, opened):
+    experiment.adaptive = {}
+    experiment.save()
+    assert "Every case is asked" in opened().content.decode()
+
+
+def test_the_results_page_draws_the_points(client, experiment, opened):
+    make_points(experiment)
+    client.force_login(experiment.owner)
+    picture = client.get(reverse("experiment_figure", args=[experiment.slug, "points"]))
+    assert picture.status_code == 200
+    assert b"75.0 %" in picture.content
+
+
+def test_the_export_holds_every_point_with_its_counts(experiment):
+    make_points(experiment)
+    rows = [json.loads(line) for line in b"".join(export_chunks(experiment, "points", "jsonl", {})).splitlines()]
+    assert [(row["model"], row["key"]["category"]) for row in rows] == [
+        (model, category) for model in ("large", "small") for category in ("even", "odd")
+    ] or len(rows) == 4
+    assert {(row["n_total"], row["n_correct"], row["status"], len(row["rounds"])) for row in rows} == {
+        (128, 96, "enough", 2)
+    }
+    assert {row["experiment"] for row in rows} == {"rounds"}
+    for file_format in ("csv", "parquet"):
+        assert b"".join(export_chunks(experiment, "points", file_format, {}))
+
+
+def test_status_tells_the_points(experiment):
+    make_points(experiment)
+    points = standing_of(experiment)["points"]
+    assert {(point["label"], point["status"], point["asked"], point["saved"]) for point in points} == {
+        ("even", "enough", 128, 128),
+        ("odd", "enough", 128, 128),
+    }
+    json.dumps(points)
