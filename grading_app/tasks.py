@@ -2,21 +2,53 @@
 
 from __future__ import annotations
 
+import logging
+
 from grading_app.grading import grade
-from runs_app.models import Experiment
+from grading_app.judging import choosing
+from grading_app.judging.planning import judge
+from grading_app.judging.reading import read_verdicts
+from runs_app.designs.planning import PlanError
+from runs_app.models import Experiment, Run, Wave
 from runs_app.waking import GRADE
 
+logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task; what is left is for the next one.
 
 
 def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task queue") -> dict[str, int]:
-    """Grade what an experiment has answered and not yet graded; how many, by rule. Nothing if it is gone."""
+    """Grade what an experiment has answered and not yet graded; how many, by rule or judge. Nothing if it is gone."""
     from django_q.tasks import async_task
 
     experiment = Experiment.objects.filter(pk=pk).first()
     if experiment is None:
         return {}
     report = grade(experiment, scorers=scorers, seconds=SECONDS, by=by)
-    if not all(rule.is_complete for rule in report):
+    verdicts = read_verdicts(experiment, seconds=SECONDS)
+    ask_judges(experiment, by=by)
+    if not (all(rule.is_complete for rule in report) and all(one.is_complete for one in verdicts)):
         async_task(GRADE, pk, scorers, by)
-    return {rule.grade_condition_id: rule.graded for rule in report}
+    graded = {rule.grade_condition_id: rule.graded for rule in report}
+    return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
+
+
+def ask_judges(experiment: Experiment, *, by: str) -> int:
+    """Ask the design's graders about those waves whose answers are all in; how many verdicts were asked for.
+
+    What the launch approved covers it. A grader that cannot judge is said in the log, and stops nothing else.
+    """
+    added = 0
+    for grader in choosing.of_design(experiment):
+        try:
+            added += sum(one.added for one in judge(experiment, [grader], _ended(experiment), by=by))
+        except PlanError as problem:
+            logger.warning("experiment %s is not judged by %s: %s", experiment, grader, problem)
+    return added
+
+
+def _ended(experiment: Experiment) -> list[Wave]:
+    """Waves with runs that have all ended, however they ended."""
+    ended = (Run.Status.DONE, Run.Status.CANCELLED)
+    going = Run.objects.generating().filter(experiment=experiment).exclude(status__in=ended)
+    waves = experiment.waves.exclude(pk__in=going.values("wave"))
+    return list(waves.filter(runs__status=Run.Status.DONE).distinct())

@@ -27,6 +27,12 @@ class SayingCommand(BaseCommand):
     def say_json(self, content: Any) -> None:
         self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
+    def confirm(self, question: str, yes: bool) -> None:
+        """Go on where `yes` was given or a person at the terminal agrees; else exit code 3."""
+        if yes or (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}):
+            return
+        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
+
 
 class VerbCommand(SayingCommand):
     """`manage.py NOUN VERB ...`: each verb is a method `do_VERB`, given its parsed arguments by name.
@@ -48,12 +54,6 @@ class VerbCommand(SayingCommand):
             getattr(self, f"do_{options['verb']}")(**options)
         except self.refusals as error:
             bad_input(str(error))
-
-    def confirm(self, question: str, yes: bool) -> None:
-        """Go on where `yes` was given or a person at the terminal agrees; else exit code 3."""
-        if yes or (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}):
-            return
-        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
 
 
 def actor(username: str = "") -> User | str:

@@ -46,8 +46,9 @@ def test_a_design_without_scorers_says_so(capsys):
         (["pilot", "--scorer", "guess"], "exact_match"),
         (["pilot", "--scorer", "regex"], "pattern"),
         (["pilot", "--wave", "spring"], "wave-1"),
-        (["pilot", "--grader", "judge-a"], "judges are not in this version"),
-        (["pilot", "--rubric", "standard"], "judges are not in this version"),
+        (["pilot", "--grader", "judge-a"], "there is no grader judge-a; there are none yet"),
+        (["pilot", "--rubric", "standard"], "there is no rubric standard"),
+        (["pilot", "--panel", "three"], "there is no panel three"),
     ],
 )
 def test_bad_input_ends_with_two_and_writes_nothing(experiment, arguments, named):

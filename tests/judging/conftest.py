@@ -21,9 +21,8 @@ TWO = [{"role": "user", "content": "{{input}}\n{{answer_a}}\n{{answer_b}}"}]
 
 def make_rubric(name="standard", kind="score", **fields):
     messages = TWO if kind == "pairwise" else ONE
-    return Rubric.objects.create(
-        name=name, kind=kind, status="approved", **{"messages": messages, "scale_min": 0, "scale_max": 1, **fields}
-    )
+    usual = {"messages": messages, "scale_min": 0, "scale_max": 1, "status": "approved"}
+    return Rubric.objects.create(name=name, kind=kind, **{**usual, **fields})
 
 
 def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fields):

@@ -1,55 +1,104 @@
-"""`manage.py grade EXPERIMENT`: rules over stored answers."""
+"""`manage.py grade EXPERIMENT`: rules and judges over stored answers."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
-
+from evalsite.lib.commands import SayingCommand, actor, bad_input
 from grading_app.grading import grade
+from grading_app.judging import choosing, panels
+from grading_app.judging.costing import estimate_judging
+from grading_app.judging.planning import judge
+from grading_app.judging.reading import read_verdicts
+from grading_app.models import Grader
 from grading_app.scoring import ScorerError
-from runs_app.models import Experiment, Wave
+from runs_app.designs.planning import PlanError
+from runs_app.management.approving import approve, say_estimate
+from runs_app.management.waiting import wait_for
+from runs_app.models import Experiment, Run, Wave
+
+NOTHING = (
+    "Nothing to grade by: the design names no scorer, no grader and no dimension. Choose one by --scorer or --grader."
+)
 
 
-class Command(BaseCommand):
+class Command(SayingCommand):
     help = "Grade the stored answers of an experiment that have no grade yet. Answers are never changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
         parser.add_argument("--scorer", action="append", metavar="S", help="instead of those of the design; repeatable")
+        parser.add_argument("--grader", action="append", default=[], metavar="G", help="a judge; repeatable")
+        parser.add_argument("--rubric", metavar="R", help="judge by this rubric: NAME or NAME@VERSION")
+        parser.add_argument(
+            "--panel", action="append", default=[], metavar="P", help="take its judges' scores together"
+        )
         parser.add_argument("--wave", metavar="LABEL", help="the answers of this wave alone: its label, or its number")
         parser.add_argument(
             "--force", action="store_true", help="grade again what has a grade; the new one replaces it"
         )
-        parser.add_argument("--grader", metavar="G", help="a judge model")
-        parser.add_argument("--rubric", metavar="R", help="a judge's rubric")
+        parser.add_argument("--yes", action="store_true", help="the cost of judging is known")
+        parser.add_argument("--no-wait", action="store_true", help="ask the judges, and do not wait for them")
+        parser.add_argument("--user", default="", metavar="NAME", help="whom the history names")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        if options["grader"] or options["rubric"]:
-            raise CommandError("--grader and --rubric: judges are not in this version, only scorers are", returncode=2)
-        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
-        if experiment is None:
-            raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
-        wave = _wave(experiment, options["wave"])
+    def handle(self, *args: Any, experiment: str, **options: Any) -> None:
+        found = Experiment.objects.filter(slug=experiment).first()
+        if found is None:
+            bad_input(f"there is no experiment {experiment!r}")
         try:
-            report = grade(experiment, scorers=options["scorer"], wave=wave, force=options["force"], by="command line")
-        except ScorerError as error:
-            raise CommandError(str(error), returncode=2) from error
+            self._grade(found, _wave(found, options["wave"]), options)
+        except (ScorerError, PlanError) as error:
+            bad_input(str(error))
+
+    def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
+        """Rules where some are named, or nothing is; judges likewise."""
+        by = actor(options["user"])
+        is_open = not (options["grader"] or options["rubric"] or options["panel"] or options["scorer"])
+        said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
+        if is_open:
+            graders = choosing.of_design(experiment)
+        else:
+            graders = choosing.chosen(options["grader"], options["rubric"], by=by)
+        if graders:
+            self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
+        for name in options["panel"]:
+            self.say(f"{panels.convene(experiment, choosing.panel(name))}: {choosing.panel(name).get_rule_display()}")
+        if is_open and not said and not graders:
+            self.say(NOTHING)
+
+    def _by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
+        by = options["user"] or "command line"
+        report = grade(experiment, scorers=options["scorer"], wave=wave, force=options["force"], by=by)
         for line in report:
-            self.stdout.write(str(line))
-        if not report:
-            self.stdout.write(
-                "Nothing to grade by: the design names no scorer and no dimension. Choose one by --scorer."
-            )
+            self.say(str(line))
+        return len(report)
+
+    def _by_judges(
+        self, experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], options: dict[str, Any]
+    ) -> None:
+        found = estimate_judging(experiment, graders, waves, force=options["force"])
+        if found.problems:
+            raise PlanError(found.problems)
+        say_estimate(self, found)
+        if found.to_do:
+            approve(self, experiment, found, options["yes"], "Judge")
+        report = judge(experiment, graders, waves, by=actor(options["user"]), force=options["force"], approved=found)
+        for one in report:
+            self.say(str(one))
+        if found.to_do and not options["no_wait"]:
+            wait_for(self, Run.objects.filter(pk__in=[one.run.pk for one in report]))
+        for read in read_verdicts(experiment):
+            self.say(str(read))
 
 
 def _wave(experiment: Experiment, wanted: str | None) -> Wave | None:
     if wanted is None:
         return None
     waves = list(experiment.waves.all())
-    for wave in waves:
-        if wanted in (wave.label, str(wave.number)):
-            return wave
-    known = ", ".join(str(wave) for wave in waves) or "none yet"
-    raise CommandError(f"--wave: {experiment} has no wave {wanted!r}; it has {known}", returncode=2)
+    found = next((wave for wave in waves if wanted in (wave.label, str(wave.number))), None)
+    if found is None:
+        known = ", ".join(str(wave) for wave in waves) or "none yet"
+        bad_input(f"--wave: {experiment} has no wave {wanted!r}; it has {known}")
+    return found

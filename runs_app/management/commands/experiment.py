@@ -6,16 +6,16 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any, NoReturn
 
-from django.core.management.base import CommandError
 from django.db.models import QuerySet
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import OVER_BUDGET, VerbCommand, actor, bad_input, owner
+from evalsite.lib.commands import VerbCommand, actor, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
-from runs_app.designs.estimating import Estimate, Price, estimate
+from runs_app.designs.estimating import Estimate, estimate
 from runs_app.designs.planning import PlanError
+from runs_app.management.approving import approve, say_estimate
 from runs_app.management.commands.endpoint import check_models
 from runs_app.management.listing import say_experiments
 from runs_app.management.waiting import wait_for
@@ -44,7 +44,7 @@ class Command(VerbCommand):
         spec = spec.model_copy(update={"experiment": name}) if name else spec
         experiment = create_experiment(spec, by=owner(user), trusted=True)
         self.say(f"{experiment} is made, as a draft of {experiment.owner}")
-        self._print_estimate(estimate(experiment))
+        say_estimate(self, estimate(experiment))
 
     def do_list(self, json: bool, **options: Any) -> None:
         say_experiments(self, json)
@@ -81,23 +81,10 @@ class Command(VerbCommand):
         if json:
             self.say_json({field: getattr(found, field) for field in Estimate.__slots__ if field != "prices"})
             return
-        self._print_estimate(found)
+        say_estimate(self, found)
 
     def do_preflight(self, name: str, **options: Any) -> None:
         check_models(self, list(_experiment(name).language_models.select_related("endpoint")))
-
-    def _print_estimate(self, found: Estimate) -> None:
-        self.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do")
-        self.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
-        self.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
-        for price in found.prices:
-            each = _price_text(price)
-            source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
-            self.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
-        for sentence in found.problems:
-            self.stderr.write(f"to mend before a launch: {sentence}", self.style.ERROR)
-        for sentence in found.warnings:
-            self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -107,27 +94,12 @@ class Command(VerbCommand):
         found = estimate(experiment, wave_label=wave, pilot=pilot)
         if found.problems:
             raise PlanError(found.problems)
-        self._print_estimate(found)
-        self._approve(experiment, found, yes)
+        say_estimate(self, found)
+        approve(self, experiment, found, yes)
         report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found)
         self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
-
-    def _approve(self, experiment: Experiment, found: Estimate, yes: bool) -> None:
-        """Exit code 4 or 3, unless it was said that the cost is known."""
-        likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
-        if experiment.max_usd is not None and likely is not None and not yes:
-            left = experiment.max_usd - experiment.spent_usd
-            if likely > left:
-                raise CommandError(
-                    f"budget: {money_text(likely)} are expected and {money_text(left)} are left; raise max_usd, or "
-                    "launch with --yes and let the budget end it. Nothing was launched",
-                    returncode=OVER_BUDGET,
-                )
-        if found.needs_confirmation(experiment):
-            limit = money_text(experiment.confirm_above_usd)
-            self.confirm(f"This may cost {money_text(found.ceiling_usd)}, more than {limit}. Launch?", yes)
 
     def do_pause(self, name: str, reason: str, user: str, **options: Any) -> None:
         self._say_moved("paused", steering.pause(_runs(name), by=actor(user), reason=reason))
@@ -160,14 +132,6 @@ class Command(VerbCommand):
         self.confirm(f"Delete {name} with its {count_text(totals.trials)} trials, which cost {spent}?", yes)
         removing.delete(experiment, by=actor(user), reason=reason)
         self.say(f"{name} is deleted")
-
-
-def _price_text(price: Price) -> str:
-    if price.free:
-        return "free"
-    if price.input is None or price.output is None:
-        return "price unknown"
-    return f"{money_text(price.input)} in, {money_text(price.output)} out per million tokens"
 
 
 def _experiment(name: str) -> Experiment:

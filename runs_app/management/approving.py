@@ -1,0 +1,48 @@
+"""What work would cost, said before it is begun, and whether it may."""
+
+from __future__ import annotations
+
+from django.core.management.base import CommandError
+
+from evalsite.lib.commands import OVER_BUDGET, SayingCommand
+from evalsite.lib.wording import count_text, money_text
+from runs_app.designs.estimating import Estimate, Price
+from runs_app.models import Experiment
+
+
+def say_estimate(command: SayingCommand, found: Estimate) -> None:
+    command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do")
+    command.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
+    command.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
+    for price in found.prices:
+        each = _price_text(price)
+        source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
+        command.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
+    for sentence in found.problems:
+        command.stderr.write(f"to mend before a launch: {sentence}", command.style.ERROR)
+    for sentence in found.warnings:
+        command.stderr.write(f"warning: {sentence}", command.style.WARNING)
+
+
+def approve(command: SayingCommand, experiment: Experiment, found: Estimate, yes: bool, what: str = "Launch") -> None:
+    """Exit code 4 or 3, unless it was said that the cost is known."""
+    likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
+    if experiment.max_usd is not None and likely is not None and not yes:
+        left = experiment.max_usd - experiment.spent_usd
+        if likely > left:
+            raise CommandError(
+                f"budget: {money_text(likely)} are expected and {money_text(left)} are left; raise max_usd, or "
+                f"{what.lower()} with --yes and let the budget end it. Nothing was launched",
+                returncode=OVER_BUDGET,
+            )
+    if found.needs_confirmation(experiment):
+        limit = money_text(experiment.confirm_above_usd)
+        command.confirm(f"This may cost {money_text(found.ceiling_usd)}, more than {limit}. {what}?", yes)
+
+
+def _price_text(price: Price) -> str:
+    if price.free:
+        return "free"
+    if price.input is None or price.output is None:
+        return "price unknown"
+    return f"{money_text(price.input)} in, {money_text(price.output)} out per million tokens"
