@@ -26,7 +26,7 @@ from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
-from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all
+from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all, trouble_of
 from runs_app.engine.rounds import Lookout
 from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
@@ -244,7 +244,7 @@ class Drain:
                 return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
             except OUTAGES as error:
                 self._was_cut_off = True
-                logger.warning("the database is away: %s", str(error).splitlines()[0] if str(error) else "no word")
+                logger.warning("%s: %s", trouble_of(error), str(error).splitlines()[0] if str(error) else "no word")
                 await asyncio.sleep(OUTAGE_S)
 
 

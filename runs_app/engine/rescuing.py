@@ -29,6 +29,12 @@ WHERE t.status = 'running' AND t.worker_id = %s
 """
 
 
+def trouble_of(error: Exception) -> str:
+    """What is the matter with the database, for the log. Class 53 of its codes: no disk, memory or connections left."""
+    code = getattr(error.__cause__, "sqlstate", None) or ""
+    return "the database has no room" if code.startswith("53") else "the database is away"
+
+
 def record_all(results: Sequence[Result], worker_id: int) -> int:
     """As `record`; but an answer that the database refuses fails its own trial, and no other of its batch."""
     try:
