@@ -42,6 +42,7 @@ class ErrorClass(StrEnum):
     RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"
     NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
     MISSING_KEY = "missing_key"
+    BATCH_EXPIRED = "batch_expired"  # its batch ended before this call was made
     UNRENDERABLE = "unrenderable"  # the prompt and the item make no request
     INTERNAL_ERROR = "internal_error"  # a fault of this program
 
@@ -60,6 +61,7 @@ _TRANSIENT = frozenset(
         ErrorClass.CONNECTION,
         ErrorClass.MALFORMED_REPLY,
         ErrorClass.SOFT_FAILURE,
+        ErrorClass.BATCH_EXPIRED,
         ErrorClass.INTERNAL_ERROR,
     }
 )

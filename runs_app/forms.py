@@ -78,7 +78,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Experiment
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
-            "dimensions", "samples", "scorers", "cache", "cache_buster", "sequential", "max_concurrency",
+            "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
             "request_timeout_s", "max_attempts", "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
@@ -90,6 +90,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             "max_attempts": "Attempts",
             "cache": "Use the response cache",
             "cache_buster": "Salt each request",
+            "batch": "Hand calls over in batches",
             "sequential": "One condition after the other",
         }
         help_texts = {
@@ -298,7 +299,8 @@ class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Endpoint
         fields = [
             "name", "provider", "base_url", "key_env", "max_concurrency", "adaptive", "requests_per_minute",
-            "tokens_per_minute", "requests_per_day", "day_zone", "is_free", "is_active",
+            "tokens_per_minute", "requests_per_day", "day_zone", "batch_api", "batch_max_requests", "batch_max_open",
+            "is_free", "is_active",
         ]  # fmt: skip
         labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
 
@@ -308,7 +310,8 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
         model = LanguageModel
         fields = [
             "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
-            "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output", "is_active",
+            "batch_discount", "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output",
+            "is_active",
         ]  # fmt: skip
         labels = {
             "model": "Model id",

@@ -15,7 +15,7 @@ from runs_app.designs.planning import PlanReport, plan
 from runs_app.engine.finishing import start_queued
 from runs_app.engine.rounds import reopen
 from runs_app.engine.settling import Deltas, Place, lock
-from runs_app.models import Experiment, Run, Trial
+from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from runs_app.models.runs import RunQuerySet
 from runs_app.waking import wake
 
@@ -95,7 +95,10 @@ WHERE run_id = %s AND status = 'pending'
 
 
 def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
-    """What is pending never starts; what is in flight is paid for, so it is still recorded."""
+    """What is pending never starts; what is in flight is paid for, so it is still recorded.
+
+    Open batches are cancelled at their provider; what they have answered by then is recorded, too.
+    """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
     for place in _places(runs):
@@ -111,9 +114,24 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
                 finished_at=timezone.now(),
             ):
                 _move_trials(place, CANCEL_PENDING, [place.run_id], before="pending", after="cancelled")
+                ProviderBatch.objects.filter(run=place.run_id).request_cancel(by=by, reason=reason)
                 start_queued([place.experiment_id])
                 moved.append(place.run_id)
     return moved
+
+
+def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
+    """Cancel one batch, and pause its run, which would only make another of the same trials. Whether it was in time."""
+    runs = Run.objects.filter(pk=batch.run_id)
+    with transaction.atomic():
+        lock(set(_places(runs)))
+        if not ProviderBatch.objects.filter(pk=batch.pk).request_cancel(by=by, reason=reason):
+            return False
+        runs.transition(
+            sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by=by, reason=reason, stop_reason=reason
+        )
+    wake()
+    return True
 
 
 RETRY = """

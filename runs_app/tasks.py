@@ -20,21 +20,29 @@ from runs_app.waking import decide_rounds, wake, wake_one
 if TYPE_CHECKING:
     from runs_app.engine.draining import Drain
 
+BATCH_SOON_S = 5.0
+
 
 def drain() -> int:
     """One drain for a bounded time, which asks for the next while there is work. Returns the results written.
 
     SchemaMismatch where this code does not fit the database: it asks for no other then.
     """
-    from runs_app.engine.draining import work_is_left
-
     if stop_is_asked():
         return 0
     with drain_slot() as free:
-        recorded = _drain_once() if free and work_is_left() else 0
-    if free and work_is_left():
+        recorded = _drain_once() if free and drain_is_needed() else 0
+    if free and drain_is_needed():
         wake_one()
     return recorded
+
+
+def drain_is_needed() -> bool:
+    """For calls, or for a batch: one that a provider is at needs nobody until it is to be looked at."""
+    from runs_app.batching.keeping import batches_are_due
+    from runs_app.engine.draining import calls_are_left
+
+    return calls_are_left() or batches_are_due(BATCH_SOON_S)
 
 
 def _drain_once() -> int:
@@ -89,12 +97,11 @@ def tend(queue: str | None = None) -> int:
 
     Every `up` asks its own cluster for this, by that cluster's own queue; so each machine restores its own drains.
     """
-    from runs_app.engine.draining import work_is_left
     from runs_app.engine.sweeping import sweep
 
     swept = sweep()
     decide_rounds()
-    if work_is_left():
+    if drain_is_needed():
         wake(queue)
     return swept
 

@@ -131,7 +131,8 @@ def line_of(found: dict[str, Any]) -> Line:
         return Line(name, None, code="expired" if kind == "expired" else "cancelled")
     error = result.get("error")
     error = error if isinstance(error, dict) else {}
-    inner = error.get("error") if isinstance(error.get("error"), dict) else error
+    inner = error.get("error")
+    inner = inner if isinstance(inner, dict) else error
     return Line(name, STATUSES.get(str(inner.get("type")), 500), json.dumps({"type": "error", "error": inner}).encode())
 
 

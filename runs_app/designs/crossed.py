@@ -93,7 +93,7 @@ class Design:
         """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
         model, sampler = self._model(cell), self._sampler(cell)
         limit = sampler.most_tokens or model.max_output_tokens
-        return costs.ceiling_per_call(model.prices, self.input_tokens[cell.prompt.key or 0], limit)
+        return costs.ceiling_per_call(self.prices(cell), self.input_tokens[cell.prompt.key or 0], limit)
 
     def expected_tokens(self, cell: Cell) -> int:
         """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
@@ -101,7 +101,16 @@ class Design:
         return self.input_tokens[cell.prompt.key or 0] + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
+        """What a call of this cell costs: in a batch, if it goes out in one."""
+        model = self._model(cell)
+        return model.prices.in_batch(model.batch_discount) if self.is_batched(cell) else model.prices
+
+    def prices_one_by_one(self, cell: Cell) -> costs.Prices:
         return self._model(cell).prices
+
+    def is_batched(self, cell: Cell) -> bool:
+        """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""
+        return self.experiment.batch and self._model(cell).endpoint.takes_batches
 
     def _model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
@@ -116,11 +125,28 @@ class Design:
     def problems(self) -> list[str]:
         """What keeps this design from being planned, as sentences that name what to mend."""
         rounds = points.problems(self.adaptive, self.points, rated=bool(self.dimensions)) if self.adaptive else []
-        return [*self._unready(), *self._empty(), *self._unusable(), *self._mismatched(), *self._unbounded(), *rounds]
+        return [
+            *self._unready(),
+            *self._empty(),
+            *self._unusable(),
+            *self._mismatched(),
+            *self._unbounded(),
+            *rounds,
+            *self._contradictory(),
+        ]
+
+    def _contradictory(self) -> Iterator[str]:
+        if self.experiment.batch and self.experiment.adaptive:
+            yield "batch and adaptive: rounds wait for each other's answers, and a batch takes up to a day; choose one"
 
     def warnings(self) -> list[str]:
         """What is allowed and yet looks like a mistake."""
-        return [f"prompt {prompt}: {sentence}" for prompt in self.prompts for sentence in self._warnings_for(prompt)]
+        of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
+        return of_prompts + [
+            f"model {model} is asked call by call: its endpoint {model.endpoint} takes no batches"
+            for model in self.models
+            if self.experiment.batch and not model.endpoint.takes_batches
+        ]
 
     def _warnings_for(self, prompt: Prompt) -> Iterator[str]:
         has_text, has_images = self._has_text_and_images

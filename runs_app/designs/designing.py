@@ -34,6 +34,7 @@ SETTINGS = (
     "samples",
     "cache",
     "cache_buster",
+    "batch",
     "sequential",
     "max_concurrency",
     "request_timeout_s",

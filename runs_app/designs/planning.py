@@ -140,7 +140,11 @@ def _run(design: Design, cell: Cell, wave: Wave) -> Run:
     condition = _condition(design, cell)
     ceiling = design.ceiling(cell)
     reserve = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
-    reserves = {"reserve_usd": reserve, "reserve_tokens": design.expected_tokens(cell)}
+    reserves = {
+        "reserve_usd": reserve,
+        "reserve_tokens": design.expected_tokens(cell),
+        "is_batched": design.is_batched(cell),
+    }
     run, created = Run.objects.get_or_create(
         condition=condition,
         wave=wave,

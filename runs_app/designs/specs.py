@@ -254,6 +254,7 @@ class ExperimentSpec(Strict):
     samples: int | None = None
     cache: bool | None = None
     cache_buster: bool | None = None
+    batch: bool | None = None
     sequential: bool | None = None
     max_concurrency: int | None = None
     request_timeout_s: float | None = None

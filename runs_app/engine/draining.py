@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.versions import SchemaMismatch
+from runs_app.batching.keeping import Keeper
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim
@@ -31,6 +32,7 @@ from runs_app.engine.rounds import Lookout
 from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
 from runs_app.engine.turning import turn
+from runs_app.models import ProviderBatch, Run
 
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")
@@ -82,14 +84,17 @@ class Drain:
     async def run(self) -> int:
         """Drain. Returns how many results were written. SchemaMismatch, at its end, if the database was migrated."""
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
-        beat = asyncio.create_task(self._beat())
+        chores = [asyncio.create_task(self._beat())]
+        chores.append(asyncio.create_task(Keeper(self._sql, self.registration.worker_id).keep()))
         try:
             while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
                 if not await self._turn():
                     break
             await self._land()
         finally:
-            beat.cancel()
+            for chore in chores:
+                chore.cancel()
+            await asyncio.gather(*chores, return_exceptions=True)
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
             self._thread.shutdown()
@@ -253,12 +258,21 @@ def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
     return work(*arguments)
 
 
-def work_is_left() -> bool:
-    """Whether any run that is running has trials that are not ended, or points that may get more; those of other
-    workers count too."""
+CALLS_ARE_LEFT = """
+SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
+    (r.n_pending + r.n_running > 0 AND NOT r.is_batched)
+    OR EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')))
+"""
+
+
+def calls_are_left() -> bool:
+    """Whether any run that is running has calls to make, or points that may get more; those of other workers count."""
     with connection.cursor() as cursor:
-        cursor.execute(
-            """SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (r.n_pending + r.n_running > 0
-                OR EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')))"""
-        )
+        cursor.execute(CALLS_ARE_LEFT)
         return bool(cursor.fetchone()[0])
+
+
+def work_is_left() -> bool:
+    """Calls, or batches: every one that is open, whatever its run is, and those that are still to be made."""
+    batched = Run.objects.filter(status=Run.Status.RUNNING, is_batched=True, n_pending__gt=0)
+    return calls_are_left() or ProviderBatch.objects.open().exists() or batched.exists()

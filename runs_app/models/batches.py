@@ -8,9 +8,11 @@ from typing import Any, Self
 
 from django.db import models
 from django.db.models import TextChoices
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from datasets_app.models import StatusChange, TransitionQuerySet
+from datasets_app.models.history import Actor
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
@@ -23,6 +25,12 @@ class ProviderBatchQuerySet(TransitionQuerySet):
     def open(self) -> Self:
         """Those that still hold trials, or may."""
         return self.filter(status__in=ProviderBatch.OPEN)
+
+    def request_cancel(self, *, by: Actor, reason: str) -> list[int]:
+        """Have them cancelled by whichever worker is next at them. Those that are being collected are past it."""
+        Status = ProviderBatch.Status
+        sources = [Status.PREPARING, Status.SUBMITTING, Status.SUBMITTED]
+        return self.transition(sources=sources, target=Status.CANCELLING, by=by, reason=reason, next_poll_at=Now())
 
 
 class ProviderBatch(models.Model):

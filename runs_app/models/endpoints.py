@@ -127,6 +127,10 @@ class Endpoint(models.Model):
     def is_paused(self) -> bool:
         return self.paused_until is not None and self.paused_until > timezone.now()
 
+    @property
+    def takes_batches(self) -> bool:
+        return self.batch_api != self.BatchApi.NONE
+
     def clean(self) -> None:
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:

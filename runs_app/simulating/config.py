@@ -17,6 +17,18 @@ NAMED_FAULTS: dict[str, str] = {
     "empty": "status 200 with an empty answer",
 }
 
+# What may befall a batch, by rate; its calls meet the faults of calls besides.
+BATCH_FAULTS: dict[str, str] = {
+    "lost_upload": "keeps the file and hangs up without an answer",
+    "lost_submission": "makes the batch and hangs up without an answer",
+    "invalid": "finds the batch invalid, and makes none of its calls",
+    "full": "has no room for the batch now, and makes none of its calls",
+    "expired": "makes half of the calls before the batch expires",
+    "missing": "leaves every other call out of the results",
+}
+# Seconds: before a batch is made, before its making is answered, until it has ended, before each line of its results.
+BATCH_WAITS = ("create", "answer", "done", "line")
+
 # What --error-rate is spread over: the errors that a client is expected to live through by trying again.
 TRANSIENT_FAULTS = ("429", "500", "503", "cut", "malformed")
 
@@ -43,11 +55,14 @@ class SimulatorConfig:
     rpm: int | None = None
     json_schema: bool = True  # False: response_format json_schema is refused with a 400, as some servers do
     skills: Mapping[str, float] = field(default_factory=dict)
+    batch_faults: Mapping[str, float] = field(default_factory=dict)
+    batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
     replays: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         check_faults(self.faults)
+        check_batches(self.batch_faults, self.batch_waits)
         for name in ("latency_ms", "latency_sigma", "slow_s", "retry_after_s"):
             value = getattr(self, name)
             is_optional = name in ("slow_s", "retry_after_s")
@@ -72,6 +87,16 @@ def check_faults(faults: Mapping[str, float]) -> None:
             raise ConfigError(f"fault {name}: the rate must be between 0 and 1, not {rate}")
     if sum(faults.values()) > 1.0 + 1e-9:
         raise ConfigError(f"the rates of the faults sum to {sum(faults.values()):g}, more than 1")
+
+
+def check_batches(faults: Mapping[str, float], waits: Mapping[str, float]) -> None:
+    """Raise ConfigError unless these are faults and waits of batches, rates up to 1, and times of 0 or more."""
+    for name, rate in faults.items():
+        if name not in BATCH_FAULTS or not 0.0 <= rate <= 1.0:
+            raise ConfigError(f"batch fault {name}={rate}: not a rate of one of {', '.join(BATCH_FAULTS)}")
+    for name, seconds in waits.items():
+        if name not in BATCH_WAITS or not 0.0 <= seconds < math.inf:
+            raise ConfigError(f"batch wait {name}={seconds}: not seconds of one of {', '.join(BATCH_WAITS)}")
 
 
 def parse_pairs(text: str, option: str) -> dict[str, float]:

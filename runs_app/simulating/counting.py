@@ -22,6 +22,8 @@ class Counters:
     turned_away: Counter[str] = field(default_factory=Counter)
     asked: dict[int, int] = field(default_factory=dict)
     answered: Counter[int] = field(default_factory=Counter)
+    batches: int = 0
+    batch_calls: int = 0
     repeated: int = 0
     answered_again: int = 0
     started: float = field(default_factory=time.monotonic)
@@ -79,6 +81,8 @@ class Counters:
             "repeated_bodies": self.repeated,
             "answers": self.answered.total(),
             "answered_again": self.answered_again,
+            "batches": self.batches,
+            "batch_calls": self.batch_calls,
             "uptime_s": round(time.monotonic() - self.started, 1),
             "models": dict(self.models),
             "statuses": dict(self.statuses),

@@ -5,7 +5,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from runs_app.simulating.config import NAMED_FAULTS, ConfigError, SimulatorConfig, parse_pairs, spread
+from runs_app.simulating.config import (
+    BATCH_FAULTS,
+    BATCH_WAITS,
+    NAMED_FAULTS,
+    ConfigError,
+    SimulatorConfig,
+    parse_pairs,
+    spread,
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,6 +40,8 @@ def _add_fault_options(parser: argparse.ArgumentParser) -> None:
         metavar="KIND=RATE,...",
         help=f"a kind is an error status or one of {', '.join(NAMED_FAULTS)}",
     )
+    for option, what in (("--batch-faults", ", ".join(BATCH_FAULTS)), ("--batch-waits", ", ".join(BATCH_WAITS))):
+        parser.add_argument(option, default="", metavar="KIND=NUMBER,...", help=f"of batches: {what}")
     parser.add_argument("--retry-after", type=float, metavar="S", help="seconds, sent with every 429")
     parser.add_argument("--no-json-schema", action="store_true", help="refuse response_format json_schema with a 400")
 
@@ -60,6 +70,8 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
         latency_sigma=options["latency_sigma"],
         slow_s=options["slow_s"],
         faults={**spread(options["error_rate"]), **parse_pairs(options["errors"], "--errors")},
+        batch_faults=parse_pairs(options["batch_faults"], "--batch-faults"),
+        batch_waits=parse_pairs(options["batch_waits"], "--batch-waits"),
         retry_after_s=options["retry_after"],
         seed=options["seed"],
         key_env=options["require_key"],
@@ -81,7 +93,9 @@ def arguments_for(config: SimulatorConfig) -> list[str]:
         "--rpm": config.rpm,
         "--slow-s": config.slow_s,
         "--retry-after": config.retry_after_s,
-        "--errors": ",".join(f"{name}={rate!r}" for name, rate in config.faults.items()) or None,
+        "--errors": _pairs(config.faults),
+        "--batch-faults": _pairs(config.batch_faults),
+        "--batch-waits": _pairs(config.batch_waits),
         "--host": config.host,
         "--port": config.port,
         "--seed": config.seed,
@@ -93,3 +107,7 @@ def arguments_for(config: SimulatorConfig) -> list[str]:
     arguments += [f"--answers={path}" for path in config.answers]
     arguments += [f"--replay={path}" for path in config.replays]
     return arguments if config.json_schema else [*arguments, "--no-json-schema"]
+
+
+def _pairs(numbers: Mapping[str, float]) -> str | None:
+    return ",".join(f"{name}={number!r}" for name, number in numbers.items()) or None

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from runs_app.simulating.answer_key import AnswerKey
 from runs_app.simulating.answering import Answerer
+from runs_app.simulating.batches import BatchDesk
 from runs_app.simulating.config import ConfigError, SimulatorConfig, parse_pairs, spread
 from runs_app.simulating.counting import Counters, MinuteWindow, counters_page
 from runs_app.simulating.faults import choose_fault, error_object, latency_s
@@ -23,6 +24,7 @@ BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
 GRACE_S = 2.0  # for answers under way when the server is told to stop
 
+_LIVE_BATCHES = ("batch_faults", "batch_waits")
 _LIVE_NUMBERS = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm")
 
 
@@ -50,6 +52,7 @@ class Simulator:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.list_models)
+        BatchDesk(self).add_routes(app.router)
         app.router.add_get("/", self.page)
         app.router.add_get("/counters", self.show_counters)
         app.router.add_post("/counters/reset", self.reset)
@@ -76,12 +79,25 @@ class Simulator:
         finally:
             self.counters.leave()
 
+    def refusal_at_the_door(self, request: web.Request) -> web.Response | None:
+        """For batches: the answer to a wrong key, or None."""
+        try:
+            self._check_key(request)
+        except Refused as refused:
+            return self._refuse(refused)
+        return None
+
+    def _check_key(self, request: web.Request) -> None:
+        """As a bearer's token, or in the header that Anthropic's clients send."""
+        if self._authorization is None:
+            return
+        given = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
+        if not hmac.compare_digest(given.encode(), self._authorization):
+            raise Refused(401, "Incorrect API key provided.")
+
     def _admit(self, request: web.Request) -> None:
         """Refuse a wrong key, and what is beyond the limits."""
-        if self._authorization is not None:
-            given = request.headers.get("Authorization", "").encode()
-            if not hmac.compare_digest(given, self._authorization):
-                raise Refused(401, "Incorrect API key provided.")
+        self._check_key(request)
         limit = self.config.max_in_flight
         if limit is not None and self.counters.in_flight >= limit:
             raise Refused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
@@ -98,20 +114,35 @@ class Simulator:
         return chat
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
+        fault, asked = self._see(chat)
+        delay = latency_s(self.config, fault, chat.fingerprint, asked)
+        if fault is not None and (refused := _refusal(fault)):
+            await _wait(delay)
+            raise refused
+        reply = await self._reply(chat, fault, delay)
+        return await self._send(request, chat, reply, fault)
+
+    def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
+        """Count a request; the fault that it meets, and how often it came before."""
         self.counters.models[chat.model] += 1
         asked = self.counters.see(chat.fingerprint)
         fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
-        delay = latency_s(self.config, fault, chat.fingerprint, asked)
         if fault is not None:
             self.counters.faults[fault] += 1
-            if fault.isdigit():
-                await _wait(delay)
-                raise Refused(int(fault), f"Simulated error {fault}.")
-            if fault == "content_filter":
-                await _wait(delay)
-                raise Refused(400, "The request was rejected by the content management policy.", "content_filter")
-        reply = await self._reply(chat, fault, delay)
-        return await self._send(request, chat, reply, fault)
+        return fault, asked
+
+    async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]:
+        """What comes of one call of a batch, without its latency: its status, and a reply or an error's body."""
+        try:
+            chat = self._read(body)
+            fault, _ = self._see(chat)
+            if fault is not None and (refused := _refusal(fault)):
+                raise refused
+            reply = await self._reply(chat, fault, 0.0)
+        except Refused as refused:
+            return refused.status, None, refused.body
+        self.counters.count_answer(chat.fingerprint)
+        return 200, chat, reply
 
     async def _reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
         """The recorded or made-up reply, after its latency; a recorded error is raised as Refused."""
@@ -186,15 +217,26 @@ class Simulator:
 
 def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
     """The configuration with `wanted` in force: `errors` (mapping or "429=0.1,..."), `error_rate`, and live numbers."""
-    unknown = sorted(wanted.keys() - {"errors", "error_rate", *_LIVE_NUMBERS})
+    known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE_NUMBERS)
+    unknown = sorted(wanted.keys() - set(known))
     if unknown:
-        raise ConfigError(f"unknown setting {unknown[0]!r}; known are errors, error_rate, {', '.join(_LIVE_NUMBERS)}")
-    changes = {name: wanted[name] for name in _LIVE_NUMBERS if name in wanted}
+        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+    changes: dict[str, Any] = {name: dict(wanted[name]) for name in _LIVE_BATCHES if name in wanted}
+    changes |= {name: wanted[name] for name in _LIVE_NUMBERS if name in wanted}
     if "errors" in wanted or "error_rate" in wanted:
         errors = wanted.get("errors") or {}
         named = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
         changes["faults"] = {**spread(float(wanted.get("error_rate") or 0.0)), **named}
     return replace(config, **changes)
+
+
+def _refusal(fault: str) -> Refused | None:
+    """The error that a fault is, if it is one."""
+    if fault.isdigit():
+        return Refused(int(fault), f"Simulated error {fault}.")
+    if fault == "content_filter":
+        return Refused(400, "The request was rejected by the content management policy.", "content_filter")
+    return None
 
 
 def _authorization(key_env: str | None) -> bytes | None:

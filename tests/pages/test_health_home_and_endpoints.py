@@ -57,7 +57,11 @@ def test_a_rater_is_led_to_what_they_rate_and_finds_no_experiment(lab, as_):
 
 
 ENDPOINT = {"name": "lab", "provider": "openai", "base_url": "http://127.0.0.1:9/v1", "key_env": "LAB_KEY",
-            "day_zone": "UTC", "max_concurrency": 4, "is_active": "on"}  # fmt: skip
+            "day_zone": "UTC", "max_concurrency": 4, "is_active": "on",
+    "batch_api": "none",
+    "batch_max_requests": "5000",
+    "batch_max_open": "4",
+}  # fmt: skip
 
 
 def test_an_operator_adds_an_endpoint_and_a_model(as_):
@@ -66,6 +70,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
     endpoint = Endpoint.objects.get()
     assert endpoint.key_env == "LAB_KEY"
     model = {"name": "small", "endpoint": endpoint.pk, "model": "vendor/small", "input_price": "0.5", "is_active": "on"}
+    model["batch_discount"] = "0.5"
     assert client.post("/endpoints/models/new/", model).status_code == 302
     assert LanguageModel.objects.get().output_price is None
     assert "unknown" in client.get("/endpoints/").content.decode()

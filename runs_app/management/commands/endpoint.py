@@ -11,6 +11,10 @@ from django.core.management.base import CommandError
 from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
 from runs_app.models import Endpoint
 
+FIELDS = (
+    "provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active",
+    "batch_api", "batch_max_requests", "batch_max_open",
+)  # fmt: skip
 RATES = {"requests_per_minute": "rpm", "tokens_per_minute": "tpm", "requests_per_day": "rpd"}
 
 
@@ -28,6 +32,9 @@ class Command(VerbCommand):
         parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
         parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
         parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
+        parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="how it takes calls in batches")
+        parser.add_argument("--batch-max-requests", type=int, metavar="N", help="calls in one batch, at most")
+        parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
         for flag, field, value, what in (
             ("--adaptive", "adaptive", True, "learn how many calls in flight it takes"),
             ("--not-adaptive", "adaptive", False, "always as many as --max-concurrency"),
@@ -45,9 +52,8 @@ class Command(VerbCommand):
         for field, option in RATES.items():
             if options[option] == 0:
                 setattr(endpoint, field, None)
-        fields = ("provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active")
         rates = {field: options[option] or None for field, option in RATES.items()}
-        set_given(endpoint, rates | {field: options[field] for field in fields})
+        set_given(endpoint, rates | {field: options[field] for field in FIELDS})
         self.say(_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -126,6 +132,8 @@ def _facts(endpoint: Endpoint) -> dict[str, Any]:
         "max_concurrency": endpoint.max_concurrency,
         "in_flight": endpoint.in_flight,
         **{field: getattr(endpoint, field) for field in RATES},
+        "batch_api": endpoint.batch_api,
+        "in_batches": endpoint.in_batches,
         "day_zone": endpoint.day_zone,
         "adaptive": endpoint.adaptive,
         "free": endpoint.is_free,

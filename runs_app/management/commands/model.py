@@ -25,6 +25,7 @@ class Command(VerbCommand):
         parser.add_argument("--model", metavar="ID", help="the id that the provider knows it by")
         for price in PRICES:
             parser.add_argument(f"--{price.replace('_', '-')}", metavar="USD")
+        parser.add_argument("--batch-discount", metavar="SHARE", help="of these prices that a call in a batch saves")
         parser.add_argument("--price-source", metavar="TEXT")
         parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, when a price is given")
         parser.add_argument("--max-output-tokens", type=int, metavar="N")
@@ -47,6 +48,7 @@ class Command(VerbCommand):
             model.endpoint = _endpoint(endpoint)
         given: dict[str, Any] = {field: _price(field, options[field]) for field in PRICES}
         given |= {"price_date": _date(options["price_date"], any(value is not None for value in given.values()))}
+        given["batch_discount"] = _price("batch_discount", options["batch_discount"])
         names = ("model", "price_source", "max_output_tokens", "sees_images", "structured_output", "is_active")
         set_given(model, given | {field: options[field] for field in names})
         self.say(_line(model))

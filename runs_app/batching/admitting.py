@@ -1,0 +1,108 @@
+"""Trials go into batches: claimed as others are, under the same locks and budget, but by a batch instead of a worker.
+
+A batch's key is the token of its claims. They have no lease of their own, so that nothing but their batch ends them:
+not even a week without a worker. They count against the budget, and not against the calls that may be in flight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection, transaction
+
+from runs_app.batching.planning import room
+from runs_app.engine.admitting import is_short, pause_for_budget
+from runs_app.engine.allotting import Demand
+from runs_app.engine.settling import Deltas, Place, lock
+from runs_app.models import Endpoint, ProviderBatch
+
+RUNS_WITH_WORK = """
+SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+JOIN runs_app_endpoint p ON p.id = m.endpoint_id
+WHERE r.status = 'running' AND r.is_batched AND r.n_pending > 0
+    AND p.is_active AND coalesce(p.paused_until <= clock_timestamp(), true) AND p.batch_api <> 'none'
+    AND p.batch_max_open > (SELECT count(*) FROM runs_app_providerbatch b
+        WHERE b.endpoint_id = p.id AND b.status = ANY(%s))
+    AND EXISTS (SELECT FROM runs_app_trial t WHERE t.run_id = r.id AND t.status = 'pending'
+        AND (t.not_before IS NULL OR t.not_before <= clock_timestamp()))
+ORDER BY r.id
+"""
+
+DEMAND = """
+SELECT r.id, r.experiment_id, CASE WHEN r.status = 'running' THEN r.n_pending ELSE 0 END, 0, %s, r.reserve_usd,
+    e.max_usd - e.spent_usd - e.reserved_usd, m.batch_discount
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.id = %s
+"""
+
+CLAIM = """
+WITH picked AS MATERIALIZED (
+    SELECT id FROM runs_app_trial
+    WHERE run_id = %s AND status = 'pending' AND (not_before IS NULL OR not_before <= clock_timestamp())
+    ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT %s FOR UPDATE SKIP LOCKED
+)
+UPDATE runs_app_trial t SET status = 'running', attempts = t.attempts + 1, token = %s, worker_id = NULL,
+    reserved_usd = %s, lease_until = NULL, not_before = NULL, claimed_at = clock_timestamp()
+FROM picked WHERE t.id = picked.id
+"""
+
+
+def admit_batches() -> list[int]:
+    """Make the batches that may be made now, one of a run at a time. Returns their keys."""
+    made = (_admit(place) for place in runs_with_work())
+    return [batch.pk for batch in made if batch]
+
+
+def runs_with_work() -> list[Place]:
+    """Runs of which a batch may be made now, as far as their endpoint goes."""
+    with connection.cursor() as cursor:
+        cursor.execute(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])
+        return [Place(*row) for row in cursor.fetchall()]
+
+
+def _admit(place: Place) -> ProviderBatch | None:
+    with transaction.atomic():
+        lock({place})
+        endpoint = Endpoint.objects.get(pk=place.endpoint_id)
+        if endpoint.batches.open().count() >= endpoint.batch_max_open:
+            return None
+        demand, left, discount = _demand(place, endpoint.batch_max_requests)
+        if is_short(demand, {place.experiment_id: left}):
+            pause_for_budget([demand])
+        n = room(demand.pending, endpoint.batch_max_requests, left, demand.reserve_usd)
+        return _claim(place, n, demand.reserve_usd, discount) if n else None
+
+
+def _demand(place: Place, most: int) -> tuple[Demand, Decimal | None, Decimal]:
+    """What the run wants, what is left of its budget, and the share that a batch saves."""
+    with connection.cursor() as cursor:
+        cursor.execute(DEMAND, [most, place.run_id])
+        *demand, left, discount = _only(cursor.fetchall())
+    return Demand(*demand), left, discount
+
+
+def _only(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    (row,) = rows
+    return row
+
+
+def _claim(place: Place, n: int, each_usd: Decimal, discount: Decimal) -> ProviderBatch | None:
+    batch = ProviderBatch(run_id=place.run_id, endpoint_id=place.endpoint_id, discount=discount)
+    with connection.cursor() as cursor:
+        cursor.execute(CLAIM, [place.run_id, n, batch.key, each_usd])
+        batch.n_requests = int(cursor.rowcount)
+    if not batch.n_requests:
+        return None
+    batch.reserved_usd = each_usd * batch.n_requests
+    batch.save()
+    deltas = Deltas()
+    delta = deltas.at(place)
+    delta.pending, delta.running, delta.batched = -batch.n_requests, batch.n_requests, batch.n_requests
+    delta.reserved_usd += batch.reserved_usd
+    deltas.settle()
+    return batch

@@ -1,0 +1,168 @@
+"""What came of a batch is written as any other answer is: line by line, fenced by the batch's key."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Sequence
+from decimal import Decimal
+
+from django.db import connection
+
+from runs_app import gateway
+from runs_app.batch_apis.states import BatchApi, Line, Phase, State, trial_of
+from runs_app.batching.holding import Hold, give_back, held_claims, stop_run
+from runs_app.batching.packing import Sql
+from runs_app.batching.submitting import columns_of, refuse
+from runs_app.calls import CallFailure, CallReply, ErrorClass
+from runs_app.engine import concluding
+from runs_app.engine.asking import Asked
+from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import Result
+from runs_app.engine.rescuing import record_all
+from runs_app.models import ProviderBatch
+
+logger = logging.getLogger("evalsite.drain")
+
+S = ProviderBatch.Status
+LINES = 200  # Read and written together.
+PORTION_BYTES = 32 * 2**20
+FULL_WAIT_S = 300.0
+NO_ANSWER = "The batch ended without an answer to this call."
+FORGOTTEN = "The provider does not know this batch any more."
+
+SUMS = """
+SELECT count(*) FILTER (WHERE outcome = 'ok'),
+    count(*) FILTER (WHERE outcome IN ('transient', 'permanent', 'endpoint')),
+    coalesce(sum(cost_usd), 0)
+FROM runs_app_attempt WHERE run_id = %s AND token = %s
+"""
+
+
+async def collect(hold: Hold, api: BatchApi, sql: Sql) -> bool:
+    """Read all there is, settle what is missing, and end the batch. Done again, it writes nothing twice."""
+    state = await api.look(hold.batch.provider_id)
+    await sql(hold.save, **columns_of(state))
+    if state.phase == Phase.FAILED:
+        await sql(_failed, hold, state)
+        return False
+    questions = Questions()
+    async for lines in _portions(api.lines(state.provider_id, state.files), most=2 * hold.batch.n_requests + LINES):
+        await _write(hold, sql, questions, lines)
+    await sql(_end, hold, state.phase)
+    return False
+
+
+async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list[Line]]:
+    """Lines in portions, at most so many in all: a provider that never ends is not listened to for ever."""
+    portion: list[Line] = []
+    size = read = 0
+    async for line in lines:
+        portion.append(line)
+        size, read = size + len(line.body), read + 1
+        if len(portion) >= LINES or size > PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        if read >= most:
+            logger.warning("a batch has more than %s lines; the rest is not read", most)
+            break
+    if portion:
+        yield portion
+
+
+async def _write(hold: Hold, sql: Sql, questions: Questions, lines: Sequence[Line]) -> None:
+    """Those whose trials this batch still holds: all others were written before, or are none of its own."""
+    named = {trial: line for line in lines if (trial := trial_of(line.custom_id, hold.batch.key)) is not None}
+    jobs = await sql(_jobs, hold, questions, named)
+    results = [await _result(hold, job, named[job.claim.trial_id]) for job in jobs]
+    if results:
+        await sql(record_all, results, hold.worker_id)
+
+
+def _jobs(hold: Hold, questions: Questions, named: dict[int, Line]) -> list[Job]:
+    return jobs_of(held_claims(hold, among=list(named)), questions)
+
+
+async def _result(hold: Hold, job: Job, line: Line) -> Result:
+    if line.code == "cancelled":
+        return Result(job.claim, "pending", unspent=True)
+    try:
+        reply = await _reply(hold, job, line)
+    except CallFailure as failure:
+        return _failure(job, failure, unbilled=line.status is None)
+    attempt = concluding.attempt_of_reply(reply)
+    conclusion = concluding.answered(reply, job.scale)
+    for columns in (conclusion.trial, attempt):
+        columns["latency_ms"] = None  # A batch says nothing of how long one call took.
+    return result_of(job, conclusion, [attempt])
+
+
+async def _reply(hold: Hold, job: Job, line: Line) -> CallReply:
+    if line.status is None:
+        raise CallFailure(ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.")
+    if not isinstance(job.asked, Asked):
+        raise job.asked
+    try:
+        return await gateway.read(job.asked.request, line.status, line.body, hold.batch.discount)
+    except CallFailure:
+        raise
+    except Exception:  # A fault of ours: the other answers of the batch are paid, too.
+        logger.exception("the answer of trial %s broke", job.claim.trial_id)
+        raise CallFailure(ErrorClass.INTERNAL_ERROR, FAULT) from None
+
+
+def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Result:
+    """As of a call of its own, but that the endpoint is not left alone for it: batches have limits of their own."""
+    attempt = concluding.attempt_of_failure(failure) | {"latency_ms": None}
+    if unbilled:
+        attempt["cost_usd"] = Decimal(0)
+    conclusion = concluding.failed(
+        failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
+    )
+    result = result_of(job, conclusion, [attempt])
+    result.pause_s = None
+    return result
+
+
+def _end(hold: Hold, phase: Phase) -> None:
+    """What came no answer to is settled, by how the batch ended."""
+    if phase == Phase.CANCELLED:
+        give_back(hold)
+    elif phase == Phase.EXPIRED:
+        _fail_rest(hold, ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.", unbilled=True)
+    else:
+        _fail_rest(hold, ErrorClass.MALFORMED_REPLY, NO_ANSWER)
+    target = {Phase.CANCELLED: S.CANCELLED, Phase.EXPIRED: S.EXPIRED}.get(phase, S.COLLECTED)
+    hold.end(target, "All that came was written.", **_sums(hold.batch))
+
+
+def _fail_rest(hold: Hold, kind: ErrorClass, words: str, *, unbilled: bool = False) -> None:
+    questions = Questions()
+    while claims := held_claims(hold):
+        jobs = jobs_of(claims, questions)
+        results = [_failure(job, CallFailure(kind, words), unbilled=unbilled) for job in jobs]
+        record_all(results, hold.worker_id)
+
+
+def _failed(hold: Hold, state: State) -> None:
+    """The provider refused it as a whole. One that has no room for it now is asked again later."""
+    if not state.is_full:
+        refuse(hold, state.problem or "without a word")
+        return
+    give_back(hold, wait_s=FULL_WAIT_S)
+    hold.end(S.FAILED, f"The provider has no room for it now: {state.problem}", error=state.problem)
+
+
+def unknown_at_provider(hold: Hold) -> None:
+    """It may have been billed, so what was reserved is kept; the run stops, for this is not as it should be."""
+    stop_run(hold, FORGOTTEN)
+    _fail_rest(hold, ErrorClass.MALFORMED_REPLY, FORGOTTEN)
+    hold.end(S.FAILED, FORGOTTEN, error=FORGOTTEN, **_sums(hold.batch))
+
+
+def _sums(batch: ProviderBatch) -> dict[str, int | Decimal]:
+    """From its calls, whose token is its key: the same however often it was collected."""
+    with connection.cursor() as cursor:
+        cursor.execute(SUMS, [batch.run_id, batch.key])
+        answered, failed, spent = cursor.fetchone()
+    return {"n_answered": answered, "n_failed": failed, "spent_usd": spent}

@@ -1,0 +1,101 @@
+"""From the trials that a batch holds to the file that a provider takes; what need not be sent is settled here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from runs_app import gateway
+from runs_app.batch_apis.rehearsing import Shaped
+from runs_app.batch_apis.states import BatchApi, Package, custom_id
+from runs_app.batching.holding import Hold, held_claims
+from runs_app.calls import CallFailure
+from runs_app.engine import concluding
+from runs_app.engine.asking import Asked
+from runs_app.engine.jobs import Job, jobs_of, result_of
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import Result
+from runs_app.engine.rescuing import record_all
+from runs_app.models import Trial
+
+Sql = Callable[..., Awaitable[Any]]
+
+
+class Packing:
+    """One file on its way. `settles` while its trials may still be given back; a file made again is the same."""
+
+    def __init__(self, hold: Hold, api: BatchApi, sql: Sql, *, settles: bool) -> None:
+        self._hold, self._api, self._sql, self._settles = hold, api, sql, settles
+        self._questions = Questions()
+        self._n = self._size = 0
+        self._headers: dict[str, str] = {}
+
+    async def pack(self) -> Package | None:
+        """The file of what is to be asked, or None where nothing is left to ask."""
+        descriptor, name = tempfile.mkstemp(prefix="evalsite-batch-")
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(self._api.opening)
+                await self._write_all(file)
+                file.write(self._api.closing)
+        except BaseException:
+            Path(name).unlink()
+            raise
+        if self._n:
+            return Package(Path(name), self._n, self._headers)
+        Path(name).unlink()
+        return None
+
+    async def _write_all(self, file: BinaryIO) -> None:
+        after = 0
+        while jobs := await self._sql(self._jobs, after):
+            after = jobs[-1].claim.trial_id
+            settled = [result for job in jobs if (result := await self._settled_or_written(job, file))]
+            if self._settles and settled:
+                await self._sql(record_all, settled, self._hold.worker_id)
+
+    def _jobs(self, after: int) -> Sequence[Job]:
+        return jobs_of(held_claims(self._hold, after=after), self._questions)
+
+    async def _settled_or_written(self, job: Job, file: BinaryIO) -> Result | None:
+        """The result of a job that need not be sent: it was answered before, cannot be asked, or finds no room."""
+        if self._settles and job.remembered is not None:
+            conclusion = concluding.remembered(job.remembered, job.scale)
+            return result_of(job, conclusion, [concluding.attempt_of_memory(job.remembered)])
+        try:
+            if isinstance(job.asked, CallFailure):
+                raise job.asked
+            shaped = await gateway.shape(job.asked.request)
+        except CallFailure as failure:
+            if not self._settles:  # It could be written once: a file that lacks it would be another.
+                raise
+            return _failed(job, failure)
+        await asyncio.sleep(0)  # Shaping takes a millisecond or two: others get their turn.
+        return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
+
+    def _write(self, job: Job, asked: Asked, shaped: Shaped, file: BinaryIO) -> bool:
+        entry = json.dumps(self._api.entry(custom_id(self._hold.batch.key, job.claim.trial_id), shaped)).encode()
+        if self._n and self._size + len(entry) > self._api.most_bytes:
+            return False
+        file.write(self._api.separator * bool(self._n) + entry)
+        self._n, self._size = self._n + 1, self._size + len(entry) + 1
+        self._headers |= shaped.headers
+        return True
+
+
+_PENDING = Trial.Status.PENDING
+
+
+def _failed(job: Job, failure: CallFailure) -> Result:
+    """It never was a call; a fault that may pass waits as after any other failure."""
+    failure.was_sent = False
+    conclusion = concluding.failed(
+        failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
+    )
+    conclusion = concluding.Conclusion(conclusion.status, conclusion.trial, conclusion.unspent, conclusion.wait_s)
+    return result_of(job, conclusion, [concluding.attempt_of_failure(failure)])

@@ -1,0 +1,127 @@
+"""A batch is submitted once: where the answer to a submission was lost, it is found again before another is made."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.db.models import F
+from django.db.models.functions import Greatest, Now
+
+from runs_app.batch_apis.states import BatchApi, Package, Sought, State, Undecided
+from runs_app.batching.holding import Hold, give_back, stop_run
+from runs_app.batching.packing import Packing, Sql
+from runs_app.batching.planning import retry_s
+from runs_app.calls import CallFailure, Kind
+from runs_app.models import ProviderBatch
+
+S = ProviderBatch.Status
+LOST_S = 900.0  # A request whose answer did not come may still arrive: as long as an upload takes, and then some.
+LOOK_AGAIN_S = 60.0
+
+
+class Submitting:
+    """The steps from trials to a batch at the provider, for one batch and one worker."""
+
+    def __init__(self, hold: Hold, api: BatchApi, sql: Sql, packages: dict[int, Package]) -> None:
+        self._hold, self._api, self._sql, self._packages = hold, api, sql, packages
+
+    async def prepare(self) -> bool:
+        """Settle what need not be sent, and write the rest into a file."""
+        package = await Packing(self._hold, self._api, self._sql, settles=True).pack()
+        if package is None:
+            await self._sql(self._hold.end, S.COLLECTED, "Nothing was left to ask.", n_requests=0)
+            return False
+        self._packages[self._hold.batch.pk] = package
+        await self._sql(self._hold.move, S.SUBMITTING, f"{package.n} calls are ready.", n_requests=package.n)
+        return True
+
+    async def submit(self) -> bool:
+        """Upload and create, unless an earlier submission is found. What fails for good stops the run."""
+        if self._hold.batch.gone_by is not None:
+            found = await self.search()
+            if found is not None:
+                return await self._adopt(found, "found again by its key")
+            if not await self._sql(is_gone, self._hold):
+                await self._sql(self._hold.wait, retry_s(self._hold.batch.tries), error="Its submission is looked for.")
+                return False
+        try:
+            state = await self._upload_and_create()
+        except CallFailure as failure:
+            await self._sql(after_failure, self._hold, failure)
+            return False
+        return await self._adopt(state, "taken by the provider")
+
+    async def search(self) -> State | None:
+        """What an earlier submission made, if it can be found. Waits in the same way where nobody can say yet."""
+        batch = self._hold.batch
+        known = await self._sql(known_to_us, batch)
+        try:
+            return await self._api.find(Sought(batch.key, batch.n_requests, batch.created_at, known))
+        except Undecided:
+            await self._sql(self._hold.save, gone_by=Greatest(F("gone_by"), Now() + timedelta(seconds=LOOK_AGAIN_S)))
+            return None
+
+    async def _upload_and_create(self) -> State:
+        package, is_new = self._packages.get(self._hold.batch.pk), False
+        if package is None and not self._hold.batch.input_file:
+            is_new = True
+            package = await Packing(self._hold, self._api, self._sql, settles=False).pack()
+            if package is not None:
+                self._packages[self._hold.batch.pk] = package
+        batch = self._hold.batch
+        if package is not None and not batch.input_file:
+            again = is_new or batch.tries > 0
+            await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
+        # From here on there may be a batch at the provider that this row does not name.
+        await self._sql(self._hold.save, gone_by=Now() + timedelta(seconds=LOST_S))
+        return await self._api.create(package, self._hold.batch.input_file, batch.key)
+
+    async def _adopt(self, state: State, how: str) -> bool:
+        await self._sql(self._hold.save, **columns_of(state))
+        await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
+        if package := self._packages.pop(self._hold.batch.pk, None):
+            package.path.unlink(missing_ok=True)
+        return True
+
+
+def columns_of(state: State) -> dict[str, object]:
+    """What a batch's row keeps of what its provider says."""
+    return {
+        "provider_id": state.provider_id,
+        "provider_status": state.word,
+        "provider_counts": state.counts,
+        "output_files": state.files,
+        "expires_at": state.expires_at,
+        "last_polled_at": Now(),
+    }
+
+
+def known_to_us(batch: ProviderBatch) -> frozenset[str]:
+    others = ProviderBatch.objects.filter(endpoint=batch.endpoint_id).exclude(provider_id="").exclude(pk=batch.pk)
+    since = batch.created_at - timedelta(days=2)
+    return frozenset(others.filter(created_at__gte=since).values_list("provider_id", flat=True))
+
+
+def is_gone(hold: Hold) -> bool:
+    """Whether a submission that cannot be found was surely never made; by the database's clock."""
+    return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
+
+
+def after_failure(hold: Hold, failure: CallFailure) -> None:
+    """A refusal gives everything back and stops the run; what may pass is tried again, by the same key."""
+    refused = failure.http_status is not None and failure.http_status < 500
+    if refused or not failure.was_sent:
+        hold.save(gone_by=None)  # Nothing was made.
+    if failure.kind == Kind.PERMANENT and (refused or not failure.was_sent):
+        refuse(hold, str(failure))
+        return
+    tries = hold.batch.tries + 1
+    hold.wait(retry_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+
+
+def refuse(hold: Hold, why: str) -> None:
+    """None of its calls was made: they go back unspent, to a run that stops, for it would only ask the same again."""
+    reason = f"The provider refused a batch: {why}"
+    stop_run(hold, reason)
+    give_back(hold)
+    hold.end(S.FAILED, reason, error=why)

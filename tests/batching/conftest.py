@@ -1,0 +1,18 @@
+import pytest
+
+from runs_app.simulating import SimulatorConfig, simulator_process
+
+
+@pytest.fixture(scope="session")
+def running_provider():
+    with simulator_process(SimulatorConfig()) as process:
+        yield process
+
+
+@pytest.fixture
+def provider(running_provider, monkeypatch):
+    """A simulated provider without faults, counting from zero, and a key for it."""
+    monkeypatch.setenv("BATCH_KEY", "sk-simulated")
+    running_provider.set_faults(errors="", batch_faults={}, batch_waits={})
+    running_provider.reset()
+    return running_provider

@@ -1,0 +1,93 @@
+"""Batches to try promises on: a real simulated provider over HTTP, real rows, and workers that can be crashed."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+from django.db import connections
+from django.utils import timezone
+
+from runs_app import gateway
+from runs_app.batching.admitting import admit_batches
+from runs_app.batching.keeping import Keeper
+from runs_app.engine.registering import Registration
+from runs_app.models import Endpoint, ProviderBatch, Run
+from tests import factories
+
+PRICES = {"input_price": Decimal(100), "output_price": Decimal(200), "max_output_tokens": 100}
+
+
+def batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None, **fields):
+    """A run of so many questions, at this endpoint, in batches; its calls are priced and told apart by a salt."""
+    url = base_url if provider == "openai" else base_url.removesuffix("/v1")
+    endpoint = factories.make_endpoint(
+        f"lab-{provider}", base_url=url, provider=provider, batch_api=provider, key_env="BATCH_KEY"
+    )
+    name = "small" if provider == "openai" else "claude-sonnet-4-5"
+    model = factories.make_model(name, endpoint=endpoint, model=name, **PRICES)
+    experiment = factories.make_experiment(
+        "batched",
+        dataset=factories.make_dataset("questions", items),
+        models=[model],
+        samplers=[factories.make_sampler("short", max_tokens=50)],
+        samples=samples,
+        max_usd=max_usd,
+        batch=True,
+        cache_buster=True,
+        **{"cache": False, **fields},
+    )
+    (run,) = factories.make_runs(experiment)
+    Run.objects.filter(pk=run.pk).update(is_batched=True, reserve_usd=Decimal("0.01"))
+    factories.plan_trials(run)
+    return run
+
+
+def make_due():
+    """As if time had passed: leases have ended, waits are over, and a lost submission is as old as it must be."""
+    past = timezone.now() - timezone.timedelta(seconds=1)
+    ProviderBatch.objects.open().update(next_poll_at=past)
+    ProviderBatch.objects.open().exclude(lease_until=None).update(lease_until=past)
+
+
+def give_up_waiting():
+    """As if a submission that cannot be found had had all the time that it may take to arrive."""
+    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=timezone.now() - timezone.timedelta(seconds=1))
+
+
+def work(steps=50, crash=None, until=None):
+    """A worker that makes batches and goes on with them, step by step, as if each wait was over at once.
+
+    `crash(point)` is called around each piece of SQL and may raise. `until()` ends the work early.
+    """
+    worker = Registration()
+
+    async def go():
+        thread = ThreadPoolExecutor(1)
+
+        async def sql(piece):
+            if crash:
+                crash(f"before {piece.func.__name__}")
+            result = await asyncio.get_running_loop().run_in_executor(thread, piece)
+            if crash:
+                crash(f"after {piece.func.__name__}")
+            return result
+
+        keeper = Keeper(sql, worker.worker_id)
+        try:
+            for _ in range(steps):
+                await asyncio.get_running_loop().run_in_executor(thread, make_due)
+                await keeper.sql(admit_batches)
+                if not await keeper.step() or (until and await keeper.sql(until)):
+                    return
+                await asyncio.sleep(0.02)
+            raise AssertionError("the batches did not come to an end")
+        finally:
+            await gateway.close()
+            await asyncio.get_running_loop().run_in_executor(thread, connections.close_all)
+            thread.shutdown()
+
+    asyncio.run(go())
+
+
+def endpoint():
+    return Endpoint.objects.get(name__startswith="lab-")
