@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import ManyToOneRel
+from django.db.models import PROTECT, ManyToOneRel
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
@@ -31,10 +31,11 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """The experiment with its runs, trials, attempts and grades. What it cost stays in the history.
 
     Rows go run by run and by the database alone: a million trials never pass through this process. TransitionError
-    while a run is live or a call is in flight.
+    while a run is live or a call is in flight, or something that stays rests on its answers (people's ratings, say).
     """
     with transaction.atomic():
         _refuse_while_live(experiment)
+        _refuse_what_stays(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
         for run in experiment.runs.order_by("pk"):
@@ -48,6 +49,17 @@ def _refuse_while_live(experiment: Experiment) -> None:
     for run in experiment.runs.select_for_update().order_by("pk"):
         if run.status in LIVE or run.n_running:
             raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
+
+
+def _refuse_what_stays(experiment: Experiment) -> None:
+    """By relation: apps above this one may hang rows on an experiment that keep it."""
+    for related in Experiment._meta.related_objects:
+        if related.on_delete is PROTECT:
+            rows: Any = related.related_model
+            found = rows._base_manager.filter(**{related.field.name: experiment}).first()
+            if found:
+                name = rows._meta.verbose_name
+                raise TransitionError(f"the {name} {found} rests on {experiment}: archive it instead")
 
 
 def _delete_work_of(run: Run) -> None:

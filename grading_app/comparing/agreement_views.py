@@ -19,7 +19,7 @@ from grading_app.comparing.tables import CoverageTable, MeasureTable, PairTable,
 from grading_app.tables import behind
 from runs_app.models import Experiment
 from runs_app.progress import Totals, state_of
-from runs_app.views.fetching import visible_experiment
+from runs_app.views.fetching import may_edit, visible_experiment
 
 FIGURES = ("differences", "confusion")
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
@@ -33,6 +33,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     form = QuestionForm(request.GET, experiment)
     question = form.question()
     context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
+    context["may_ask"] = may_edit(request, experiment)
     if question is not None:
         roles = roles_of(question, request.GET.dict())
         state = state_of_question(question, roles)

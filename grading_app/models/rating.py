@@ -26,13 +26,16 @@ def refuse_page_names(name: str) -> None:
 
 class RatingQueueQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """To the group. A rater never gets a queue from here, but by an assignment."""
-        return self if is_member(user) else self.none()
+        """To the group; over answers, to who sees their experiment. A rater never gets a queue from here, but by an
+        assignment."""
+        if not is_member(user):
+            return self.none()
+        return self.filter(models.Q(experiment=None) | models.Q(experiment__in=Experiment.objects.visible_to(user)))
 
     def editable_by(self, user: Any) -> Self:
         if is_operator(user):
             return self
-        return self.filter(owner=user) if is_member(user) else self.none()
+        return self.visible_to(user).filter(owner=user)
 
     def with_counts(self) -> Self:
         """Each with n_raters and n_given, the ratings that were given."""

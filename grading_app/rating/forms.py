@@ -7,13 +7,12 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth import get_user_model
-from django.db.models import Q
 
 from datasets_app.models import Dataset
 from evalsite.lib.roles import RATER
 from grading_app.models import RatingQueue
 from grading_app.rating.queues import MOST_INVITATIONS
-from runs_app.models import Dimension
+from runs_app.models import Condition, Dimension, Experiment
 
 MOST_CHECKS = 100
 
@@ -77,8 +76,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        usable = Q(status=Dataset.Status.APPROVED)
-        self.fields["dataset"].queryset = Dataset.objects.filter(usable)  # type: ignore[attr-defined]
+        if "dataset" in self.fields:
+            usable = Dataset.objects.filter(status=Dataset.Status.APPROVED)
+            self.fields["dataset"].queryset = usable  # type: ignore[attr-defined]
         dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
         self.fields["dimensions"].queryset = dimensions  # type: ignore[attr-defined]
         self.fields["dimensions"].label_from_instance = _dimension_label  # type: ignore[attr-defined]
@@ -91,13 +91,17 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any]:
         entered = super().clean() or self.cleaned_data
-        if {"dataset", "dimensions", "attention_checks"} <= set(entered):
-            self._see_checks(entered["dataset"], entered["dimensions"], entered["attention_checks"])
-        if {"dataset", "practice_items", "attention_checks"} <= set(entered):
+        dataset = self._dataset(entered)
+        if dataset and {"dimensions", "attention_checks"} <= set(entered):
+            self._see_checks(dataset, entered["dimensions"], entered["attention_checks"])
+        if dataset and {"practice_items", "attention_checks"} <= set(entered):
             apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
-            if apart >= entered["dataset"].active_count:
+            if apart >= dataset.active_count:
                 self.add_error("practice_items", "Nothing would be left to rate.")
         return entered
+
+    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+        return entered.get("dataset")
 
     def _see_checks(self, dataset: Dataset, dimensions: Any, checks: dict[str, list[int]]) -> None:
         known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
@@ -106,6 +110,46 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
                 self.add_error("attention_checks", f"{dataset} has no item {key}.")
             elif any(not d.scale_min <= rating <= d.scale_max for d in dimensions for rating in ratings):
                 self.add_error("attention_checks", f"{key}: not on the scale of every dimension.")
+
+
+class AnswerQueueForm(QueueForm):
+    """A draft of a queue over the answers of an experiment: which of them, and on what they are rated."""
+
+    conditions = forms.ModelMultipleChoiceField(
+        queryset=Condition.objects.none(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="Answers of",
+        help_text="None chosen: of all. Raters never learn which answer is whose",
+    )
+
+    class Meta(QueueForm.Meta):
+        fields = [
+            "name", "title", "instructions", "conditions", "sample_items", "answers_each", "sample_seed", "dimensions",
+            "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks", "practice_items",
+            "attention_checks",
+        ]  # fmt: skip
+        labels = {"raters_wanted": "raters an answer", "items_per_rater": "answers a rater"}
+        help_texts = {
+            **QueueForm.Meta.help_texts,
+            "raters_wanted": "How many people shall rate each answer on each dimension",
+            "practice_items": "One answer to each of the first items: rated first by everybody, and never counted",
+            "in_blocks": "Otherwise each answer is rated on all dimensions before the next one comes",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
+        self.fields["conditions"].queryset = conditions  # type: ignore[attr-defined]
+        self.fields["conditions"].label_from_instance = _condition_label  # type: ignore[attr-defined]
+
+    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+        experiment: Experiment = self.instance.experiment
+        return experiment.dataset
+
+
+def _condition_label(condition: Any) -> str:
+    return str(condition.label)
 
 
 def _dimension_label(dimension: Any) -> str:

@@ -19,9 +19,10 @@ from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queues, results
-from grading_app.rating.forms import AssignForm, InviteForm, QueueForm, ReasonForm
+from grading_app.rating.forms import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.rating.norms import make_norms
 from grading_app.rating.tables import ItemMeansTable, QueueTable, item_rows
+from runs_app.views.fetching import editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50
@@ -61,6 +62,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "wanted": wanted,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
+        "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _actions(queue) if may_change else [],
         "invite": InviteForm(),
         "assign": _assign_form(queue) if may_change else None,
@@ -89,6 +91,18 @@ def queue_new(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
+def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
+    """A new queue over the answers of an experiment that one may change: showing them to raters is sharing them."""
+    experiment = editable_experiment(request, slug)
+    owner: Any = request.user
+    queue = RatingQueue(
+        owner=owner, subject=RatingQueue.Subject.ANSWERS, experiment=experiment, dataset=experiment.dataset
+    )
+    return _form_page(request, queue, f"Let people rate answers of {experiment}")
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
 def queue_edit(request: HttpRequest, name: str) -> HttpResponse:
     queue = _editable(request, name)
     if queue.status != RatingQueue.Status.DRAFT:
@@ -97,12 +111,13 @@ def queue_edit(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _form_page(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpResponse:
-    form = QueueForm(request.POST or None, instance=queue)
+    form = (AnswerQueueForm if queue.rates_answers else QueueForm)(request.POST or None, instance=queue)
     if request.method == "POST" and form.is_valid():
         return redirect(form.save())
     fetch_choices(form)
     back = queue.get_absolute_url() if queue.pk else reverse("rating_queue_list")
-    return render(request, "grading_app/rating/queue_form.html", {"form": form, "heading": heading, "cancel_url": back})
+    context = {"form": form, "heading": heading, "cancel_url": back, "queue": queue}
+    return render(request, "grading_app/rating/queue_form.html", context)
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
@@ -153,7 +168,7 @@ def _actions(queue: RatingQueue) -> list[dict[str, str]]:
         "open": [{"verb": "close", "label": "Close", "icon": "stop-fill", "text": "Nobody can rate any more."}],
         "closed": [{"verb": "open", "label": "Open again", "icon": "play-fill", "text": frozen}],
     }[queue.status]
-    if queue.status != RatingQueue.Status.DRAFT:
+    if queue.status != RatingQueue.Status.DRAFT and not queue.rates_answers:
         text = "Duplicates the dataset to a new draft, with the means of the ratings as its norms."
         offered.append({"verb": "norms", "label": "Make norms", "icon": "database", "text": text})
     return [{**action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])} for action in offered]
@@ -237,14 +252,13 @@ def _assign_form(queue: RatingQueue) -> AssignForm:
 
 
 def _visible(request: HttpRequest, name: str) -> RatingQueue:
-    queue: RatingQueue = get_object_or_404(
-        RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner"), name=name
-    )
-    return queue
+    return _one(RatingQueue.objects.visible_to(request.user), name)
 
 
 def _editable(request: HttpRequest, name: str) -> RatingQueue:
-    queue: RatingQueue = get_object_or_404(
-        RatingQueue.objects.editable_by(request.user).select_related("dataset", "owner"), name=name
-    )
+    return _one(RatingQueue.objects.editable_by(request.user), name)
+
+
+def _one(queues: Any, name: str) -> RatingQueue:
+    queue: RatingQueue = get_object_or_404(queues.select_related("dataset", "owner", "experiment__dataset"), name=name)
     return queue

@@ -21,6 +21,8 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
 
     Norms on other dimensions, and of items that nobody rated, stay as they were.
     """
+    if queue.rates_answers:
+        raise QueueError(f"{queue} rates answers; norms are of items")
     means = item_means(queue)
     if not means:
         raise QueueError(f"{queue} has no rating that counts yet")

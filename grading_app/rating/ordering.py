@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal
 
@@ -12,7 +13,7 @@ Kind = Literal["practice", "item", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to rate: an item, on a dimension. The order of the steps is the order of the session."""
+    """One thing to rate, an item or an answer, on a dimension. The order of the steps is that of the session."""
 
     item: int
     dimension: int
@@ -21,11 +22,15 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Keys of items: for practice (in this order), to be rated, and to check attention. No key comes twice."""
+    """Keys: for practice (in this order), to be rated, and to check attention. No key comes twice.
+
+    alike: a key's group, where several belong together (the answers to one item); they are kept apart.
+    """
 
     practice: Sequence[int]
     items: Sequence[int]
     checks: Sequence[int]
+    alike: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -46,7 +51,39 @@ def steps(material: Material, dimensions: Sequence[int], *, seed: int, in_blocks
 
 def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
     practice: list[tuple[int, Kind]] = [(item, "practice") for item in material.practice]
-    return practice + _mixed(_shuffled(material.items, rng), _shuffled(material.checks, rng), rng)
+    items = _shuffled(material.items, rng)
+    if material.alike:
+        items = kept_apart(items, material.alike, rng)
+    return practice + _mixed(items, _shuffled(material.checks, rng), rng)
+
+
+def kept_apart(shuffled: Sequence[int], alike: Mapping[int, int], rng: Random) -> list[int]:
+    """The same keys in another random order in which no two of one group are neighbours, as far as that can be.
+
+    One after the other is drawn from all that are left, but not from the last one's group; a group that has more left
+    than all others together comes every other time, or could never be kept apart.
+    """
+    waiting: dict[int, list[int]] = {}
+    for key in reversed(shuffled):
+        waiting.setdefault(alike.get(key, key), []).append(key)
+    left = Counter({group: len(keys) for group, keys in waiting.items()})
+    order: list[int] = []
+    last: int | None = None
+    while left:
+        last = _next_group(left, last, rng)
+        order.append(waiting[last].pop())
+        left[last] -= 1
+        if not left[last]:
+            del left[last]
+    return order
+
+
+def _next_group(left: Counter[int], last: int | None, rng: Random) -> int:
+    (largest, most), total = left.most_common(1)[0], left.total()
+    if largest != last and 2 * most > total:
+        return largest
+    groups = [group for group in left if group != last] or [largest]
+    return rng.choices(groups, [left[group] for group in groups])[0]
 
 
 def _crossed(session: Sequence[tuple[int, Kind]], dimensions: Sequence[int]) -> Iterator[Step]:

@@ -21,6 +21,7 @@ from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import RATER, roles_of
 from grading_app.models import RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.rating.drawing import DrawingError, draw_answers
 from grading_app.rating.sessions import rated_items
 from runs_app.models import Dimension
 
@@ -39,18 +40,33 @@ class QueueError(ValueError):
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     """Let raters in, for the first time or again. Freezes the queue, and its dimensions, for ever."""
-    if queue.status == RatingQueue.Status.DRAFT and queue.dataset.status != Dataset.Status.APPROVED:
-        raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
     if not queue.dimensions.exists():
         raise QueueError(f"{queue} asks for no dimension")
-    if not rated_items(queue).exists():
-        raise QueueError(f"{queue} leaves no item to rate beside practice and attention checks")
+    if queue.status == RatingQueue.Status.DRAFT:
+        _see_what_is_rated(queue)
     drafts = Dimension.objects.filter(pk__in=queue.dimensions.values("pk"))
     drafts.transition(sources=["draft"], target="approved", by=by, reason=f"people rate on it in {queue}")
     Status = RatingQueue.Status
     RatingQueue.objects.transition_one(
         queue, sources=[Status.DRAFT, Status.CLOSED], target=Status.OPEN, by=by, reason=reason
     )
+
+
+def _see_what_is_rated(queue: RatingQueue) -> None:
+    """Of answers, draw them: what is asked is settled before the first rater comes."""
+    if queue.rates_answers:
+        locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
+        if locked.status != RatingQueue.Status.DRAFT:
+            return  # Somebody else has just opened it; the transition below says so.
+        try:
+            draw_answers(queue)
+        except DrawingError as error:
+            raise QueueError(f"{queue}: {error}") from error
+        return
+    if queue.dataset.status != Dataset.Status.APPROVED:
+        raise QueueError(f"{queue.dataset} is {queue.dataset.status}; people rate approved datasets")
+    if not rated_items(queue).exists():
+        raise QueueError(f"{queue} leaves no item to rate beside practice and attention checks")
 
 
 def close_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:

@@ -24,7 +24,7 @@ from evalsite.lib.roles import is_member
 from grading_app.models import RaterAssignment, Rating
 from grading_app.rating import sessions
 from grading_app.rating.queues import QueueError, redeem, usable
-from runs_app.models import Dimension
+from runs_app.models import Dimension, Trial
 
 MOST_BUTTONS = 21
 FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
@@ -58,13 +58,15 @@ def rating_item(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _shown(waiting: Rating) -> dict[str, Any]:
-    """All that a rater sees of an item. Its text only where it has no image: with one, it may be a caption."""
+    """All that a rater sees of an item: its text only where it has no image, since with one it may be a caption. Of an
+    answer: what was asked of it, whole, and the answer; nothing of who gave it."""
     dimension, points = waiting.dimension, scale_points(waiting.dimension)
     return {
         "position": waiting.position,
         "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
         "has_image": waiting.item.image_id is not None,
-        "text": "" if waiting.item.image_id else waiting.item.input,
+        "text": "" if waiting.item.image_id and not waiting.trial_id else waiting.item.input,
+        **_answered(waiting),
         "practice": waiting.kind == Rating.Kind.PRACTICE,
         "question": dimension.title or dimension.name,
         "instructions": dimension.instructions,
@@ -72,6 +74,14 @@ def _shown(waiting: Rating) -> dict[str, Any]:
         "points": points,
         "labelled": sum(bool(point["label"]) for point in points) > FEW_LABELS,
     }
+
+
+def _answered(waiting: Rating) -> dict[str, Any]:
+    """Its choices belong to the question; the answer is read by itself, without the columns beside it."""
+    if waiting.trial_id is None:
+        return {"is_answer": False}
+    answer = Trial.objects.values_list("answer", flat=True).get(pk=waiting.trial_id)
+    return {"is_answer": True, "answer": answer, "choices": [str(choice) for choice in waiting.item.choices]}
 
 
 def scale_points(dimension: Dimension) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from typing import Any
 from django.db.models import Avg, Count, Q, StdDev
 
 from grading_app.models import RaterAssignment, Rating, RatingQueue
-from grading_app.rating.sessions import rated_items
+from grading_app.rating.sessions import rated_things
 from runs_app.models import Dimension
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -52,9 +52,10 @@ class DimensionLine:
 
 @dataclass(frozen=True, slots=True)
 class ItemMeans:
-    """The ratings of one item on one dimension. sd: the sample's, None below two ratings."""
+    """The ratings of one item, or of one answer to it (a trial), on one dimension. sd: None below two ratings."""
 
     item: int
+    trial: int | None
     dimension: int
     n: int
     mean: float
@@ -100,19 +101,20 @@ def _seconds(queue: RatingQueue) -> dict[int, list[float]]:
 
 
 def item_means(queue: RatingQueue) -> list[ItemMeans]:
-    """Each item and dimension with at least one rating that counts."""
-    counted = Rating.objects.counted().filter(assignment__queue=queue).order_by("dimension", "item")
-    grouped = counted.values("item", "dimension").annotate(
+    """Each item, or answer, and dimension with at least one rating that counts."""
+    counted = Rating.objects.counted().filter(assignment__queue=queue).order_by("dimension", "item", "trial")
+    grouped = counted.values("item", "trial", "dimension").annotate(
         n=Count("pk"), mean=Avg("value"), sd=StdDev("value", sample=True)
     )
-    return [ItemMeans(row["item"], row["dimension"], row["n"], row["mean"], row["sd"]) for row in grouped]
+    return [ItemMeans(**row) for row in grouped]
 
 
 def dimension_lines(queue: RatingQueue) -> list[DimensionLine]:
     triples: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
     counted = Rating.objects.counted().filter(assignment__queue=queue)
-    for dimension, item, rater, value in counted.values_list("dimension", "item", "assignment", "value"):
-        triples[dimension].append((item, rater, value or 0))
+    thing = "trial" if queue.rates_answers else "item"
+    for dimension, unit, rater, value in counted.values_list("dimension", thing, "assignment", "value"):
+        triples[dimension].append((unit, rater, value or 0))
     means: dict[int, list[ItemMeans]] = defaultdict(list)
     for line in item_means(queue):
         means[line.dimension].append(line)
@@ -154,12 +156,14 @@ def _agreement(triples: list[tuple[int, int, int]]) -> tuple[Any, Any]:
 
 COLUMNS = [
     "queue", "dataset", "dataset_hash", "rater", "item_key", "category", "dimension", "dimension_version", "kind",
-    "position", "rating", "passed", "seconds", "revisions", "excluded", "rated_at",
+    "position", "rating", "passed", "seconds", "revisions", "excluded", "rated_at", "experiment", "condition_id",
+    "trial_id", "sample_idx",
 ]  # fmt: skip
 
 
 def csv_lines(queue: RatingQueue) -> Iterator[str]:
-    """Every rating that was given, practice and excluded raters with it, for spreadsheets."""
+    """Every rating that was given, practice and excluded raters with it, for spreadsheets. The last four columns say
+    which answer was rated; they are empty where the item itself was."""
     yield _csv_line(COLUMNS)
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
@@ -169,7 +173,8 @@ def csv_lines(queue: RatingQueue) -> Iterator[str]:
 
 STORED = [
     "assignment__number", "item__key", "item__category", "dimension__name", "dimension__version", "kind", "position",
-    "value", "seconds", "revisions", "assignment__excluded_at", "rated_at",
+    "value", "seconds", "revisions", "assignment__excluded_at", "rated_at", "trial__run__experiment__slug",
+    "trial__run__condition__condition_id", "trial", "trial__sample_idx",
 ]  # fmt: skip
 
 
@@ -181,6 +186,7 @@ def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield row.revisions
     yield str(row.assignment__excluded_at is not None).lower()
     yield row.rated_at.isoformat()
+    yield from ("" if cell is None else cell for cell in row[12:])
 
 
 def _csv_line(cells: Iterable[Any]) -> str:
@@ -195,9 +201,9 @@ def _defused(cell: Any) -> Any:
 
 
 def items_left(queue: RatingQueue) -> tuple[int, int]:
-    """How many items have all the raters they want on every dimension, and how many there are."""
+    """How many items, or answers, have all the raters they want on every dimension, and how many there are."""
     wanted = queue.dimensions.count()
     full: dict[int, int] = defaultdict(int)
     for line in item_means(queue):
-        full[line.item] += line.n >= queue.raters_wanted
-    return sum(count >= wanted for count in full.values()), rated_items(queue).count()
+        full[line.trial or line.item] += line.n >= queue.raters_wanted
+    return sum(count >= wanted for count in full.values()), len(rated_things(queue))

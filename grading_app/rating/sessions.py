@@ -12,7 +12,7 @@ from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
 from datasets_app.models import Item
-from grading_app.models import RaterAssignment, Rating, RatingQueue
+from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.ordering import Material, Step, least_used, most_wanted, steps
 
 LONGEST_S = 86_400.0
@@ -51,13 +51,21 @@ def start(assignment: RaterAssignment) -> bool:
         material = _material(queue, assignment, dimensions)
         if material.empty:
             return False
-        _lay_out(assignment, steps(material, dimensions, seed=assignment.seed, in_blocks=queue.in_blocks))
+        _lay_out(assignment, steps(material, dimensions, seed=assignment.seed, in_blocks=queue.in_blocks), material)
     return True
 
 
-def _lay_out(assignment: RaterAssignment, order: list[Step]) -> None:
+def _lay_out(assignment: RaterAssignment, order: list[Step], material: Material) -> None:
+    """A row for each step. The keys of answers are those of their trials, and `alike` says of which item each is."""
     Rating.objects.bulk_create(
-        Rating(assignment=assignment, item_id=step.item, dimension_id=step.dimension, kind=step.kind, position=position)
+        Rating(
+            assignment=assignment,
+            item_id=material.alike.get(step.item, step.item),
+            trial_id=step.item if material.alike else None,
+            dimension_id=step.dimension,
+            kind=step.kind,
+            position=position,
+        )
         for position, step in enumerate(order, start=1)
     )
     assignment.started_at = timezone.now()
@@ -79,9 +87,18 @@ def _dimensions_for(queue: RatingQueue, assignment: RaterAssignment) -> list[int
 
 
 def _material(queue: RatingQueue, assignment: RaterAssignment, dimensions: list[int]) -> Material:
+    if queue.rates_answers:
+        return _material_of_answers(queue, assignment, dimensions)
     practice, checks = set_apart(queue)
     items = most_wanted(_missing(queue, dimensions), most=queue.items_per_rater, seed=assignment.seed)
     return Material([item.pk for item in practice], items, [item.pk for item in checks])
+
+
+def _material_of_answers(queue: RatingQueue, assignment: RaterAssignment, dimensions: list[int]) -> Material:
+    drawn = queue.answers.order_by("item__position", "pk").values_list("trial", "item", "kind")
+    keys = {kind: [trial for trial, _, its in drawn if its == kind] for kind in Rating.Kind.values}
+    items = most_wanted(_missing(queue, dimensions), most=queue.items_per_rater, seed=assignment.seed)
+    return Material(keys["practice"], items, keys["check"], {trial: item for trial, item, _ in drawn})
 
 
 def set_apart(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
@@ -97,15 +114,23 @@ def rated_items(queue: RatingQueue) -> Any:
     return queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
 
 
+def rated_things(queue: RatingQueue) -> list[int]:
+    """The keys of what counts: of items, or of the trials whose answers are rated."""
+    if queue.rates_answers:
+        kept = RatedAnswer.objects.filter(queue=queue, kind=Rating.Kind.ITEM)
+        return list(kept.values_list("trial", flat=True))
+    return list(rated_items(queue).values_list("pk", flat=True))
+
+
 def _missing(queue: RatingQueue, dimensions: list[int]) -> dict[int, int]:
-    """How many raters each item still wants, on that of these dimensions which has the most."""
+    """How many raters each item or answer still wants, on that of these dimensions which has the most."""
     asked = Rating.objects.filter(
         assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM, dimension__in=dimensions
     )
-    per_cell = Counter(asked.values_list("item", "dimension"))
+    per_cell = Counter(asked.values_list("trial" if queue.rates_answers else "item", "dimension"))
     return {
-        item: queue.raters_wanted - max(per_cell[item, dimension] for dimension in dimensions)
-        for item in rated_items(queue).values_list("pk", flat=True)
+        thing: queue.raters_wanted - max(per_cell[thing, dimension] for dimension in dimensions)
+        for thing in rated_things(queue)
     }
 
 

@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
 from grading_app.models import RatingQueue
-from grading_app.rating.results import item_means
+from grading_app.rating.results import ItemMeans, item_means
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 
@@ -59,7 +59,12 @@ class ItemMeansTable(tables.Table):
         default = wording.MISSING
 
     def render_key(self, value: str, record: dict[str, Any]) -> SafeString:
-        return format_html('<a href="{}">{}</a>', record["address"], value)
+        link = format_html('<a href="{}">{}</a>', record["address"], value)
+        return (
+            format_html('{} <small class="muted d-block">{}</small>', link, record["answer"])
+            if record["answer"]
+            else link
+        )
 
     def render_mean(self, value: float) -> str:
         return f"{value:.2f}"
@@ -71,6 +76,7 @@ class ItemMeansTable(tables.Table):
 def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """The rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
+    answers = _labels_of_answers(queue) if queue.rates_answers else {}
     names = dict(queue.dimensions.values_list("pk", "name"))
     rows = [
         {
@@ -80,8 +86,23 @@ def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
             "n": line.n,
             "mean": line.mean,
             "sd": line.sd,
-            "address": reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item]),
+            "answer": answers.get(line.trial, ""),
+            "address": _address(queue, line),
         }
         for line in item_means(queue)
     ]
     return sorted(rows, key=lambda row: (row["n"], row["key"], row["dimension"]))
+
+
+def _labels_of_answers(queue: RatingQueue) -> dict[int | None, str]:
+    """Whose answer each trial is: for those who ask, never for those who rate."""
+    answers = queue.answers.select_related(
+        "trial__run__condition__model", "trial__run__condition__prompt", "trial__run__condition__sampler"
+    ).defer("trial__answer", "trial__raw_response", "trial__reasoning", "trial__run__condition__content")
+    return {one.trial_id: f"{one.trial.run.condition.label}, sample {one.trial.sample_idx}" for one in answers}
+
+
+def _address(queue: RatingQueue, line: ItemMeans) -> str:
+    if line.trial:
+        return reverse("trial_detail", args=[line.trial])
+    return reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item])

@@ -8,6 +8,7 @@ urlpatterns = [
     path("ratings/", rater_views.rating_queue, name="rating_queue"),
     path("ratings/queues/", member_views.queue_list, name="rating_queue_list"),
     path("ratings/queues/new/", member_views.queue_new, name="rating_queue_new"),
+    path("experiments/<slug:slug>/ratings/new/", member_views.queue_of_answers, name="rating_queue_of_answers"),
     path("ratings/queues/<slug:name>/", member_views.queue_detail, name="rating_queue_detail"),
     path("ratings/queues/<slug:name>/edit/", member_views.queue_edit, name="rating_queue_edit"),
     path("ratings/queues/<slug:name>/invite/", member_views.queue_invite, name="rating_queue_invite"),
