@@ -24,7 +24,8 @@ from runs_app.models import Experiment, Run, Wave
 RULES_VERSION = 1  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
 LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
 
-DONE = "FROM runs_app_trial t WHERE t.run_id = %(run)s AND t.status = 'done'"
+DONE = """FROM runs_app_trial t
+    WHERE t.run_id = %(run)s AND t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"""
 UNGRADED = """ AND NOT EXISTS
     (SELECT FROM grading_app_grading g WHERE g.condition_id = %(condition)s AND g.trial_id = t.id)"""
 KEYS = f"SELECT t.id {DONE}"
@@ -151,7 +152,7 @@ class _Grading:
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
         for run in self._runs():
-            done = _count(KEYS, {"run": run})
+            done = _count(KEYS, {"run": run, "with_empty": self._with_empty})
             for page in self._pages(run):
                 if time.monotonic() >= self.end:
                     report.is_complete = False
@@ -160,6 +161,10 @@ class _Grading:
             report.already += done
         report.already = max(0, report.already - report.graded)
         return report
+
+    @property
+    def _with_empty(self) -> bool:
+        return self.experiment.on_empty != Experiment.OnEmpty.SKIP
 
     def _runs(self) -> list[int]:
         runs = Run.objects.generating().filter(experiment=self.experiment)
@@ -180,7 +185,7 @@ class _Grading:
         return {pk: ScoredItem(target, tuple(map(str, choices))) for pk, target, choices in rows}
 
     def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
-        wanted = {"run": run, "condition": self._condition}
+        wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
         ungraded = "" if self.force else UNGRADED
         for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
             yield _rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})

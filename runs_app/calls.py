@@ -31,6 +31,7 @@ class ErrorClass(StrEnum):
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
     SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
+    EMPTY_ANSWER = "empty_answer"  # a blank answer, of which the design says that it is asked again
     BAD_REQUEST = "bad_request"
     UNAUTHORIZED = "unauthorized"
     PAYMENT_REQUIRED = "payment_required"
@@ -61,6 +62,7 @@ _TRANSIENT = frozenset(
         ErrorClass.CONNECTION,
         ErrorClass.MALFORMED_REPLY,
         ErrorClass.SOFT_FAILURE,
+        ErrorClass.EMPTY_ANSWER,
         ErrorClass.BATCH_EXPIRED,
         ErrorClass.INTERNAL_ERROR,
     }
@@ -137,6 +139,7 @@ class CallFailure(Exception):
         latency_ms: int | None = None,
         trace_id: str = "",
         was_sent: bool = True,
+        served_provider: str = "",
     ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
@@ -146,6 +149,7 @@ class CallFailure(Exception):
         self.latency_ms = latency_ms
         self.trace_id = trace_id
         self.was_sent = was_sent
+        self.served_provider = served_provider
 
     @property
     def kind(self) -> Kind:

@@ -150,7 +150,12 @@ class Exchange:
         secrets = (self.key,) if self.key != KEYLESS else ()
         message = failures.storable_message(message, secrets)
         return CallFailure(
-            error_class, message, http_status=self.status, retry_after_s=retry_after_s, was_sent=self.was_sent
+            error_class,
+            message,
+            http_status=self.status,
+            retry_after_s=retry_after_s,
+            was_sent=self.was_sent,
+            served_provider=failures.provider_of(self.payload)[:80],
         )
 
 

@@ -99,6 +99,14 @@ def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
                 yield "the model stopped with an error"
 
 
+def provider_of(payload: Mapping[str, Any]) -> str:
+    """Who served it, where a router of several says so, with an error, too; else empty."""
+    error = payload.get("error")
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    named = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
+    return storable(named) if isinstance(named, str) else ""
+
+
 def message_of(body: str) -> str:
     """The words of an error body in any of the usual shapes, or the body itself."""
     payload = json_object(body)

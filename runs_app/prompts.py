@@ -13,6 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from evalsite.lib.hashing import canonical_json, content_hash
 from evalsite.lib.scales import Scale
+from runs_app.costs import tokens_estimate
 
 AnswerFormat = Literal["text", "rating", "rating_with_reasoning"]
 Message = dict[str, Any]
@@ -33,6 +34,8 @@ ALLOWED = frozenset(
         IMAGE,
     }
 )
+SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
+SHORTEST_HEAD = 1024  # Tokens: no provider's cache keeps less (Anthropic, "Prompt caching").
 ROLES = ("system", "user", "assistant")
 VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
 LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one; longer scales are given by their ends.
@@ -217,6 +220,51 @@ def request_hash(
     return content_hash(
         {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
     )
+
+
+def with_marked_head(
+    prompt: Sequence[Turn],
+    variables: Mapping[str, str],
+    messages: Sequence[Message],
+    shared: Collection[str] = (),
+) -> list[Message]:
+    """The same messages, with a mark where the part ends that all items share: there a provider's cache may begin.
+
+    `variables` are those that `messages` were rendered with, `shared` those that are alike for all items besides those
+    of the dimension. Texts are split at the mark and else stay as they are. Nothing is marked where the head is too
+    short for any provider to keep, or where no turn names an item.
+    """
+    filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
+    at, offset = _end_of_head(filled, SHARED | set(shared))
+    if at is None:
+        return list(messages)
+    head = substitute(filled[at]["content"][:offset], variables)
+    marked = [*messages]
+    if head.strip():
+        marked[at] = messages[at] | {"content": _marked_at(messages[at]["content"], len(head))}
+    elif at:
+        before = messages[at - 1]
+        marked[at - 1] = before | {"content": _marked_at(before["content"], len(before["content"]))}
+    texts = [message["content"] for message in messages[:at]] + [head]
+    return marked if tokens_estimate("".join(texts)) >= SHORTEST_HEAD else list(messages)
+
+
+def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
+    """The turn, and the place in it, of the first variable that differs from item to item."""
+    for at, turn in enumerate(prompt):
+        for match in VARIABLE.finditer(turn["content"]):
+            if match.group(1) not in shared:
+                return at, match.start()
+    return None, 0
+
+
+def _marked_at(content: str | list[Message], length: int) -> list[Message]:
+    """Parts, of which one ends after so many characters and says so; the head never reaches past a first text."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    text = parts[0]["text"]
+    head = {"type": "text", "text": text[:length], "cache_control": {"type": "ephemeral"}}
+    rest = [{"type": "text", "text": text[length:]}] if text[length:].strip() else []
+    return [head, *rest, *parts[1:]]
 
 
 def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str]:

@@ -49,12 +49,13 @@ def _drain_once() -> int:
     from runs_app import gateway
     from runs_app.engine.draining import Drain, Limits
     from runs_app.engine.registering import Registration
+    from runs_app.local_servers import evict
 
     gateway.warm_up()
     limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
 
     async def run() -> int:
-        drain = Drain(gateway.call, registration, limits)
+        drain = Drain(gateway.call, registration, limits, evict=evict)
         watch = asyncio.create_task(_stop_when_asked(drain))
         try:
             return await drain.run()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +32,9 @@ class Target:
     prices: Prices
     timeout_s: float
     structured_output: bool
+    routes: tuple[str, ...] = ()
+    marks_head: bool = False
+    local_model: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,7 @@ class Design:
     told: Mapping[str, str] = field(default_factory=dict)
     texts: str = ""
     closing: str = ""
+    reruns_empty: bool = False
 
     @property
     def sees_the_target(self) -> bool:
@@ -100,6 +104,9 @@ def target_of(model: LanguageModel, timeout_s: float) -> Target:
         prices=model.prices,
         timeout_s=timeout_s,
         structured_output=model.structured_output,
+        routes=tuple(endpoint.provider_routes),
+        marks_head=model.cache_marks,
+        local_model=model.pk if endpoint.local_server else None,
     )
 
 
@@ -126,6 +133,7 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         told=told,
         texts=content.get("texts", ""),
         closing="" if prompts.uses(turns, briefing.VERDICT_FORM) else told.get(briefing.VERDICT_FORM, ""),
+        reruns_empty=experiment.on_empty == Experiment.OnEmpty.RERUN and condition.stage == Condition.Stage.GENERATE,
     )
 
 
@@ -188,6 +196,8 @@ def ask(design: Design, question: Question, sample_idx: int) -> Asked:
     if question.image:
         messages = messages_for(design, question, sample_idx, image_data_url(question.image, question.image_type))
     target = design.target
+    if target.marks_head:
+        messages = prompts.with_marked_head(design.turns, question.variables, messages, shared=design.told)
     request = CallRequest(
         provider=target.provider,
         model=target.model,
@@ -203,6 +213,18 @@ def ask(design: Design, question: Question, sample_idx: int) -> Asked:
     request_hash = prompts.request_hash(target.model, by_hash, parameters, response_format)
     epoch = design.epoch_offset + sample_idx + 1
     return Asked(request, request_hash, cache_key(target.provider, request_hash, epoch) if design.cached else None)
+
+
+def elsewhere(asked: Asked, routes: Sequence[str], attempts: int) -> Asked:
+    """The same question, to the next of the routes where it was tried before; the first try goes where it may.
+
+    Whoever asked for a route of their own keeps it. It is no part of what is asked, so the hash stays.
+    """
+    request = asked.request
+    if attempts < 2 or not routes or "provider" in request.parameters:
+        return asked
+    only = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
+    return replace(asked, request=replace(request, parameters={**request.parameters, "provider": only}))
 
 
 def without_schema(asked: Asked) -> Asked:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -32,7 +33,7 @@ def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
     """An answer ends its trial, whatever it says: an unreadable rating is a result, not an error."""
     columns = reply_columns(reply) | {
         "raw_response": reply.raw_text,
-        "answer": reply.text,
+        "answer": reply.text if reply.text.strip() else "",
         "reasoning": reply.reasoning,
         "truncated": reply.truncated,
         "refused": reply.refused,
@@ -49,6 +50,23 @@ def remembered(reply: CallReply, scale: Scale | None) -> Conclusion:
     conclusion = answered(reply, scale)
     conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
     return conclusion
+
+
+def kinds_of(trial: Mapping[str, Any]) -> dict[str, bool]:
+    """Of a trial that is done: which kinds of odd answer its answer is. It may be several."""
+    return {
+        "empty": trial["answer"] == "",
+        "truncated": trial["truncated"],
+        "refused": trial["refused"],
+        "unparsed": bool(trial.get("parse_error")),
+    }
+
+
+def asked_again(attempts: int) -> Conclusion:
+    """A blank answer where the design says to ask again: as after an error that passes. `attempts` counts this one."""
+    wait = backoff_s(attempts, retry_after=None, jitter_unit=random.random())  # noqa: S311
+    columns = {"error_class": ErrorClass.EMPTY_ANSWER, "error": "The answer was empty."}
+    return Conclusion("pending", columns, wait_s=wait)
 
 
 def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
@@ -108,6 +126,7 @@ def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
         "error": failure.message,
         "http_status": failure.http_status,
         "trace_id": failure.trace_id,
+        "served_provider": failure.served_provider,
         "latency_ms": failure.latency_ms,
         "cost_usd": 0 if unbilled and failure.error_class not in BILLED_PERHAPS else None,
     }

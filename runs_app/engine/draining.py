@@ -29,6 +29,7 @@ from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
 from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all, trouble_of
 from runs_app.engine.rounds import Lookout
+from runs_app.engine.stalling import has_stalled
 from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
 from runs_app.engine.turning import turn
@@ -37,6 +38,7 @@ from runs_app.models import ProviderBatch, Run
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")
 Caller = Callable[[CallRequest], Awaitable[CallReply]]
+Evictor = Callable[[CallRequest], Awaitable[None]]
 
 GATHER_S = 0.005  # How long answers gather before a turn writes them.
 IDLE_S = 0.5  # How long a drain without work waits before it looks again.
@@ -66,6 +68,7 @@ class Drain:
     registration: Registration
     limits: Limits = field(default_factory=Limits)
     recorded: int = 0
+    evict: Evictor | None = None
     _flying: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
     _results: list[Result] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -167,6 +170,14 @@ class Drain:
             calls.append({"outcome": "released", "call": len(calls)})
             conclusion = concluding.released()
         self._results.append(result_of(job, conclusion, calls))
+        if job.local_model is not None and self.evict is not None and isinstance(job.asked, asking.Asked):
+            await self._look_after(job.local_model, job.asked.request, calls)
+
+    async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
+        """Its own answer is on its way to the database already: whatever happens here costs no result."""
+        error_class = calls[-1].get("error_class", "")
+        if self.evict and await self._sql(has_stalled, model_id, error_class, self.registration.name):
+            await self.evict(request)
 
     async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> concluding.Conclusion:
         if job.remembered is not None:

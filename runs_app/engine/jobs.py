@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from evalsite.lib.scales import Scale
 from runs_app.calls import CallFailure, CallReply, ErrorClass
 from runs_app.engine import asking
 from runs_app.engine.admitting import Claim
-from runs_app.engine.concluding import Conclusion
+from runs_app.engine.concluding import Conclusion, asked_again, kinds_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.remembering import remembered
@@ -31,6 +31,12 @@ class Job:
     scale: Scale | None
     max_attempts: int
     remembered: CallReply | None = None
+    reruns_empty: bool = False
+    local_model: int | None = None  # The key of a model on a server that is looked after.
+
+    @property
+    def may_be_asked_again(self) -> bool:
+        return self.reruns_empty and self.remembered is None and self.claim.attempts < self.max_attempts
 
 
 def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
@@ -41,24 +47,33 @@ def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
 def _prepared(claim: Claim, questions: Questions) -> Job:
     design, question, max_attempts = questions.of(claim)
     try:
-        asked: asking.Asked | CallFailure = asking.ask(design, question, claim.sample_idx)
+        plain = asking.ask(design, question, claim.sample_idx)
+        asked: asking.Asked | CallFailure = asking.elsewhere(plain, design.target.routes, claim.attempts)
     except (PromptError, OSError) as error:
         asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
     except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
         logger.exception("the request of trial %s broke", claim.trial_id)
         asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
-    return Job(claim, asked, question.scale, max_attempts)
+    local_model = design.target.local_model
+    return Job(claim, asked, question.scale, max_attempts, reruns_empty=design.reruns_empty, local_model=local_model)
 
 
 def with_memories(jobs: list[Job]) -> list[Job]:
     """The same jobs, each with its answer where the cache has one: one query for all."""
     keys = {job.asked.cache_key for job in jobs if isinstance(job.asked, asking.Asked) and job.asked.cache_key}
     known = remembered(keys)
-    return [replace(job, remembered=known.get(getattr(job.asked, "cache_key", None) or "")) for job in jobs]
+    return [replace(job, remembered=_usable(job, known)) for job in jobs]
+
+
+def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
+    """Not a blank one where the design asks those again: that would be the same blank for ever."""
+    reply = known.get(getattr(job.asked, "cache_key", None) or "")
+    return None if reply is not None and job.reruns_empty and not reply.text.strip() else reply
 
 
 def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Result:
     """What is recorded of a job that came to this conclusion by these calls."""
+    conclusion = _weighed(job, conclusion, calls)
     cache_key = None
     if isinstance(job.asked, asking.Asked):
         cache_key = job.asked.cache_key if job.remembered is None else None
@@ -74,3 +89,16 @@ def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> 
         pause_s=conclusion.pause_s,
         cache_key=cache_key,
     )
+
+
+def _weighed(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Conclusion:
+    """An answer's call says of which kinds it is; a blank one is asked again where the design says so."""
+    if conclusion.status != "done":
+        return conclusion
+    kinds = kinds_of(conclusion.trial)
+    if not kinds["empty"] or kinds["refused"] or not job.may_be_asked_again:
+        calls[-1].update(kinds)
+        return conclusion
+    again = asked_again(job.claim.attempts)
+    calls[-1].update(again.trial, outcome="transient", raw_response=conclusion.trial["raw_response"])
+    return again

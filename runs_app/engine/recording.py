@@ -57,6 +57,11 @@ ATTEMPT_COLUMNS = CALL_COLUMNS | {
     "trace_id": "text",
     "kept_usd": "numeric",
     "list_usd": "numeric",
+    "batched": "bool",
+    "empty": "bool",
+    "truncated": "bool",
+    "refused": "bool",
+    "unparsed": "bool",
 }
 CallKey = tuple[int, str, int]  # trial, token, call
 ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
@@ -277,6 +282,7 @@ def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
         "token": str(claim.token),
         "worker": worker_id,
         "call": 0,
+        "batched": claim.batched,
     }
     rows = [{**identity, **call} for call in result.calls]
     unpriced = [row for row in rows if row.get("cost_usd") is None]

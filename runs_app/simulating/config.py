@@ -59,6 +59,7 @@ class SimulatorConfig:
     batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
     replays: tuple[Path, ...] = ()
+    stalled: tuple[str, ...] = ()  # models that answer nothing until they are unloaded, as on a local server
 
     def __post_init__(self) -> None:
         check_faults(self.faults)

@@ -20,6 +20,7 @@ class Counters:
     statuses: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
     turned_away: Counter[str] = field(default_factory=Counter)
+    unloaded: Counter[str] = field(default_factory=Counter)
     asked: dict[int, int] = field(default_factory=dict)
     answered: Counter[int] = field(default_factory=Counter)
     batches: int = 0
@@ -88,6 +89,7 @@ class Counters:
             "statuses": dict(self.statuses),
             "faults": dict(self.faults),
             "turned_away": dict(self.turned_away),
+            "unloaded": dict(self.unloaded),
         }
 
 

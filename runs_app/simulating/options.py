@@ -56,6 +56,13 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replay", action="append", default=[], type=Path, metavar="FILE", help="JSONL of recorded answers"
     )
+    parser.add_argument(
+        "--stall",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="answers nothing until POST /api/generate unloads it; may be repeated",
+    )
 
 
 def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
@@ -81,6 +88,7 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
         skills={name: rate for skill in options["skill"] for name, rate in parse_pairs(skill, "--skill").items()},
         answers=tuple(options["answers"]),
         replays=tuple(options["replay"]),
+        stalled=tuple(options["stall"]),
     )
 
 
@@ -106,6 +114,7 @@ def arguments_for(config: SimulatorConfig) -> list[str]:
     arguments += [f"--skill={model}={skill!r}" for model, skill in config.skills.items()]
     arguments += [f"--answers={path}" for path in config.answers]
     arguments += [f"--replay={path}" for path in config.replays]
+    arguments += [f"--stall={model}" for model in config.stalled]
     return arguments if config.json_schema else [*arguments, "--no-json-schema"]
 
 

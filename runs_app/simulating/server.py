@@ -22,6 +22,7 @@ from runs_app.simulating.replying import Reply, completion_body, reply_of, short
 
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
+STALLED_S = 3600.0
 GRACE_S = 2.0  # for answers under way when the server is told to stop
 
 _LIVE_BATCHES = ("batch_faults", "batch_waits")
@@ -46,12 +47,14 @@ class Simulator:
         self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers))
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
+        self._stalled = set(config.stalled)
         self._authorization = _authorization(config.key_env)
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.list_models)
+        app.router.add_post("/api/generate", self.unload)
         BatchDesk(self).add_routes(app.router)
         app.router.add_get("/", self.page)
         app.router.add_get("/counters", self.show_counters)
@@ -125,6 +128,8 @@ class Simulator:
     def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
         """Count a request; the fault that it meets, and how often it came before."""
         self.counters.models[chat.model] += 1
+        if chat.model in self._stalled:
+            await _wait(STALLED_S)
         asked = self.counters.see(chat.fingerprint)
         fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
         if fault is not None:
@@ -187,6 +192,16 @@ class Simulator:
         names = dict.fromkeys([*served, *self.config.skills, *recorded, *self.counters.models])
         listed = [{"id": name, "object": "model", "created": 0, "owned_by": "simulator"} for name in names]
         return web.json_response({"object": "list", "data": listed})
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """POST /api/generate with keep_alive 0, as Ollama has it: the model leaves memory, and stalls no more."""
+        asked = json.loads(await request.read())
+        if asked.get("keep_alive") != 0 or asked.get("prompt"):
+            return web.json_response(error_object(400, "Only keep_alive 0 without a prompt is known."), status=400)
+        model = str(asked.get("model"))
+        self.counters.unloaded[model] += 1
+        self._stalled.discard(model)
+        return web.json_response({"model": model, "response": "", "done": True, "done_reason": "unload"})
 
     # Watching and steering -------------------------------------------------------------------------------------------
 

@@ -64,6 +64,7 @@ def test_every_class_has_a_kind() -> None:
         "server_error",
         "timeout",
         "connection",
+        "empty_answer",
         "malformed_reply",
         "soft_failure",
         "internal_error",

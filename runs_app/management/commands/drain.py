@@ -35,12 +35,13 @@ class Command(BaseCommand):
         from runs_app import gateway
         from runs_app.engine.draining import Drain, Limits
         from runs_app.engine.registering import Registration
+        from runs_app.local_servers import evict
 
         gateway.warm_up()
         limits = Limits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)
         try:
             registration = Registration()
-            drain = Drain(gateway.call, registration, limits)
+            drain = Drain(gateway.call, registration, limits, evict=evict)
             recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
         except SchemaMismatch as mismatch:
             bad_input(str(mismatch))

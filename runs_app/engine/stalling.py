@@ -1,0 +1,42 @@
+"""A model that stalls on a server of one's own is taken out of its memory: three time-outs in a row, over all workers.
+
+A local server that hangs on one request keeps the model loaded and hangs on the next as well; loading it anew helps.
+"""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from datasets_app.models.history import record_changes
+from runs_app.calls import ErrorClass
+from runs_app.models import LanguageModel
+
+IN_A_ROW = 3
+
+# One statement each, so that of all workers exactly one meets the third. To stall again it takes three more.
+TIMED_OUT = """
+UPDATE runs_app_languagemodel SET stalls = CASE WHEN stalls + 1 >= %s THEN 0 ELSE stalls + 1 END
+WHERE id = %s RETURNING stalls
+"""
+ANSWERED = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
+
+
+def has_stalled(model_id: int, error_class: str, actor: str) -> bool:
+    """Note what came of a call, by its error class (empty for an answer); True for the third time-out in a row."""
+    if error_class == ErrorClass.TIMEOUT:
+        return _timed_out(model_id, actor)
+    if not error_class:
+        with connection.cursor() as cursor:
+            cursor.execute(ANSWERED, [model_id])
+    return False
+
+
+def _timed_out(model_id: int, actor: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(TIMED_OUT, [IN_A_ROW, model_id])
+        row = cursor.fetchone()
+    if row is None or row[0] > 0:
+        return False
+    reason = f"{IN_A_ROW} time-outs in a row"
+    record_changes([(LanguageModel(pk=model_id), "loaded", "evicted")], by=actor, reason=reason, what="local server")
+    return True

@@ -1,0 +1,175 @@
+"""Answers that are no answers: each kind is counted, and a blank one is kept, asked again or left out, as designed."""
+
+import pytest
+from django.db.models import Sum
+
+from grading_app.grading import grade
+from grading_app.models import Grading
+from runs_app.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Endpoint, Experiment, LedgerEntry, Trial
+from runs_app.reconciling import differences
+from tests import factories
+from tests.engine.conftest import answering, drain, reply
+
+KINDS = ("empty", "truncated", "refused", "unparsed")
+
+
+def counted(run):
+    sums = LedgerEntry.objects.filter(run=run).aggregate(**{name: Sum(name) for name in KINDS})
+    return {name: n for name, n in sums.items() if n}
+
+
+def in_turn(*replies):
+    """A provider that gives these one after the other, and the last one for ever."""
+    left = list(replies)
+
+    async def call(request):
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return call
+
+
+def test_each_kind_is_counted_and_one_answer_may_be_several(run):
+    drain(
+        in_turn(
+            reply(""),
+            reply("so far", finish_reason="length"),
+            reply("I would rather not.", refused=True),
+            reply(" \n\t", finish_reason="length"),
+            reply("fine"),
+        )
+    )
+    assert counted(run) == {"empty": 2, "truncated": 2, "refused": 1}
+    blank = Trial.objects.get(answer="", truncated=True)
+    assert (blank.status, blank.raw_response) == ("done", " \n\t"), "what came is kept as it came"
+    assert differences() == []
+
+
+def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
+    factories.make_world()
+    experiment = factories.make_experiment(
+        "rated",
+        dimensions=[factories.make_dimension()],
+        prompts=[factories.make_prompt(answer_format="rating")],
+        max_usd=None,
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    drain(in_turn(reply("no idea"), reply('{"rating": 3}')))
+    assert counted(run) == {"unparsed": 1}
+    assert differences() == []
+
+
+def test_kinds_of_remembered_answers_count_too(run, experiment):
+    drain(answering(""))
+    again = factories.make_experiment(
+        "again",
+        dataset=experiment.dataset,
+        models=list(experiment.language_models.all()),
+        prompts=list(experiment.prompts.all()),
+        samplers=list(experiment.samplers.all()),
+        samples=2,
+    )
+    (second,) = factories.make_runs(again)
+    factories.plan_trials(second)
+    drain(answering("never asked"))
+    assert counted(second) == {"empty": 6}
+    assert differences() == []
+
+
+# --- what becomes of blank answers
+
+
+def test_by_default_a_blank_answer_is_kept(run):
+    assert drain(answering("")) == 6
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+
+
+def test_a_blank_answer_may_be_asked_again_until_there_is_a_better_one(run):
+    Experiment.objects.update(on_empty="rerun")
+    run.trials.exclude(pk=run.trials.first().pk).delete()
+    factories.refresh_counters(run)
+    Trial.objects.update(not_before=None)
+    drain(in_turn(reply(" ", cost_usd=None), reply("at last")), until_idle=True)
+    trial = Trial.objects.get()
+    assert (trial.status, trial.answer, trial.attempts, trial.error_class) == ("done", "at last", 2, "")
+    first, second = Attempt.objects.order_by("pk")
+    assert (first.outcome, first.error_class, first.raw_response, first.input_tokens) == (
+        "transient",
+        "empty_answer",
+        " ",
+        10,
+    )
+    assert (second.outcome, second.empty) == ("ok", False)
+    run.refresh_from_db()
+    assert run.errors == {"empty_answer": 1}
+    assert counted(run) == {}
+    assert differences() == []
+
+
+def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
+    Experiment.objects.update(on_empty="rerun", max_attempts=1)
+    drain(answering(""))
+    assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
+    assert counted(run) == {"empty": 6}
+    assert differences() == []
+
+
+def test_a_refusal_is_no_blank_answer_and_is_not_asked_again(run):
+    Experiment.objects.update(on_empty="rerun")
+    drain(answering("", refused=True))
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+
+
+def test_a_remembered_blank_is_no_answer_where_blanks_are_asked_again(run, experiment):
+    drain(answering(""))
+    again = factories.make_experiment(
+        "again",
+        dataset=experiment.dataset,
+        models=list(experiment.language_models.all()),
+        prompts=list(experiment.prompts.all()),
+        samplers=list(experiment.samplers.all()),
+        samples=2,
+        on_empty="rerun",
+    )
+    (second,) = factories.make_runs(again)
+    factories.plan_trials(second)
+    drain(answering("this time"))
+    assert set(second.trials.values_list("answer", "from_cache")) == {("this time", False)}
+
+
+@pytest.mark.parametrize(("on_empty", "graded"), [("keep", 6), ("skip", 4)])
+def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, graded):
+    Experiment.objects.update(on_empty=on_empty)
+    drain(in_turn(reply(""), reply(" "), reply("0")))
+    experiment.refresh_from_db()
+    (report,) = grade(experiment, scorers=["exact_match"], by="a curator")
+    assert (report.graded, report.already) == (graded, 0)
+    assert Grading.objects.count() == graded
+    (again,) = grade(experiment, scorers=["exact_match"], by="a curator")
+    assert (again.graded, again.already) == (0, graded)
+
+
+# --- soft failures, asked again elsewhere
+
+
+def test_a_retry_goes_to_the_next_of_the_endpoints_routes(run):
+    Endpoint.objects.update(provider="openrouter", provider_routes=["north", "south"])
+    asked = []
+
+    async def failing(request):
+        asked.append(request.parameters.get("provider"))
+        raise CallFailure(ErrorClass.SOFT_FAILURE, "the model stopped with an error", served_provider="east")
+
+    run.trials.exclude(pk=run.trials.first().pk).delete()
+    factories.refresh_counters(run)
+    Experiment.objects.update(max_attempts=3, stop_after_attempts=100)
+    drain(failing)
+    assert asked == [
+        None,
+        {"order": ["north"], "allow_fallbacks": False},
+        {"order": ["south"], "allow_fallbacks": False},
+    ]
+    assert set(Attempt.objects.values_list("served_provider", "error_class")) == {("east", "soft_failure")}
+    assert Attempt.objects.values("request_hash").distinct().count() == 1, "where it went is no part of what was asked"
+    assert differences() == []

@@ -1,0 +1,122 @@
+"""A model that stalls on a server of one's own is unloaded after three time-outs in a row, over all workers."""
+
+import asyncio
+
+import pytest
+
+from datasets_app.models import StatusChange
+from runs_app import gateway
+from runs_app.calls import CallFailure, ErrorClass
+from runs_app.engine.draining import Drain, Limits
+from runs_app.engine.registering import Registration
+from runs_app.engine.stalling import has_stalled
+from runs_app.local_servers import evict
+from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
+from runs_app.reconciling import differences
+from runs_app.simulating import SimulatorConfig, start
+from tests.engine.conftest import reply
+from tests.gateway.asking import request
+from tests.gateway.fake_provider import fake_provider
+
+
+@pytest.fixture
+def local(run):
+    Endpoint.objects.update(local_server="ollama", max_concurrency=1, is_free=True)
+    Experiment.objects.update(max_attempts=1, stop_after_attempts=100)
+    return run
+
+
+def drained(call):
+    """Drain with this provider; returns the requests whose model was unloaded."""
+    evicted = []
+
+    async def note(asked):
+        evicted.append(asked)
+
+    registration = Registration()
+
+    async def go():
+        await Drain(call, registration, Limits(until_idle=True), evict=note).run()
+
+    asyncio.run(go())
+    return evicted
+
+
+def outcomes(*words):
+    left = list(words)
+
+    async def call(asked):
+        word = left.pop(0)
+        if word == "ok":
+            return reply()
+        raise CallFailure(ErrorClass(word), "no")
+
+    return call
+
+
+def test_the_third_time_out_in_a_row_unloads_the_model_and_history_says_so(local):
+    (asked,) = drained(outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
+    assert asked.model == "vendor/small"
+    (change,) = StatusChange.objects.filter(what="local server")
+    assert (change.to_value, change.reason) == ("evicted", "3 time-outs in a row")
+    assert differences() == []
+
+
+def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(local):
+    assert drained(outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout")) == []
+    assert LanguageModel.objects.get().stalls == 2
+
+
+def test_workers_count_together_and_one_of_them_unloads(local):
+    model = LanguageModel.objects.get().pk
+    calls = [has_stalled(model, "timeout", worker) for worker in ("a", "b", "a", "b", "a", "b")]
+    assert calls == [False, False, True, False, False, True]
+    assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
+
+
+def test_without_the_option_nothing_is_unloaded(local):
+    Endpoint.objects.update(local_server="")
+    assert drained(outcomes("timeout", "timeout", "timeout", "timeout", "timeout", "timeout")) == []
+    assert LanguageModel.objects.get().stalls == 0
+
+
+def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
+    """A real drain, a real server: the first three trials time out, the rest are answered."""
+
+    async def go():
+        running = await start(SimulatorConfig(stalled=("vendor/small",)))
+        await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
+        try:
+            await Drain(gateway.call, registration, Limits(until_idle=True), evict=evict).run()
+        finally:
+            await gateway.close()
+            await running.stop()
+        return running.simulator.counters.unloaded
+
+    gateway.warm_up()
+    Experiment.objects.update(request_timeout_s=0.3)
+    registration = Registration()
+    unloaded = asyncio.run(go())
+    assert dict(unloaded) == {"vendor/small": 1}
+    assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * 3 + ["failed"] * 3
+    assert differences() == []
+
+
+async def asked_to_unload(call):
+    try:
+        await evict(call)
+    finally:
+        await gateway.close()
+
+
+def test_what_is_sent_is_ollamas_own_request_and_that_it_fails_changes_nothing(settings, monkeypatch):
+    monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
+    with fake_provider() as fake:
+        asyncio.run(asked_to_unload(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
+        assert (fake.last.path, fake.last.body) == ("/api/generate", {"model": "qwen3:8b", "keep_alive": 0})
+        assert fake.last.headers["authorization"] == "Bearer secret-of-the-lab"
+        fake.status = 500
+        asyncio.run(asked_to_unload(request(fake.url, model="qwen3:8b")))
+        settings.LLM_ALLOWED_HOSTS = []
+        asyncio.run(asked_to_unload(request("http://203.0.113.1", model="qwen3:8b")))
+        assert len(fake.asked) == 2
