@@ -27,15 +27,15 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
-    from runs_app.engine.admitting import admit
-    from runs_app.engine.recording import Result, record
+    from runs_app.engine.recording import Result
     from runs_app.engine.registering import Registration
+    from runs_app.engine.turning import turn
 
     worker, written, results = Registration().worker_id, 0, []
     started = time.time()
     while True:
-        written += record(results, worker)
-        claims = admit(worker, batch)
+        wrote, claims = turn(results, worker, batch, {})
+        written += wrote
         if not claims:
             return written, started, time.time()
         results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in claims]

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
+from django.db import transaction
+
 from runs_app.engine.allotting import Demand, allot, share_out
-from runs_app.engine.books import Books, opened
+from runs_app.engine.books import Books, open_books
 from runs_app.engine.settling import Place
 from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import free_slots, taken
@@ -57,13 +59,14 @@ GROUP BY p.id
 
 # Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
 # SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. The inner LIMIT is a constant that
-# the planner sees, so it walks the index instead of sorting all that is pending; the outer one stops the walk.
+# the planner sees, so it walks the index instead of sorting all that is pending; the outer one stops the walk. Rows are
+# named by an array for the planner as well: it takes a set for thousands of rows, and would read the whole table.
 MOST_AT_ONCE = 256  # Of one run; the next turn takes more.
 CLAIM = f"""
 WITH wants AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
 ), picked AS MATERIALIZED (
-    SELECT next.id, wants.reserve, wants.lease FROM wants CROSS JOIN LATERAL (
+    SELECT next.id FROM wants CROSS JOIN LATERAL (
         SELECT id FROM (
             SELECT id FROM runs_app_trial
             WHERE run_id = wants.run AND status = 'pending'
@@ -74,9 +77,9 @@ WITH wants AS MATERIALIZED (
 )
 UPDATE runs_app_trial t SET
     status = 'running', attempts = t.attempts + 1, token = %s::uuid, worker_id = %s::bigint,
-    reserved_usd = picked.reserve, lease_until = clock_timestamp() + picked.lease * interval '1 second',
+    reserved_usd = wants.reserve, lease_until = clock_timestamp() + wants.lease * interval '1 second',
     not_before = NULL, claimed_at = clock_timestamp()
-FROM picked WHERE t.id = picked.id
+FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
 RETURNING t.id, t.run_id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd
 """  # noqa: S608 - a constant
 
@@ -85,8 +88,10 @@ def admit(worker_id: int, room: int) -> list[Claim]:
     """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
     claims: list[Claim] = []
     for endpoint_id, share in rooms(room).items():
-        with opened(endpoint_id, claiming=True) as books:
-            claims += claim(books, worker_id, share)
+        with transaction.atomic():
+            if books := open_books(endpoint_id, claiming=True):
+                claims += claim(books, worker_id, share)
+                books.settle()
     return claims
 
 
@@ -102,9 +107,9 @@ def rooms(
     return share_out(concurrency, flying or {}, wants)
 
 
-def claim(books: Books | None, worker_id: int, room: int) -> list[Claim]:
+def claim(books: Books, worker_id: int, room: int) -> list[Claim]:
     """Claim at most `room` trials out of open books."""
-    if books is None or not books.gate.is_open or books.change.pause_s:
+    if not books.gate.is_open or books.change.pause_s:
         return []
     slots = min(room, free_slots(books.throttle, books.gate.rates, books.in_flight))
     if slots <= 0:

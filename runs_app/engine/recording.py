@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
+
 from runs_app.engine.admitting import Claim
-from runs_app.engine.books import Books, opened
+from runs_app.engine.books import Books, open_books
+from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
 from runs_app.engine.settling import ZERO, Change, RunDelta
 from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import learned, taken
@@ -22,63 +25,9 @@ from runs_app.models import Attempt, Trial
 
 logger = logging.getLogger("evalsite.drain")
 
-# What a trial and an attempt both keep of a call, with the types that PostgreSQL reads them as.
-CALL_COLUMNS = {
-    "error_class": "text",
-    "error": "text",
-    "raw_response": "text",
-    "finish_reason": "text",
-    "response_id": "text",
-    "served_model": "text",
-    "served_provider": "text",
-    "request_hash": "text",
-    "input_tokens": "int",
-    "output_tokens": "int",
-    "reasoning_tokens": "int",
-    "cache_read_tokens": "int",
-    "cache_write_tokens": "int",
-    "cost_usd": "numeric",
-    "latency_ms": "int",
-}
-TRIAL_COLUMNS = CALL_COLUMNS | {
-    "rating": "int",
-    "rating_step": "text",
-    "parse_error": "text",
-    "answer": "text",
-    "reasoning": "text",
-    "truncated": "bool",
-    "refused": "bool",
-    "from_cache": "bool",
-}
-ATTEMPT_COLUMNS = CALL_COLUMNS | {
-    "outcome": "text",
-    "call": "int",
-    "http_status": "int",
-    "trace_id": "text",
-    "kept_usd": "numeric",
-    "list_usd": "numeric",
-    "batched": "bool",
-    "empty": "bool",
-    "truncated": "bool",
-    "refused": "bool",
-    "unparsed": "bool",
-}
 CallKey = tuple[int, str, int]  # trial, token, call
 ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
 LONGEST_PORTION = 32 * 2**20  # Characters. Escaped, and with what surrounds them, they may become six times as many.
-
-
-def _values(columns: dict[str, str]) -> list[str]:
-    """What is missing of a text is empty, of a truth is false; only what a model said may be unknown."""
-    defaults = {"text": "''", "bool": "false"}
-    return [
-        f"coalesce(r.{name}, {defaults[kind]})" if kind in defaults and name != "raw_response" else f"r.{name}"
-        for name, kind in columns.items()
-    ]
-
-
-def _typed(columns: dict[str, str]) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 
 @dataclass(slots=True)
@@ -111,8 +60,12 @@ def record(results: Sequence[Result], worker_id: int) -> int:
 
 
 def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
-    with opened(endpoint_id, runs_of(results)) as books:
-        return write(books, results, worker_id)
+    with transaction.atomic():
+        held = write_trials(results)
+        if books := open_books(endpoint_id, runs_of(results)):
+            enter(books, results, held, worker_id)
+            books.settle()
+    return len(held)
 
 
 def by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
@@ -140,74 +93,74 @@ def portions(results: Sequence[Result]) -> Iterator[list[Result]]:
         yield portion
 
 
-def write(books: Books | None, results: Sequence[Result], worker_id: int) -> int:
-    """Results of one endpoint, into its open books. Returns how many still held their trial."""
+def enter(books: Books, results: Sequence[Result], held: Collection[ClaimKey], worker_id: int) -> None:
+    """Results of one endpoint, whose trials are written where they were held, into its open books."""
     results = _of_runs_there_are(books, results)
-    if books is None or not results:
-        return 0
-    _end_cancelled(books, results)
-    calls = [_attempt_rows(result, worker_id) for result in results]
-    held = _write_held(results, calls)
+    _end_cancelled(books, [result for result in results if result.claim.key in held])
     late: list[dict[str, Any]] = []
-    for result, rows in zip(results, calls, strict=True):
+    for result in results:
+        rows = _attempt_rows(result, worker_id)
         if result.claim.key in held:
             _count(result, rows, books.deltas.at(result.claim.place))
+            books.calls += rows
         else:
             late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
     if late:
         _write_late(books, late)
     _teach(books, [result for result in results if result.claim.key in held and not result.claim.batched])
-    return len(held)
 
 
-def _of_runs_there_are(books: Books | None, results: Sequence[Result]) -> Sequence[Result]:
+def _of_runs_there_are(books: Books, results: Sequence[Result]) -> Sequence[Result]:
     """An experiment can be deleted once its silent workers were given up: then nothing is left to count a call in."""
-    runs = books.runs if books else {}
-    found = [result for result in results if result.claim.place.run_id in runs]
+    found = [result for result in results if result.claim.place.run_id in books.runs]
     if len(found) < len(results):
         logger.warning("%s answers came after their experiment had been deleted", len(results) - len(found))
     return found
 
 
+END_CANCELLED = """
+UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[]) RETURNING id
+"""
+
+
 def _end_cancelled(books: Books, results: Sequence[Result]) -> None:
-    """A retry of a cancelled run would wait for ever."""
-    for result in results:
-        if result.status == Trial.Status.PENDING and books.runs[result.claim.place.run_id].status == "cancelled":
-            result.status, result.wait_s = Trial.Status.CANCELLED, None
+    """A retry of a run that was cancelled meanwhile would wait for ever."""
+    waiting = [
+        result
+        for result in results
+        if result.status == Trial.Status.PENDING and books.runs[result.claim.place.run_id].status == "cancelled"
+    ]
+    for result in waiting:
+        result.status, result.wait_s = Trial.Status.CANCELLED, None
+    if waiting:
+        fetched(END_CANCELLED, [result.claim.trial_id for result in waiting])
 
 
-INSERT_ATTEMPTS = f"""
-INSERT INTO runs_app_attempt (trial_id, run_id, token, worker_id, started_at, finished_at, {", ".join(ATTEMPT_COLUMNS)})
-SELECT r.trial, r.run, r.token, r.worker, clock_timestamp() - coalesce(r.latency_ms, 0) * interval '1 millisecond',
-    clock_timestamp(), {", ".join(_values(ATTEMPT_COLUMNS))}
-FROM json_to_recordset(%s::json) r(trial bigint, run bigint, token uuid, worker bigint, {_typed(ATTEMPT_COLUMNS)})
-"""  # noqa: S608 - built from the names above
 ADD_ATTEMPTS = f"""{INSERT_ATTEMPTS}
 ON CONFLICT (trial_id, token, call) DO NOTHING
 RETURNING trial_id, token, call, 0::numeric
 """
 
-# Trials whose token still holds, their calls, and what of them the cache remembers: the keys of that in order, since
-# whoever remembers the same one waits for this transaction. A call of a claim that still holds cannot be there yet.
-WRITE_HELD = f"""
+# Trials whose token still holds, and what of them the cache remembers: the keys of that in order, since whoever
+# remembers the same one waits for this transaction. That a row has a token says that it is running; the array has the
+# planner look rows up by their key.
+WRITE_TRIALS = f"""
 WITH answers AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, held_by uuid, status text, unspent bool, wait_s float8,
-        cache_key text, {_typed(TRIAL_COLUMNS)})
+        cache_key text, {typed(TRIAL_COLUMNS)})
 ), held AS (
     UPDATE runs_app_trial t SET
         status = r.status, token = NULL, lease_until = NULL, reserved_usd = 0,
         attempts = t.attempts - r.unspent::int, yields = t.yields + r.unspent::int,
         not_before = CASE WHEN r.wait_s IS NOT NULL THEN clock_timestamp() + r.wait_s * interval '1 second' END,
         completed_at = CASE WHEN r.status IN ('done', 'failed') THEN clock_timestamp() END,
-        ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(_values(TRIAL_COLUMNS))})
-    FROM answers r WHERE t.id = r.id AND t.token = r.held_by AND t.status = 'running'
+        ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(values(TRIAL_COLUMNS))})
+    FROM answers r WHERE t.id = ANY(ARRAY(SELECT id FROM answers)) AND t.id = r.id AND t.token = r.held_by
     RETURNING t.id, r.held_by AS token, r.cache_key, r.status
 ), remembered AS (
     INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
     SELECT cache_key, id, clock_timestamp() FROM held WHERE cache_key IS NOT NULL AND status = 'done' ORDER BY cache_key
     ON CONFLICT DO NOTHING
-), calls AS (
-    {INSERT_ATTEMPTS} JOIN held ON held.id = r.trial AND held.token = r.token
 )
 SELECT id, token FROM held
 """  # noqa: S608 - built from the names above
@@ -218,15 +171,17 @@ UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(),
     list_usd = r.list_usd,
     {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS if not name.startswith("error"))}
 FROM json_to_recordset(%s::json) r(trial bigint, token uuid, call int, kept_usd numeric, list_usd numeric,
-    {_typed(CALL_COLUMNS)})
+    {typed(CALL_COLUMNS)})
 JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
 WHERE t.id = was.id AND was.outcome = 'lost'
 RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
 """  # noqa: S608 - built from the names above
 
 
-def _write_held(results: Sequence[Result], calls: Sequence[list[dict[str, Any]]]) -> set[ClaimKey]:
-    """Trials that this worker still holds, and every call made for them. Returns which they are."""
+def write_trials(results: Sequence[Result]) -> set[ClaimKey]:
+    """Those that their worker still holds, which it returns: before any books are opened, for this takes longest."""
+    if not results:
+        return set()
     rows = [
         {
             "id": result.claim.trial_id,
@@ -239,7 +194,7 @@ def _write_held(results: Sequence[Result], calls: Sequence[list[dict[str, Any]]]
         }
         for result in results
     ]
-    return set(fetched(WRITE_HELD, as_json(rows), as_json(row for some in calls for row in some)))
+    return set(fetched(WRITE_TRIALS, as_json(rows)))
 
 
 def _said(result: Result) -> dict[str, Any]:

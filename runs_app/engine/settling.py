@@ -1,19 +1,21 @@
 """The counters of endpoints, experiments and runs: locked in one order, changed in one place.
 
-Every transaction that moves work units locks what it counts in the same order (endpoints, experiments, runs, then the
-units), each kind by ascending key. Two transactions in another order would deadlock within a second of load.
+Every transaction that moves work units takes its locks in one order: first the units that it holds by their token, then
+what it counts (endpoints, experiments, runs), each kind by ascending key. Units that it does not hold come last: those
+that nobody else can hold without the same locks, or with SKIP LOCKED. Another order deadlocks within a second of load.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
 from django.db import connection
 
+from runs_app.engine.columns import INSERT_ATTEMPTS
 from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import Throttle
 
@@ -53,9 +55,10 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement settles all, throttles and curves included: the locks are held for as long as it takes.
-SETTLE = """
-WITH changes AS MATERIALIZED (
+# One statement settles all, attempts, throttles and curves included: the locks are held for as long as it takes.
+SETTLE = f"""
+WITH calls AS ({INSERT_ATTEMPTS}
+), changes AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
         overloaded int, curve float8, pause_s float8, pause_reason text)
 ), endpoints AS (
@@ -91,13 +94,13 @@ UPDATE runs_app_run t SET
     n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
     n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
     input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
-    errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
+    errors = CASE WHEN r.errors = '{{}}' THEN t.errors ELSE t.errors || (
         SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
         FROM jsonb_each_text(r.errors)) END,
     started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
 FROM runs r WHERE t.id = r.id
 RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > 0
-"""
+"""  # noqa: S608 - a constant
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +142,15 @@ class Deltas:
             self.places[place.run_id] = place
         return delta
 
-    def settle(self) -> list[int]:
-        """Write them. The rows are locked already, in the one order. Returns the runs that may have come to an end."""
+    def settle(self, calls: Sequence[dict[str, Any]] = ()) -> list[int]:
+        """Write them, and these attempts, which they count. The rows are locked already, in the one order.
+
+        Returns the runs that may have come to an end.
+        """
         if not self.by_run and not self.by_endpoint:
             return []
         runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
-        rows = (self._of_endpoints(), self._of_experiments(), runs)
+        rows = (calls, self._of_endpoints(), self._of_experiments(), runs)
         return [run_id for run_id, may_end in fetched(SETTLE, *(as_json(some) for some in rows)) if may_end]
 
     def _of_endpoints(self) -> list[dict[str, Any]]:

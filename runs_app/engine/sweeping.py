@@ -30,6 +30,7 @@ JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE {ENDED}
 """  # noqa: S608 - a constant
 
+# SKIP LOCKED: what its worker is writing at this moment is no claim that went silent, and is never waited for here.
 TAKE_BACK = f"""
 WITH stale AS (
     SELECT t.id, t.token, t.worker_id, t.reserved_usd,
@@ -39,7 +40,7 @@ WITH stale AS (
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id
     WHERE {ENDED} AND t.run_id = %s
-    ORDER BY t.id LIMIT 1000 FOR UPDATE OF t
+    ORDER BY t.id LIMIT 1000 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
     error_class = %s, error = 'Its worker went silent.',

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from runs_app.engine.statements import fetched
 from runs_app.engine.throttling import Rates, Throttle, refilled
 
-READ = """
+# Locks the endpoint.
+GATE = """
 SELECT max_concurrency, requests_per_minute, tokens_per_minute, requests_per_day, adaptive, throttle, in_flight,
     is_active AND coalesce(paused_until <= clock_timestamp(), true), extract(epoch FROM clock_timestamp())::float8,
     (clock_timestamp() AT TIME ZONE day_zone)::date::text
@@ -27,13 +27,7 @@ class Gate:
     now: float
 
 
-def gate_of(endpoint_id: int) -> Gate | None:
-    """Lock this endpoint. None where there is none."""
-    rows = fetched(READ, endpoint_id)
-    return _gate(*rows[0]) if rows else None
-
-
-def _gate(
+def gate_of(
     most: int,
     rpm: int | None,
     tpm: int | None,
@@ -45,6 +39,7 @@ def _gate(
     now: float,
     day: str,
 ) -> Gate:
+    """Of a row of GATE."""
     rates = Rates(most, rpm, tpm, rpd, adaptive)
     # Raw SQL gets JSON as text: Django reads it only for its own fields.
     throttle = refilled(Throttle.of(json.loads(stored)), rates, now, day)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from django.db import DatabaseError
+from django.db import DatabaseError, transaction
 
 from runs_app.engine.admitting import Claim, claim, rooms
-from runs_app.engine.books import opened
-from runs_app.engine.recording import Result, by_endpoint, portions, runs_of, write
+from runs_app.engine.books import open_books
+from runs_app.engine.recording import Result, by_endpoint, enter, portions, runs_of, write_trials
 from runs_app.engine.rescuing import OUTAGES, record_all
 
 
@@ -36,11 +36,23 @@ def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
     *before, last = list(portions(results)) or [[]]
     wrote = sum(record_all(portion, worker_id) for portion in before)
     try:
-        with opened(endpoint_id, runs_of(last), claiming=room > 0) as books:
-            return wrote + write(books, last, worker_id), claim(books, worker_id, room)
+        held, claims = _at_once(endpoint_id, last, worker_id, room)
+        return wrote + held, claims
     except OUTAGES:
         raise
     except DatabaseError:
         if not last:
             raise
         return wrote + record_all(last, worker_id), []
+
+
+def _at_once(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:
+    with transaction.atomic():
+        held = write_trials(results)
+        books = open_books(endpoint_id, runs_of(results), claiming=room > 0)
+        if books is None:
+            return len(held), []
+        enter(books, results, held, worker_id)
+        claims = claim(books, worker_id, room) if room > 0 else []
+        books.settle()
+    return len(held), claims

@@ -4,7 +4,7 @@ import pytest
 from django.db import InterfaceError, OperationalError
 
 from runs_app import removing, steering
-from runs_app.engine import draining, recording
+from runs_app.engine import draining, recording, turning
 from runs_app.engine.admitting import admit
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import record
@@ -69,10 +69,10 @@ def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     monkeypatch.setattr(recording, "LONGEST_PORTION", 100)
-    portions = failing_once(monkeypatch, recording, "_write_held", OperationalError("gone"))
+    portions = failing_once(monkeypatch, turning, "write_trials", OperationalError("gone"))
     monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))
-    assert max(len(results) for results, _ in portions) == 1
+    assert max(len(results) for results, in portions) == 1
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
 
 
