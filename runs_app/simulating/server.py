@@ -118,7 +118,7 @@ class Simulator:
 
     async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
         fault, asked = self._see(chat)
-        delay = latency_s(self.config, fault, chat.fingerprint, asked)
+        delay = STALLED_S if chat.model in self._stalled else latency_s(self.config, fault, chat.fingerprint, asked)
         if fault is not None and (refused := _refusal(fault)):
             await _wait(delay)
             raise refused
@@ -128,8 +128,6 @@ class Simulator:
     def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
         """Count a request; the fault that it meets, and how often it came before."""
         self.counters.models[chat.model] += 1
-        if chat.model in self._stalled:
-            await _wait(STALLED_S)
         asked = self.counters.see(chat.fingerprint)
         fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
         if fault is not None:
