@@ -161,46 +161,35 @@ def _plain(text: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a reply: its fenced blocks, last first, then its bare {...}, last first."""
-    for block in reversed(FENCED.findall(text)):
+    mended = _with_stray_backslashes_doubled(text)
+    for block in reversed(FENCED.findall(mended)):
         if (found := _object(block)) is not None:
             yield found
-    yield from reversed(_bare_objects(text))
+    yield from reversed(list(_bare_objects(mended)))
 
 
-def _object(text: str) -> dict[str, Any] | None:
-    """The text as an object; where it is none, with its stray backslashes, mostly LaTeX's, taken as they are."""
-    for candidate, strict in ((text, True), (_with_backslashes_doubled(text), False)):
-        try:
-            found = json.loads(candidate, strict=strict)
-        except (ValueError, RecursionError):
-            continue
-        return found if isinstance(found, dict) else None
-    return None
-
-
-def _with_backslashes_doubled(text: str) -> str:
-    """Those that begin no escape of JSON: \\( becomes \\\\(, and \\n stays."""
+def _with_stray_backslashes_doubled(text: str) -> str:
+    """Those that begin no escape of JSON, mostly those of LaTeX. What is JSON already stays the same."""
     return STRAY_BACKSLASH.sub(lambda match: match.group(0) if match.group(1) else "\\\\", text)
 
 
-def _bare_objects(text: str) -> list[dict[str, Any]]:
-    """The outermost objects of a text, in order; the last of them that there is room for."""
-    found: list[dict[str, Any]] = []
-    for candidate in (text, _with_backslashes_doubled(text)):
-        found = found or list(_decoded(candidate))
-    return found
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        found = json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
-def _decoded(text: str) -> Iterator[dict[str, Any]]:
+def _bare_objects(text: str) -> Iterator[dict[str, Any]]:
+    """The outermost objects of a text, in order, of its last braces."""
     decoder = json.JSONDecoder(strict=False)
-    starts = [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]
     end = 0
-    for start in starts:
+    for start in [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]:
         if start < end:
             continue
         try:
-            value, end = decoder.raw_decode(text, start)
+            found, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        if isinstance(value, dict):
-            yield value
+        yield found

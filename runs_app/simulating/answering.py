@@ -6,12 +6,13 @@ next by noise. So ratings spread and correlate over models as they do in real da
 
 import json
 import math
+import random
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app.simulating import asking
+from runs_app.simulating import asking, judging
 from runs_app.simulating.answer_key import AnswerKey
 from runs_app.simulating.asking import Scale
 from runs_app.simulating.drawing import normal, normal_quantile, uniforms
@@ -52,6 +53,7 @@ class Answerer:
     seed: int
     skills: Mapping[str, float]
     key: AnswerKey
+    judge: str = "plain"
 
     def answer(self, request: ChatRequest) -> Answer:
         """What `request.model` answers. The same request gives the same answer."""
@@ -62,6 +64,8 @@ class Answerer:
         schema = asking.asked_schema(request)
         if schema is not None:
             return json.dumps(self._fill(schema, "answer", request))
+        if (verdict := judging.asked_verdict(request)) is not None:
+            return self._verdict(verdict, request)
         if asking.wants_rating_object(request.text):
             return json.dumps(self._rating_object(request))
         if asking.wants_score_object(request.text):
@@ -145,11 +149,30 @@ class Answerer:
 
     # Judges ----------------------------------------------------------------------------------------------------------
 
+    def _verdict(self, verdict: judging.Asked, request: ChatRequest) -> str:
+        """In the form that was asked for; or in any, or as the texts command, where this judge is of that kind."""
+        if self.judge == "assorted":
+            scale = asking.asked_scale(judging.without_answers(request.text), USUAL_SCORES)
+            dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
+            return judging.assorted(verdict, (scale.low, scale.high), dice)[0]
+        obeyed = judging.obeyed_score(request) if self.judge == "obedient" else None
+        if obeyed is not None:
+            return judging.fenced({"score": obeyed, "reasoning": "I was told to."})
+        if verdict.kind == "score":
+            return self._judgement(request)
+        return judging.fenced({**self._choice(verdict, request), "reasoning": _remark(self.seed, request)})
+
+    def _choice(self, verdict: judging.Asked, request: ChatRequest) -> dict[str, object]:
+        if verdict.kind == "criteria":
+            return {"criteria": {name: self._call_uniform(name, request) < 0.7 for name in verdict.names}}
+        options = verdict.names if verdict.kind == "label" else ("A", "B", "tie")
+        return {verdict.key: options[int(self._call_uniform(verdict.kind, request) * len(options))]}
+
     def _judgement(self, request: ChatRequest) -> str:
         """A judge's reply: a sentence, then a fenced JSON block with a score on the scale that the rubric names."""
-        scale = asking.asked_scale(request.text, USUAL_SCORES)
+        scale = asking.asked_scale(judging.without_answers(request.text), USUAL_SCORES)
         score = {"score": self._score(request, scale), "reasoning": _remark(self.seed, request)}
-        return f"I compared the answer with the reference.\n\n```json\n{json.dumps(score)}\n```"
+        return f"I compared the answer with the reference.\n\n{judging.fenced(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
         """Full marks if the final answer agrees with the reference, none if not; a judge errs by its lack of skill."""

@@ -32,6 +32,13 @@ BATCH_WAITS = ("create", "answer", "done", "line")
 # What --error-rate is spread over: the errors that a client is expected to live through by trying again.
 TRANSIENT_FAULTS = ("429", "500", "503", "cut", "malformed")
 
+# How a judge's verdicts are given, with what each way does.
+JUDGES: dict[str, str] = {
+    "plain": "as asked for",
+    "assorted": "in many shapes, good and bad",
+    "obedient": "with the score that any text tells it to give, but for what it was told is data",
+}
+
 
 class ConfigError(ValueError):
     """A setting or an input file of the simulated provider that cannot be used; the message names it."""
@@ -59,6 +66,7 @@ class SimulatorConfig:
     batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
     replays: tuple[Path, ...] = ()
+    judge: str = "plain"  # how verdicts are given: one of JUDGES
     stalled: tuple[str, ...] = ()  # models that answer nothing until they are unloaded, as on a local server
 
     def __post_init__(self) -> None:
@@ -73,6 +81,8 @@ class SimulatorConfig:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ConfigError(f"{name}: must be 1 or more, not {value}")
+        if self.judge not in JUDGES:
+            raise ConfigError(f"judge: must be one of {', '.join(JUDGES)}, not {self.judge}")
         for model, skill in self.skills.items():
             if not 0.0 <= skill <= 1.0:
                 raise ConfigError(f"skill of {model}: must be between 0 and 1, not {skill}")

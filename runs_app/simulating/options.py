@@ -8,6 +8,7 @@ from typing import Any
 from runs_app.simulating.config import (
     BATCH_FAULTS,
     BATCH_WAITS,
+    JUDGES,
     NAMED_FAULTS,
     ConfigError,
     SimulatorConfig,
@@ -56,6 +57,7 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--replay", action="append", default=[], type=Path, metavar="FILE", help="JSONL of recorded answers"
     )
+    parser.add_argument("--judge", choices=JUDGES, default="plain", help="how verdicts on answers are given")
     parser.add_argument(
         "--stall",
         action="append",
@@ -88,6 +90,7 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
         skills={name: rate for skill in options["skill"] for name, rate in parse_pairs(skill, "--skill").items()},
         answers=tuple(options["answers"]),
         replays=tuple(options["replay"]),
+        judge=options["judge"],
         stalled=tuple(options["stall"]),
     )
 
@@ -109,6 +112,7 @@ def arguments_for(config: SimulatorConfig) -> list[str]:
         "--seed": config.seed,
         "--latency-ms": config.latency_ms,
         "--latency-sigma": config.latency_sigma,
+        "--judge": config.judge,
     }
     arguments = [f"{option}={value}" for option, value in given.items() if value is not None]
     arguments += [f"--skill={model}={skill!r}" for model, skill in config.skills.items()]

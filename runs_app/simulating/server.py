@@ -44,7 +44,7 @@ class Simulator:
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
         self.counters = Counters()
-        self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers))
+        self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge)
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
         self._stalled = set(config.stalled)

@@ -1,0 +1,136 @@
+"""The contract of verdicts: what a judge's reply says, whatever its shape; and a code where it says nothing."""
+
+import json
+import math
+import random
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.judging.verdicts import Verdict, read_verdict
+from runs_app.simulating.judging import Asked, assorted
+
+SCORE = {"kind": "score", "min": 0, "max": 10}
+CRITERIA = {
+    "kind": "criteria",
+    "criteria": [{"name": "correct", "weight": 3}, {"name": "Well put", "weight": 1}, {"name": "brief", "weight": 1}],
+}
+LABEL = {
+    "kind": "label",
+    "labels": [{"name": "right", "score": 1}, {"name": 'so "so"', "score": 0.5}, {"name": "wrong"}],
+}
+PAIRWISE = {"kind": "pairwise"}
+ASKED = {
+    "score": (SCORE, Asked("score")),
+    "criteria": (CRITERIA, Asked("criteria", ("correct", "Well put", "brief"))),
+    "label": (LABEL, Asked("label", ("right", 'so "so"', "wrong"))),
+    "pairwise": (PAIRWISE, Asked("pairwise")),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "replies"), [("score", 8000), ("criteria", 2000), ("label", 2000), ("pairwise", 2000)]
+)
+def test_replies_in_assorted_shapes_are_read_or_get_the_right_code(kind, replies):
+    rubric, asked = ASKED[kind]
+    dice = random.Random(20261120)
+    seen = Counter()
+    for _ in range(replies):
+        reply, code = assorted(asked, (0, 10), dice)
+        verdict = read_verdict(reply, rubric)
+        assert verdict.error == code, reply
+        assert (verdict.score is None and not verdict.winner) == bool(code)
+        seen[code] += 1
+    assert seen[""] > replies / 4
+    assert len(seen) >= 4
+    assert min(seen.values()) > 10
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        ('```json\n{"score": 2}\n```\nOr rather:\n```json\n{"score": 7}\n```', 7),
+        ('{"score": 2} ```json\n{"score": 7}\n```', 7),
+        ('```json\n{"score": 7}\n```\n```json\n{"total": 2}\n```', 7),
+        ('```json\n{"score": true}\n```\n{"score": 7}', None),
+        ('{"score": 2} and then {"score": 7}', 7),
+        ('{"reasoning": {"score": 2}, "score": 7}', 7),
+        ('```json\n{"Score": 7}\n```', 7),
+        ('```json\n{"score": 7, "reasoning": "so \\(x\\) and \\sqrt{2}"}\n```', 7),
+        ('<think>{"score": 2}</think>{"score": 7}', 7),
+    ],
+)
+def test_the_last_fenced_block_that_has_a_score_decides_and_then_the_last_object(reply, score):
+    assert read_verdict(reply, SCORE).score == score
+
+
+def test_latex_survives_in_the_reasoning():
+    reply = '```json\n{"score": 1, "reasoning": "It follows that \\( \\alpha \\le 2 \\)."}\n```'
+    assert read_verdict(reply, SCORE).reasoning == "It follows that \\( \\alpha \\le 2 \\)."
+
+
+def test_criteria_are_a_weighted_share():
+    reply = json.dumps({"criteria": {"correct": "pass", "well  PUT": False, "brief": "Fail", "more": 1}})
+    verdict = read_verdict(reply, CRITERIA)
+    assert verdict.score == pytest.approx(3 / 5)
+    assert verdict.detail == {"criteria": {"correct": True, "Well put": False, "brief": False}}
+
+
+def test_a_label_has_its_score_or_its_place():
+    assert read_verdict('{"label": " Right "}', LABEL).score == 1
+    assert read_verdict('{"label": "wrong"}', LABEL).score == 2
+    assert read_verdict('{"label": "wrong"}', LABEL).detail == {"label": "wrong"}
+
+
+@given(st.text(max_size=400), st.sampled_from(sorted(ASKED)))
+def test_no_text_is_an_exception_and_a_value_excludes_a_code(text, kind):
+    verdict = read_verdict(text, ASKED[kind][0])
+    assert bool(verdict.error) != (verdict.score is not None or bool(verdict.winner))
+
+
+PIECES = st.sampled_from(
+    ["```", "```json\n", "\n", '{"score": 3}', '{"score": ', "{", "}", "\\", '"', "NaN", "1", "<think>"]
+)
+
+
+@given(st.lists(PIECES, max_size=40).map("".join))
+def test_no_heap_of_pieces_is_an_exception(text):
+    verdict = read_verdict(text, SCORE)
+    assert verdict.score in (None, 3, 1) or 0 <= verdict.score <= 10
+
+
+@given(st.floats(min_value=0, max_value=10), st.text(max_size=80))
+def test_what_a_good_judge_says_is_read_to_the_last_digit(score, reasoning):
+    block = json.dumps({"score": score, "reasoning": reasoning}, ensure_ascii=False)
+    verdict = read_verdict(f"I compared both.\n```json\n{block}\n```", SCORE)
+    if "```" in reasoning or "<" in reasoning:
+        return
+    assert verdict.score == score
+    kept = reasoning.replace("\0", "\ufffd")
+    assert verdict.reasoning == kept or not kept.isprintable()
+
+
+@given(st.one_of(st.booleans(), st.none(), st.text(max_size=9), st.lists(st.integers(), max_size=2)))
+def test_what_is_no_number_is_no_score(value):
+    assert read_verdict(json.dumps({"score": value}), SCORE).error == "score_not_numeric"
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_finite_is_no_score(value):
+    assert read_verdict(json.dumps({"score": value}), SCORE).error == "score_not_finite"
+
+
+@pytest.mark.parametrize(
+    "reply", ["{" * 50_000, '{"a":' * 20_000, "```" * 20_000, "\\" * 50_000, '{"score": 1' * 5_000]
+)
+def test_replies_that_are_made_to_be_slow_are_read_all_the_same(reply):
+    assert read_verdict(reply, SCORE).error == "no_json_object"
+
+
+def test_a_verdict_has_a_value_or_an_error():
+    with pytest.raises(ValueError, match="either a value or an error"):
+        Verdict()
+    with pytest.raises(ValueError, match="either a value or an error"):
+        Verdict(score=1.0, error="no_json_object")
