@@ -15,6 +15,7 @@ from django.utils.html import format_html
 
 from datasets_app.models import Dataset
 from datasets_app.models.history import record_changes
+from runs_app.adaptive_form import AdaptiveForm
 from runs_app.designs.detecting import USUAL, Assumptions
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 
@@ -109,6 +110,21 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             self.fields[name].queryset = rows  # type: ignore[attr-defined]
         self.fields["dataset"].empty_label = "Choose a dataset"  # type: ignore[attr-defined]
         self.fields["scorers"].choices = scorer_choices()  # type: ignore[attr-defined]
+        self.adaptive = AdaptiveForm(
+            self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
+        )
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.adaptive.is_valid():
+            for name, errors in self.adaptive.errors.items():
+                label = self.adaptive.fields[name].label or name if name in self.adaptive.fields else "Points"
+                self.add_error(None, [f"{label}: {error}" for error in errors])
+            return cleaned
+        self.instance.adaptive = chosen = self.adaptive.content
+        if chosen and chosen["scorer"] not in cleaned.get("scorers", []):
+            cleaned["scorers"] = [*cleaned.get("scorers", []), chosen["scorer"]]
+        return cleaned
 
     def explain_what_is_missing(self) -> None:
         """Where there is nothing to choose, say who makes it and where. The choices are fetched."""

@@ -69,12 +69,13 @@ class Design:
         """What the items make, where the design is asked point by point."""
         return points.sizes(self.experiment.dataset_id, self.adaptive) if self.adaptive else []
 
-    @property
-    def expected_per_cell(self) -> float:
-        """Trials, if every accuracy is equally likely; all of them where each is asked."""
-        if self.adaptive is None:
-            return self.trials_per_cell
-        return sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
+    @cached_property
+    def expected_share(self) -> float:
+        """Of the trials at most, those that are made if every accuracy is equally likely; 1 where each is asked."""
+        if self.adaptive is None or not self.trials_per_cell:
+            return 1.0
+        asked = sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
+        return asked / self.trials_per_cell
 
     @cached_property
     def cells(self) -> list[Cell]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
 from runs_app import costs
 from runs_app.costs import Basis, Expectation, ObservedTokens
-from runs_app.designs import piloting
+from runs_app.designs import piloting, points
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
 from runs_app.designs.drifting import drift_warnings
@@ -34,7 +34,8 @@ class Estimate:
     """Costs in US dollars of the trials that are still to do in one wave; None where any part of it is unknown.
 
     The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
-    how many trials the expectation rests on which observations, and `coverage` is the share that rests on any.
+    how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
+    points stop early, `to_do` is the most that can be asked and `likely` what is, if every accuracy is equally likely.
     """
 
     trials: int
@@ -48,6 +49,7 @@ class Estimate:
     unknown_prices: list[str]
     problems: list[str]
     warnings: list[str]
+    likely: int | None = None
 
     def passes_budget(self, experiment: Experiment) -> bool:
         """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
@@ -67,6 +69,7 @@ class _Part:
     """One cell: how many calls are to be made, and what each costs."""
 
     to_do: int
+    likely: int
     ceiling: Decimal | None
     expected: Expectation | None
 
@@ -81,7 +84,11 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
     experiment = design.experiment
     runs = _runs_of(experiment)
     wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
-    parts = [_part(design, cell, runs, wave_label, n) for cell, n in zip(design.cells, wanted, strict=True)]
+    left = points.left(experiment, design.adaptive) if design.adaptive and pilot is None else {}
+    share = design.expected_share if pilot is None else 1.0
+    parts = [
+        _part(design, cell, runs, wave_label, n, left, share) for cell, n in zip(design.cells, wanted, strict=True)
+    ]
     to_do = sum(part.to_do for part in parts)
     basis: Counter[Basis] = Counter()
     for part in parts:
@@ -93,13 +100,14 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         to_do=to_do,
         spent_usd=experiment.spent_usd,
         ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
-        expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        expected_usd=total_of((part.likely, part.expected.usd if part.expected else None) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
         prices=[price_of(model) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
         warnings=[*design.warnings(), *drift_warnings(experiment)],
+        likely=sum(part.likely for part in parts) if design.adaptive else None,
     )
 
 
@@ -111,7 +119,9 @@ def _runs_of(experiment: Experiment) -> list[Run]:
     )
 
 
-def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int) -> _Part:
+def _part(
+    design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int, left: Mapping[int, int], share: float
+) -> _Part:
     own = [run for run in runs if identity(run.condition.condition_id) == identity(cell.condition_id)]
     here = [run for run in own if run.wave.label == wave_label]
     ceiling = design.ceiling(cell)
@@ -122,14 +132,19 @@ def _part(design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: 
         group=observed_tokens(run for run in runs if run.condition.model_id == cell.model.key),
         pooled=observed_tokens(runs),
     )
-    return _Part(_to_do(here, wanted), ceiling, expected)
+    to_do = _to_do(here, wanted, left)
+    return _Part(to_do, round(to_do * share), ceiling, expected)
 
 
-def _to_do(runs: list[Run], wanted: int) -> int:
-    """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add."""
+def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:
+    """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add.
+
+    `left` says, by run, what open points may yet be asked; decided ones are asked no more.
+    """
     planned = sum(run.n_trials for run in runs)
     waiting = sum(run.n_pending + run.n_running for run in runs)
-    return waiting + max(0, wanted - planned)
+    in_rounds = [left[run.pk] for run in runs if run.pk in left]
+    return waiting + (sum(in_rounds) if in_rounds else max(0, wanted - planned))
 
 
 def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:

@@ -11,6 +11,7 @@ from django.db import connection
 
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Experiment, Run
+from runs_app.models.points import label_of
 from runs_app.stopping import expected_cases
 
 SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
@@ -57,6 +58,13 @@ FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE
 """
 
 
+LEFT = """
+SELECT p.run_id,
+    coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned) FILTER (WHERE p.status = 'open'), 0)
+FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class PointSize:
     """A point before it is planned: its items, and the mean chance to be right by guessing."""
@@ -64,6 +72,10 @@ class PointSize:
     key: dict[str, Any]
     items: int
     guess: float
+
+    @property
+    def label(self) -> str:
+        return label_of(self.key)
 
     def most(self, spec: AdaptiveSpec, samples: int) -> int:
         return min(spec.max, self.items * samples)
@@ -82,6 +94,37 @@ def sizes(dataset: int, spec: AdaptiveSpec) -> list[PointSize]:
     with connection.cursor() as cursor:
         cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
         return [PointSize(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+
+
+@dataclass(frozen=True, slots=True)
+class PointOutlook:
+    """What one point may be asked in one condition: the most cases, and those expected."""
+
+    label: str
+    items: int
+    guess_percent: int
+    most: int
+    expected: int
+
+
+def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int) -> list[PointOutlook]:
+    return [
+        PointOutlook(
+            point.label,
+            point.items,
+            round(100 * point.guess),
+            point.most(spec, samples),
+            round(point.expected(spec, samples)),
+        )
+        for point in points
+    ]
+
+
+def left(experiment: Experiment, spec: AdaptiveSpec) -> dict[int, int]:
+    """How many cases the open points of each run may yet be given; a run whose points are all decided has 0."""
+    with connection.cursor() as cursor:
+        cursor.execute(LEFT, {"experiment": experiment.pk, "max": spec.max, "samples": experiment.samples})
+        return {run: int(n) for run, n in cursor.fetchall()}
 
 
 def problems(spec: AdaptiveSpec, points: list[PointSize], *, rated: bool) -> Iterator[str]:

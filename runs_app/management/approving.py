@@ -11,7 +11,8 @@ from runs_app.models import Experiment
 
 
 def say_estimate(command: SayingCommand, found: Estimate) -> None:
-    command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do")
+    likely = f", about {count_text(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
+    command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do{likely}")
     command.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
     command.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
     for price in found.prices:

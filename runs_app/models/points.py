@@ -13,6 +13,13 @@ from runs_app.models.runs import Run
 from runs_app.stopping import Correction, Tally
 
 
+def label_of(key: dict[str, Any]) -> str:
+    """`spatial`, or `depth 3, length 16`."""
+    if set(key) == {"category"}:
+        return str(key["category"]) or "no category"
+    return ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
+
+
 class PointQuerySet(models.QuerySet["Point"]):
     def visible_to(self, user: Any) -> Self:
         return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
@@ -64,10 +71,7 @@ class Point(models.Model):
 
     @property
     def label(self) -> str:
-        """`spatial`, or `depth 3, length 16`."""
-        if set(self.key) == {"category"}:
-            return str(self.key["category"]) or "no category"
-        return ", ".join(f"{name} {value}" for name, value in sorted(self.key.items()))
+        return label_of(self.key)
 
     @property
     def tally(self) -> Tally:

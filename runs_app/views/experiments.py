@@ -17,9 +17,11 @@ from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.detecting import detectable
 from runs_app.designs.outlook import cells_of, outlook
+from runs_app.designs.points import outlook_of_points
 from runs_app.filters import ExperimentFilter
 from runs_app.forms import AssumptionsForm
 from runs_app.models import Experiment
+from runs_app.point_lines import rule_in_words
 from runs_app.progress import Totals, state_of, with_totals
 from runs_app.reading import turns_of_draft
 from runs_app.tables import ExperimentTable
@@ -54,6 +56,8 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
         "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
         "outlook": outlook(design),
+        "points": outlook_of_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
+        "rule": rule_in_words(design.adaptive) if design.adaptive else [],
         "cells": cells_of(design),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "totals": totals,

@@ -1,0 +1,70 @@
+"""The fields that say when a point of a design is known well enough: part of the form of an experiment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from pydantic import ValidationError
+
+from runs_app.designs.specs import AdaptiveSpec
+
+SHARE: dict[str, Any] = {"min_value": 0, "max_value": 1, "required": False}
+USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
+
+
+class AdaptiveForm(forms.Form):
+    """Nothing, or all that an `adaptive` mapping of an experiment file says; `content` is that mapping."""
+
+    by = forms.CharField(
+        max_length=500,
+        required=False,
+        label="Points by",
+        help_text="category, or names of metadata with commas between them. Empty: every case is asked",
+    )
+    scorer = forms.ChoiceField(required=False, help_text="Says right or wrong")
+    round = forms.IntegerField(min_value=1, required=False, label="Round", help_text="Cases at a time")
+    max = forms.IntegerField(min_value=1, required=False, label="At most", help_text="Cases of a point")
+    targetci = forms.FloatField(**SHARE, label="Half-width wanted", help_text="0.05 is five points either way")
+    confidence = forms.FloatField(min_value=0.5, max_value=0.999, required=False, label="Confidence")
+    minci = forms.FloatField(**SHARE, label="Least half-width", help_text="No smaller one is asked for")
+    abortht = forms.FloatField(**SHARE, label="Give up above", help_text="Share of answers cut off")
+    backoffht = forms.FloatField(**SHARE, label="Another half-width above", help_text="Share of answers cut off")
+    targetciht = forms.FloatField(**SHARE, label="That half-width")
+    correction = forms.ChoiceField(
+        required=False,
+        label="Guessing",
+        choices=[("mapped", "Mapped interval"), ("excess_counts", "Excess counts, too narrow near guessing")],
+        help_text="How guesses among choices are taken off",
+    )
+
+    def __init__(self, data: Any, *, stored: dict[str, Any], scorers: list[tuple[str, str]]) -> None:
+        by = stored.get("by", "")
+        initial = {**USUAL, **stored, "by": by if isinstance(by, str) else ", ".join(by)}
+        super().__init__(data, prefix="adaptive", initial=initial)
+        self.fields["scorer"].choices = [("", "Choose a rule"), *scorers]  # type: ignore[attr-defined]
+        self.content: dict[str, Any] = {}
+
+    @property
+    def is_used(self) -> bool:
+        """Something is or was said: then its fold stands open."""
+        return bool(self["by"].value())
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        names = [name.strip() for name in cleaned.get("by", "").split(",") if name.strip()]
+        if not names or self.errors:
+            return cleaned
+        said = {name: value for name, value in cleaned.items() if value not in (None, "")}
+        said["by"] = "category" if names == ["category"] else names
+        try:
+            self.content = AdaptiveSpec.model_validate(said).content
+        except ValidationError as refused:
+            for problem in refused.errors():
+                self._refuse(problem)
+        return cleaned
+
+    def _refuse(self, problem: Any) -> None:
+        field = next((str(step) for step in problem["loc"] if step in self.fields), None)
+        missing = problem["type"] == "missing"
+        self.add_error(field, "Say this, too." if missing else problem["msg"].removeprefix("Value error, "))

@@ -1,0 +1,191 @@
+"""A design that stops early: said in a file or a form, shown with what it asks at most and as expected."""
+
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from runs_app import steering
+from runs_app.designs import designing
+from runs_app.designs.crossed import Design
+from runs_app.designs.estimating import estimate
+from runs_app.designs.specs import AdaptiveSpec, SpecError, read_spec
+from runs_app.models import Experiment, Point, Run
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+SAID = {"by": "category", "scorer": "exact_match", "targetci": 0.09}
+
+
+def spec_with(adaptive):
+    return {"experiment": "rounds", "dataset": "places@1", "models": ["m"], "prompts": ["p"], "adaptive": adaptive}
+
+
+@pytest.fixture
+def world():
+    return factories.make_world()
+
+
+@pytest.fixture
+def draft(world):
+    return factories.make_experiment(
+        "rounds",
+        owner=world.owner,
+        dataset=factories.make_dataset("places", 600),
+        models=[factories.make_model("small", max_output_tokens=100)],
+        adaptive={**SAID, "max": 256},
+        max_usd=Decimal(50),
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"by": "categories"}, "adaptive.by: "),
+        ({"by": []}, "adaptive.by: "),
+        ({"by": ["a", "a"]}, "adaptive: by names a parameter twice"),
+        ({"targetci": 9}, "adaptive.targetci: "),
+        ({"targetci": None}, "adaptive.targetci: "),
+        ({"abortht": -1}, "adaptive.abortht: "),
+        ({"targetciht": 0.1}, "adaptive: targetciht and backoffht come together"),
+        ({"round": 64, "max": 32}, "adaptive: a round of 64 is more than the 32 that a point gets at most"),
+        ({"target_ci": 0.1}, "adaptive.target_ci: unknown key; did you mean targetci?"),
+        ({"correction": "none"}, "adaptive.correction: "),
+    ],
+)
+def test_a_rule_that_cannot_be_meant_names_its_key(change, told):
+    with pytest.raises(SpecError) as refused:
+        read_spec(spec_with({**SAID, **change}))
+    assert told in str(refused.value)
+
+
+def test_what_is_not_said_is_as_usual():
+    spec = read_spec(spec_with(SAID)).adaptive
+    assert (spec.round, spec.max, spec.confidence, spec.correction) == (32, 512, 0.95, "mapped")
+    assert spec.rule(100).maximum == 100
+    assert AdaptiveSpec.model_validate(spec.content) == spec
+
+
+def test_a_file_makes_the_design_and_the_design_the_file(draft, world):
+    factories.make_model("m")
+    factories.make_prompt("p")
+    adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
+    made = designing.create_experiment(
+        read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=world.owner, trusted=True
+    )
+    assert made.scorers == ["exact_match"]  # What decides also grades.
+    again = read_spec(designing.spec_of(made)).adaptive
+    assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
+    assert designing.duplicate(made, "copied", by=world.owner).adaptive == made.adaptive
+
+
+def test_a_scorer_that_there_is_not_is_refused(draft, world):
+    factories.make_model("m")
+    factories.make_prompt("p")
+    with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
+        designing.create_experiment(
+            read_spec({**spec_with({**SAID, "scorer": "telepathy"}), "experiment": "x"}), by=world.owner, trusted=True
+        )
+
+
+def test_the_design_knows_its_points_and_what_they_may_ask(draft):
+    design = Design.of(draft)
+    assert [(point.label, point.items, point.guess) for point in design.points] == [("even", 300, 0), ("odd", 300, 0)]
+    assert design.trials_per_cell == 512
+    assert 0.2 < design.expected_share < 0.5
+
+
+def test_the_estimate_takes_the_most_for_the_ceiling_and_the_expected_for_the_expectation(draft):
+    found = estimate(draft)
+    every_case = found.ceiling_usd / found.to_do
+    assert (found.trials, found.to_do) == (512, 512)
+    assert found.likely == round(512 * Design.of(draft).expected_share)
+    assert found.expected_usd == found.likely * every_case
+
+
+def test_what_a_decided_point_did_not_ask_is_not_to_do(draft):
+    steering.launch(draft, by=draft.owner)
+    assert estimate(draft).to_do == 512
+    Point.objects.filter(key={"category": "odd"}).update(status="enough")
+    # The odd point keeps the 32 that are planned; the even one may yet be asked 224 more.
+    assert estimate(draft).to_do == 64 + 224
+
+
+def test_a_pilot_is_a_pilot(draft):
+    assert estimate(draft, pilot=20).to_do == 20
+    steering.launch(draft, by=draft.owner, pilot=20)
+    assert (Run.objects.get().n_pending, Point.objects.count()) == (20, 0)
+    steering.launch(draft, by=draft.owner)
+    assert set(Point.objects.values_list("n_planned", flat=True)) == {32}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"adaptive": {**SAID, "by": ["length"]}}, "adaptive.by: 600 items have no length in their metadata"),
+        ({"dataset": [{"key": "a", "input": "?"}]}, "adaptive.by: 1 items have no category"),
+    ],
+)
+def test_items_without_a_place_keep_the_design_from_running(draft, change, told):
+    if "dataset" in change:
+        draft.dataset = factories.make_dataset("bare", change["dataset"])
+    draft.adaptive = change.get("adaptive", draft.adaptive)
+    draft.save()
+    assert told in Design.of(draft).problems()
+
+
+def test_ratings_are_refused(draft):
+    draft.dimensions.set([factories.make_dimension()])
+    assert "adaptive: ratings are neither right nor wrong; leave out the dimensions, or adaptive" in (
+        Design.of(draft).problems()
+    )
+
+
+def test_the_design_page_shows_points_rounds_and_what_is_expected(client, draft):
+    client.force_login(draft.owner)
+    text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
+    assert "Each point is asked in rounds of 32 cases, 256 at most, until the 95% interval" in text
+    assert f"about {estimate(draft).likely}" in text
+    assert '<td class="primary">even</td>' in text
+
+
+@pytest.fixture
+def form(draft, client):
+    client.force_login(draft.owner)
+    shown = client.get(reverse("experiment_edit", args=["rounds"])).context["form"]
+    said = {name: shown[name].value() for name in shown.fields}
+    said |= {f"adaptive-{name}": shown.adaptive[name].value() for name in shown.adaptive.fields}
+    said["dataset"] = draft.dataset_id
+    return {
+        name: value for name, value in said.items() if value is not None and value is not False and value != Decimal(0)
+    }
+
+
+def test_the_form_shows_and_keeps_the_rule(client, draft, form):
+    assert (form["adaptive-by"], form["adaptive-max"], form["adaptive-targetci"]) == ("category", 256, 0.09)
+    posted = {**form, "adaptive-by": "length, depth", "adaptive-abortht": "0.5"}
+    assert client.post(reverse("experiment_edit", args=["rounds"]), posted).status_code == 302
+    saved = Experiment.objects.get()
+    assert saved.adaptive["by"] == ["length", "depth"]
+    assert (saved.adaptive["abortht"], saved.adaptive["max"]) == (0.5, 256)
+    assert saved.scorers == ["exact_match"]
+
+
+def test_an_empty_form_asks_every_case(client, draft, form):
+    assert client.post(reverse("experiment_edit", args=["rounds"]), {**form, "adaptive-by": ""}).status_code == 302
+    assert Experiment.objects.get().adaptive == {}
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"adaptive-targetci": ""}, "Half-width wanted: Say this, too."),
+        ({"adaptive-targetci": "7"}, "Half-width wanted: Ensure this value is less than or equal to 1."),
+        ({"adaptive-round": "600"}, "Points: a round of 600 is more than the 256"),
+    ],
+)
+def test_the_form_names_the_field_that_is_wrong(client, draft, form, change, told):
+    answer = client.post(reverse("experiment_edit", args=["rounds"]), {**form, **change})
+    assert answer.status_code == 200
+    assert told in answer.content.decode()
+    assert Experiment.objects.get().adaptive["max"] == 256
