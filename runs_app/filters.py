@@ -79,6 +79,8 @@ class TrialFilter(df.FilterSet):
     truncated = YesNoFilter(label="Truncated")
     refused = YesNoFilter(label="Refused")
     from_cache = YesNoFilter(label="From cache")
+    graded_by = df.NumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
+    unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
 
     class Meta:
         model = Trial
@@ -123,6 +125,8 @@ class TrialFilter(df.FilterSet):
             "from_cache": "from_cache",
             "contains": "answer__icontains",
         }
+        if "graded_by" in wanted:  # A trial has one grading by each condition, so that no row comes twice.
+            named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
         return Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
 
 

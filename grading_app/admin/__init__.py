@@ -1,5 +1,5 @@
-"""The admin of grading: rubrics, graders and panels, and queues of ratings by people."""
+"""The admin of grading: rubrics, judges and panels, and queues of ratings by people."""
 
-from grading_app.admin import rating, rubrics
+from grading_app.admin import graders, rating, rubrics
 
-__all__ = ["rating", "rubrics"]
+__all__ = ["graders", "rating", "rubrics"]

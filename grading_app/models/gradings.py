@@ -90,6 +90,17 @@ class Grading(models.Model):
     def __str__(self) -> str:
         return f"{self.condition.scorer}: {self.score}"
 
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """What stands beside the score, as names and words: criteria, label, flags, the members of a panel."""
+        detail = self.detail or {}
+        criteria = [(name, "met" if met else "not met") for name, met in detail.get("criteria", {}).items()]
+        members = [
+            (name, "no score" if score is None else f"{score:g}") for name, score in detail.get("members", {}).items()
+        ]
+        single = [(name, detail[name]) for name in ("label", "code") if detail.get(name)]
+        return [*single, *criteria, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
+
 
 class Preference(models.Model):
     """A judge's verdict on two answers, shown as A and B in this order. One call, one verdict."""

@@ -46,6 +46,8 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "item__image",
         "dimension",
         "worker",
+        "subject",
+        "rival",
     )
     trial = get_object_or_404(visible, pk=pk)
     attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
@@ -54,11 +56,17 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "turns": turns_of(trial),
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
-        "gradings": list(trial.gradings.select_related("condition").order_by("pk")),
+        "gradings": _gradings(trial),
         "query": _without_cursors(request),
         **_neighbours(request, trial),
     }
     return render(request, "runs_app/trial_detail.html", context)
+
+
+def _gradings(trial: Trial) -> list[Any]:
+    """Of the answer; of a judge's call, the one that was read from its reply."""
+    rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
+    return list(rows.select_related("condition").order_by("pk"))
 
 
 def _cursor(request: HttpRequest, name: str) -> int | None:

@@ -1,0 +1,122 @@
+"""Judges and panels: a judge is a model with a rubric. Both may be changed until they have graded, and then never."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import Q
+from django.http import HttpRequest
+from django.utils import timezone
+
+from datasets_app.admin_verbs import Verb, VerbAdmin
+from datasets_app.models.history import record_changes
+from grading_app.models import GradeCondition, Grader, Panel, Rubric
+from runs_app.designs.specs import JUDGING_SAMPLER
+from runs_app.models import Sampler, TextSet
+
+
+class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Only what may judge can be chosen; without a sampler, temperature 0."""
+
+    class Meta:
+        model = Grader
+        fields = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        fields: Any = self.fields
+        if "rubric" not in fields:
+            return
+        kept = self.instance.pk and self.instance
+        fields["rubric"].queryset = Rubric.objects.filter(
+            Q(status=Rubric.Status.APPROVED) | Q(pk=kept.rubric_id if kept else None)
+        )
+        fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
+        fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
+        fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
+        fields["sampler"].required = False
+        fields["sampler"].help_text = f"Empty: {JUDGING_SAMPLER.name}, temperature 0"
+
+    def clean_sampler(self) -> Sampler:
+        return self.cleaned_data["sampler"] or usual_sampler()
+
+
+def usual_sampler() -> Sampler:
+    """Temperature 0; made where the group has none of this name that says so."""
+    said = JUDGING_SAMPLER
+    settings = {"temperature": said.temperature, "max_tokens": said.max_tokens}
+    known = Sampler.objects.filter(name=said.name, **settings).exclude(status=Sampler.Status.ARCHIVED)
+    found: Sampler | None = known.order_by("-version").first()
+    if found is not None:
+        return found
+    newest = Sampler.objects.filter(name=said.name).order_by("-version").first()
+    made: Sampler = Sampler.objects.create(name=said.name, version=newest.version + 1 if newest else 1, **settings)
+    return made
+
+
+def _archive(rows: list[Grader], by: Any, reason: str) -> None:
+    for row in rows:
+        if not Grader.objects.filter(pk=row.pk, archived_at=None).update(archived_at=timezone.now()):
+            raise ValueError(f"{row} is archived already")
+        record_changes([(row, "in use", "archived")], by=by, reason=reason)
+
+
+class UntilUsedAdmin(VerbAdmin):
+    """Rows that are edited and deleted as long as no grade condition has them."""
+
+    content: tuple[str, ...] = ()
+
+    def is_used(self, row: Any) -> bool:
+        return GradeCondition.objects.filter(**{self.opts.model_name or "": row}).exists()
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or not self.is_used(obj))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        fixed = ("created_by", "created_at")
+        return (*self.content, *fixed) if obj is not None and self.is_used(obj) else fixed
+
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
+        return self.content if obj is None else (*self.content, "created_by", "created_at")
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if not change:
+            obj.created_by = request.user
+        if form.changed_data:
+            super().save_model(request, obj, form, change)
+
+
+@admin.register(Grader)
+class GraderAdmin(UntilUsedAdmin):
+    form = GraderForm
+    verbs = (
+        Verb(
+            "archive",
+            "Archive",
+            "Takes the judge out of use for new gradings. What it graded stays as it is.",
+            "grading_app.change_grader",
+            _archive,
+        ),
+    )
+    content = ("name", "language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
+    list_display = ["name", "language_model", "rubric", "sampler", "text_set", "created_at", "archived_at"]
+    list_filter = [("archived_at", admin.EmptyFieldListFilter), "language_model"]
+    list_select_related = ["language_model", "rubric", "sampler", "text_set"]
+    search_fields = ["name", "rubric__name"]
+
+
+@admin.register(Panel)
+class PanelAdmin(UntilUsedAdmin):
+    content = ("name", "graders", "rule")
+    list_display = ["name", "rule", "members", "created_at"]
+    filter_horizontal = ["graders"]
+    search_fields = ["name"]
+
+    @admin.display(description="members")
+    def members(self, panel: Panel) -> str:
+        return ", ".join(grader.name for grader in panel.graders.all())
+
+    def get_queryset(self, request: HttpRequest) -> Any:
+        return super().get_queryset(request).prefetch_related("graders")

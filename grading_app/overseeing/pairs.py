@@ -1,0 +1,130 @@
+"""What pairwise verdicts come to: whether the order decides them, and who is preferred to whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.core.cache import cache
+from django.db import connection
+from django.db.models import Count, Max
+
+from evalsite.lib.wilson import Interval, wilson
+from grading_app.models import GradeCondition, Preference
+
+KEPT_SECONDS = 24 * 3600
+RESAMPLES = 400
+SEED = 1
+SMOOTHING = 0.5
+MOST_VERDICTS = 200_000
+
+# The newest verdict of each pair in each order; sides: 1 where the answer with the lower key won, -1, or 0 for a tie.
+NEWEST = """SELECT DISTINCT ON (p.trial_a_id, p.trial_b_id) p.trial_a_id AS a, p.trial_b_id AS b,
+        CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
+    FROM grading_app_preference p WHERE p.condition_id = %(condition)s AND p.winner <> ''
+    ORDER BY p.trial_a_id, p.trial_b_id, p.judged_by_id DESC"""
+ORDERS = f"""WITH newest AS ({NEWEST}), pairs AS (
+    SELECT least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
+        min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
+        max(CASE WHEN a < b THEN for_first ELSE -for_first END) AS most_side,
+        sum(for_first) AS for_first
+    FROM newest GROUP BY 1, 2)
+SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
+    count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0)
+FROM pairs"""  # noqa: S608 - fixed text
+WINS = f"""WITH newest AS ({NEWEST})
+SELECT ra.condition_id, rb.condition_id, ta.item_id, (newest.for_first + 1) / 2.0
+FROM newest JOIN runs_app_trial ta ON ta.id = newest.a JOIN runs_app_trial tb ON tb.id = newest.b
+JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
+WHERE ra.condition_id <> rb.condition_id ORDER BY newest.a, newest.b LIMIT %(most)s"""  # noqa: S608 - fixed text
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBias:
+    """Of the pairs that were shown in both orders: how many verdicts flipped with the order, and which place gained."""
+
+    pairs: int
+    flipped: int
+    for_first: int
+    for_second: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.flipped / self.pairs if self.pairs else 0.0
+
+    @property
+    def interval(self) -> Interval | None:
+        """Wilson's, of the share that flipped, 0 to 1; None without pairs in both orders."""
+        return wilson(self.flipped, self.pairs) if self.pairs else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A condition with its log-strength and interval, and its chance to win against the mean competitor."""
+
+    label: str
+    strength: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseStanding:
+    """`problem` says why there are no strengths; `note` how the intervals were made."""
+
+    bias: OrderBias
+    ranked: tuple[Ranked, ...]
+    comparisons: int
+    items: int
+    note: str = ""
+    problem: str = ""
+
+
+def pairwise_standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStanding:
+    """Strengths by Bradley and Terry over all verdicts, and the bias of the order. `labels` names the conditions.
+
+    Kept until verdicts have come: a bootstrap of many takes a second.
+    """
+    state = Preference.objects.filter(condition=condition).aggregate(n=Count("pk"), last=Max("judged_by"))
+    key = f"pairs:{condition.pk}:{state['n']}:{state['last']}"
+    found: PairwiseStanding | None = cache.get(key)
+    if found is None:
+        found = _standing(condition, labels)
+        cache.set(key, found, KEPT_SECONDS)
+    return found
+
+
+def _standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStanding:
+    from grading_app.agreement.preferences import Comparison, comparisons_from
+
+    rows = _rows(WINS, condition)
+    bias = OrderBias(*_rows(ORDERS, condition)[0])
+    comparisons = comparisons_from(Comparison(a, b, float(outcome), item) for a, b, item, outcome in rows)
+    fitted, note = _fitted(comparisons)
+    if fitted is None:
+        return PairwiseStanding(bias, (), len(rows), comparisons.items, problem=note)
+    best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
+    ranked = tuple(Ranked(labels.get(one.name, str(one.name)), one.strength, one.low, one.high) for one in best_first)
+    return PairwiseStanding(bias, ranked, len(rows), comparisons.items, note)
+
+
+def _fitted(comparisons: Any) -> tuple[Any, str]:
+    """The model with how it was made; smoothed where some never lost. None with the reason where it has no estimate."""
+    from grading_app.agreement.preferences import bradley_terry_by_items
+
+    problem = ""
+    for smoothing in (0.0, SMOOTHING):
+        try:
+            fitted = bradley_terry_by_items(comparisons, seed=SEED, resamples=RESAMPLES, smoothing=smoothing)
+        except ValueError as error:
+            problem = str(error)
+            continue
+        return fitted, f"{fitted.formula}; {fitted.interval or 'no interval: too few items'}"
+    return None, problem
+
+
+def _rows(statement: str, condition: GradeCondition) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"condition": condition.pk, "most": MOST_VERDICTS})
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

@@ -1,0 +1,174 @@
+"""The grading tab of an experiment: what grades its answers, how far, with what result; and asking one more judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.wording import count_text
+from grading_app.analysis.frames import condition_labels
+from grading_app.judging import panels
+from grading_app.judging.costing import estimate_judging
+from grading_app.judging.planning import judge
+from grading_app.models import Grader, Panel
+from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
+from grading_app.overseeing.lines import GradeLine, grade_lines, tries_of
+from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
+from runs_app.designs.estimating import Estimate
+from runs_app.designs.planning import PlanError
+from runs_app.models import Experiment
+from runs_app.progress import Totals, state_of
+from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_experiment
+from runs_app.views.steering import Action, actions_for
+
+
+@require_safe
+@readers_only
+def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    lines = grade_lines(experiment)
+    editable = may_edit(request, experiment)
+    context = {
+        "experiment": experiment,
+        "state": state_of(experiment, Totals.of(experiment.runs.generating())),
+        "lines": [_shown(experiment, line, editable) for line in lines],
+        "is_live": any(line.totals.is_under_way for line in lines),
+        "standings": _standings(experiment, lines),
+        "tries": tries_of(experiment),
+        "editable": editable,
+        "has_panels": editable and Panel.objects.exists(),
+        "panel_form": PanelForm(user=request.user),
+        "here": reverse("experiment_grading", args=[slug]),
+    }
+    page = "partials/grading_live.html" if getattr(request, "htmx", False) else "experiment_grading.html"
+    return render(request, f"grading_app/{page}", context)
+
+
+def _shown(experiment: Experiment, line: GradeLine, editable: bool) -> dict[str, Any]:
+    """A line with its links and the buttons of its runs."""
+    return {
+        "line": line,
+        "totals": line.totals,
+        "runs": [(run, _actions(run) if editable else []) for run in line.runs],
+        "again": _again(experiment, line) if editable else "",
+        "codes": [(code, n, _answers_with(experiment, line, code)) for code, n in line.scores.codes],
+        "splits": _splits(experiment, line),
+    }
+
+
+def _actions(run: Any) -> list[Action]:
+    return actions_for(Totals.of([run]), run.errors.items())
+
+
+def _again(experiment: Experiment, line: GradeLine) -> str:
+    if line.condition.grader is None or not line.runs:
+        return ""
+    query = urlencode({"grader": line.condition.grader.name, "force": "on"})
+    return f"{reverse('experiment_judge', args=[experiment.slug])}?{query}"
+
+
+def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
+    """The answers of which this condition could read nothing, for this reason; of pairs, the calls that gave it."""
+    if line.in_pairs:
+        return f"{reverse('trial_list')}?{urlencode({'run': line.runs[0].pk})}" if line.runs else ""
+    query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": line.condition.pk, "unread": code}
+    return f"{reverse('trial_list')}?{urlencode(query)}"
+
+
+def _splits(experiment: Experiment, line: GradeLine) -> str:
+    """Where the members of a panel disagree, the largest splits first."""
+    members = line.condition.parameters.get("members", []) if line.condition.panel_id else []
+    if not members:
+        return ""
+    query = urlencode({"rater": [f"g{pk}" for pk in members]}, doseq=True)
+    return f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}"
+
+
+def _standings(experiment: Experiment, lines: list[GradeLine]) -> list[tuple[GradeLine, PairwiseStanding]]:
+    compared = [line for line in lines if line.in_pairs and line.totals.done]
+    if not compared:
+        return []
+    conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    labels = condition_labels(list(conditions))
+    return [(line, pairwise_standing(line.condition, labels)) for line in compared]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what the judge in the address would be asked, and the cost; POST asks it."""
+    experiment = editable_experiment(request, slug)
+    data = request.POST if request.method == "POST" else request.GET
+    choice = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
+    estimate = _estimate(experiment, choice) if choice.is_valid() else None
+    form = None
+    if estimate is not None:
+        sent = request.POST if request.method == "POST" else None
+        form = ConfirmedJudgeForm(
+            sent,
+            experiment=experiment,
+            user=request.user,
+            initial={**choice.cleaned_data, "grader": choice.cleaned_data["grader"].name},
+            needs_confirmation=estimate.needs_confirmation(experiment),
+        )
+        if sent is not None and form.is_valid() and _asked(request, experiment, form, estimate):
+            return redirect("experiment_grading", experiment.slug)
+    context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
+    if estimate is not None:
+        context["is_over_budget"] = estimate.passes_budget(experiment)
+    context["has_graders"] = Grader.objects.usable().exists()
+    return render(request, "grading_app/experiment_judge.html", context)
+
+
+def _estimate(experiment: Experiment, form: JudgeForm) -> Estimate:
+    return estimate_judging(experiment, [_grader(form)], form.waves, force=form.cleaned_data["force"])
+
+
+def _grader(form: JudgeForm) -> Grader:
+    graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+    found: Grader = graders.get(pk=form.cleaned_data["grader"].pk)
+    return found
+
+
+def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+    try:
+        report = judge(
+            experiment,
+            [_grader(form)],
+            form.waves,
+            by=request.user,
+            force=form.cleaned_data["force"],
+            approved=estimate,
+        )
+    except PlanError as problem:
+        form.add_error(None, problem.problems)
+        return False
+    added = sum(one.added for one in report)
+    said = f"{count_text(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."
+    messages.success(request, said if added else "Nothing was left to ask: every answer has its verdict.")
+    return True
+
+
+@require_POST
+@members_only
+def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
+    """Take the scores of a panel's members together, here."""
+    experiment = editable_experiment(request, slug)
+    form = PanelForm(request.POST, user=request.user)
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+    else:
+        try:
+            panels.convene(experiment, form.cleaned_data["panel"])
+        except PlanError as problem:
+            messages.error(request, f"{problem}".capitalize())
+        else:
+            messages.success(request, f"The panel {form.cleaned_data['panel']} sits; its scores follow its members'.")
+    return redirect("experiment_grading", slug)
