@@ -76,7 +76,8 @@ def serve(
         queue.on_start = pulse.start_anew
         chores: list[Chore] = [_Announcement(listener, when_served), _restoring(pulse)]
         try:
-            Supervisor([_web(listener, environment), queue, *more], chores, board.tell_to_stop).run()
+            children = [_web(listener, environment), queue, *more]
+            Supervisor(children, chores, board.tell_to_stop, if_killed=_last_command()).run()
         finally:
             with suppress(DatabaseError):
                 hand_back(board)
@@ -112,6 +113,13 @@ def _queue(environment: dict[str, str]) -> Child:
         directory=settings.BASE_DIR,
         grace_s=QUEUE_GRACE_S,
     )
+
+
+def _last_command() -> list[str]:
+    """What ends an embedded database when `up` is killed and cannot: any command, as its last user."""
+    if os.environ.get("DATABASE_URL"):
+        return []
+    return [sys.executable, str(settings.BASE_DIR / "manage.py"), "sweep_stale_claims"]
 
 
 class _Announcement:

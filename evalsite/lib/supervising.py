@@ -28,10 +28,15 @@ TAKING_APART_S = 3.0  # That a killed group may take to be gone.
 TRIES = 4  # Starts of a child that was never well, before the supervisor gives up.
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# Reads the groups that live now, a line each time they change; when its input ends, whichever way, it ends the last.
-WARDEN = (
-    'while read -r line; do groups=$line; done; for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null'
-)
+# Reads the groups that live now, a line each time they change. When its input ends it ends the last of them and then
+# runs its arguments as a command; but the line at a proper end is empty, and leaves nothing to do.
+WARDEN = """
+groups=none
+while read -r line; do groups=$line; done
+[ -n "$groups" ] || exit 0
+for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
+[ $# -eq 0 ] || exec "$@"
+"""
 
 
 class GivingUp(Exception):
@@ -171,19 +176,27 @@ Chore = Callable[[], float | None]
 
 
 class Supervisor:
-    """Keeps children running until it is told to stop by a signal. A second signal stops at once."""
+    """Keeps children running until it is told to stop by a signal. A second signal stops at once.
+
+    If it is killed itself its children are killed, and `if_killed` is run as a command.
+    """
 
     def __init__(
-        self, children: Sequence[Child], chores: Sequence[Chore] = (), before_stop: Callable[[], None] | None = None
+        self,
+        children: Sequence[Child],
+        chores: Sequence[Chore] = (),
+        before_stop: Callable[[], None] | None = None,
+        if_killed: Sequence[str] = (),
     ) -> None:
         self._children = list(children)
         self._chores = list(chores)
         self._before_stop = before_stop
+        self._if_killed = if_killed
         self._signals = 0
 
     def run(self) -> None:
         """Return when told to stop, with no child left. GivingUp when a child cannot be started."""
-        with self._signals_counted(), _warden() as tell:
+        with self._signals_counted(), _warden(self._if_killed) as tell:
             threading.Thread(target=self._do_chores, daemon=True).start()
             try:
                 while not self._signals:
@@ -279,10 +292,10 @@ def kept_running(child: Child) -> Iterator[None]:
 
 
 @contextmanager
-def _warden() -> Iterator[Callable[[Sequence[int]], None]]:
+def _warden(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]], None]]:
     """A shell that ends the groups it was told of if this process is killed: nobody else would know of them."""
     read_end, write_end = os.pipe()
-    shell = subprocess.Popen(["/bin/sh", "-c", WARDEN], stdin=read_end, start_new_session=True)
+    shell = subprocess.Popen(["/bin/sh", "-c", WARDEN, "warden", *if_killed], stdin=read_end, start_new_session=True)
     os.close(read_end)
 
     def tell(groups: Sequence[int]) -> None:

@@ -54,7 +54,7 @@ def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -
     results = said[said.index("\naffect-pilot\n") :]
     assert results in said_again
     assert rows_of(made / "affect-pilot-trials.csv") == trials
-    until(lambda: not processes_of(place), 5)
+    until(lambda: not processes_of(place), 15)
 
 
 def served_and_stopped(place: Path) -> str:

@@ -78,7 +78,7 @@ def test_a_client_that_does_not_hang_up_delays_nobody(lasting_site: Site) -> Non
         assert lazy[-1].sock.recv(1)
     began = time.monotonic()
     site.get("/healthz")
-    assert time.monotonic() - began < 1.5, "the web server waited for a client to close its connection"
+    assert time.monotonic() - began < 5, "the web server waited for a client to close its connection"
 
 
 def test_an_embedded_database_that_is_killed_is_started_again(lasting_site: Site) -> None:
@@ -94,7 +94,7 @@ def test_a_stop_leaves_no_process_behind(site: Site, place: Path) -> None:
     until(lambda: workers_are_ready(site))
     assert len(processes_of(place)) > 8
     assert site.stop() == 0
-    until(lambda: not processes_of(place), 5)
+    until(lambda: not processes_of(place), 15)
     assert list((place / "data").glob("up-*")) == []
     assert "Traceback" not in site.said()
 
@@ -104,14 +104,17 @@ def test_a_second_signal_stops_at_once(site: Site, place: Path) -> None:
     os.kill(site.child("gunicorn"), signal.SIGSTOP)  # will not end when asked to
     site.process.send_signal(signal.SIGINT)
     until(lambda: "stopping" in site.said())
-    assert site.stop(signal.SIGINT, seconds=5) == 0
-    until(lambda: not processes_of(place), 5)
+    assert site.stop(signal.SIGINT, seconds=7) == 0
+    until(lambda: not processes_of(place), 15)
 
 
-def test_when_it_is_killed_itself_its_children_do_not_outlive_it(site: Site, place: Path) -> None:
+def test_when_it_is_killed_itself_neither_its_children_nor_its_database_outlive_it(site: Site, place: Path) -> None:
     until(lambda: workers_are_ready(site))
+    children_of_it = children(site.process.pid)
     site.process.kill()
-    until(lambda: not [line for line in processes_of(place).values() if "postgres" not in line], 10)
+    until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children_of_it), 20)
+    until(lambda: not processes_of(place), 60)
+    assert Embedded(place / "data" / "postgres").socket_dir.exists() is False
 
 
 def test_a_port_in_use_is_said_in_one_line(place: Path) -> None:
