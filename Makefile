@@ -8,7 +8,7 @@ TEST_DATA_DIR ?= var/test
 RUN := .venv/bin/python
 CODE := evalsite datasets_app runs_app grading_app manage.py
 
-.PHONY: help install install-dev demo test faults lint
+.PHONY: help install install-dev demo test faults campaign lint
 .DEFAULT_GOAL := help
 
 help:
@@ -51,6 +51,9 @@ lint: install-dev
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
 
-# The attacks alone; `tests/faults/campaign.py` is the long one.
+# The attacks alone. A campaign strikes real runs in the middle, fault after fault, and prints what each one cost.
 faults: install-dev
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/faults $(ARGS)
+
+campaign: install-dev
+	$(RUN) -m tests.faults.campaign $(ARGS)
