@@ -1,4 +1,4 @@
-"""What an export holds: six tables, their columns in order, and where each column comes from.
+"""What an export holds: seven tables, their columns in order, and where each column comes from.
 
 The SQL here is fixed text; what a request or a command chooses travels as parameters only.
 """
@@ -106,6 +106,7 @@ ATTEMPTS = ExportTable(
     columns=(
         *DESIGN_CELL,
         Column("trial_id", "integer", "a.trial_id"),
+        *_columns("text", "c", "stage"),
         *_columns("integer", "a", "call"),
         *_columns("text", "a", "outcome error_class error"),
         *_columns("integer", "a", "http_status"),
@@ -123,30 +124,68 @@ ATTEMPTS = ExportTable(
     order="a.id",
 )
 
+GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
+# Of a rule, the scorer alone; of a judge or panel its name, and a judge's rubric.
+BY_WHOM = (
+    Column("grade_condition_id", "text", "gc.grade_condition_id"),
+    Column("scorer", "text", "gc.scorer"),
+    Column("grader", "text", "coalesce(gr.name, pa.name)"),
+    Column("rubric", "text", "ru.name"),
+    Column("rubric_hash", "text", "ru.content_hash"),
+)
+GRADER_JOINS = """
+    JOIN grading_app_gradecondition gc ON gc.id = {verdict}.condition_id
+    LEFT JOIN grading_app_grader gr ON gr.id = gc.grader_id
+    LEFT JOIN grading_app_panel pa ON pa.id = gc.panel_id
+    LEFT JOIN grading_app_rubric ru ON ru.id = gc.rubric_id
+    LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
+"""
+
 GRADINGS = ExportTable(
     name="gradings",
     columns=(
         *DESIGN_CELL,
-        Column("grade_condition_id", "text", "gc.grade_condition_id"),
-        Column("scorer", "text", "gc.scorer"),
-        # A scorer is neither a judge nor a person: it has no rubric, no reasoning, and costs nothing.
-        Column("grader", "text", "NULL::text"),
-        Column("rubric", "text", "NULL::text"),
-        Column("rubric_hash", "text", "NULL::text"),
+        *BY_WHOM,
         *_columns("real", "g", "score"),
         *_columns("text", "g", "score_raw"),
         *_columns("flag", "g", "parse_ok"),
         *_columns("text", "g", "parse_error"),
-        Column("grade_reasoning", "text", "NULL::text"),
-        Column("grade_cost_usd", "decimal", "0::numeric(14, 8)"),
+        Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN g.reasoning END"),
+        Column("grade_cost_usd", "decimal", "CASE WHEN j.id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"),
     ),
-    sections="SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s",
+    sections=GRADE_CONDITIONS,
     keys="""SELECT g.trial_id AS id FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
         WHERE g.condition_id = %(section)s""",
-    rows=f"""FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+    rows=f"""FROM grading_app_grading g {GRADER_JOINS.format(verdict="g")}
         JOIN runs_app_trial t ON t.id = g.trial_id {DESIGN_JOINS}
         WHERE g.condition_id = %(section)s AND g.trial_id > %(low)s AND g.trial_id <= %(high)s""",
     order="g.trial_id",
+)
+
+PREFERENCES = ExportTable(
+    name="preferences",
+    columns=(
+        *DESIGN_CELL,
+        Column("rival_condition_id", "text", "c2.condition_id"),
+        Column("rival_model", "text", "m2.name"),
+        *(column for column in BY_WHOM if column.name != "scorer"),
+        Column("winner", "text", "nullif(g.winner, '')"),
+        Column("parse_ok", "flag", "g.parse_error = ''"),
+        *_columns("text", "g", "parse_error"),
+        Column("grade_reasoning", "text", "g.reasoning"),
+        Column("grade_cost_usd", "decimal", "j.cost_usd"),
+    ),
+    sections=f"{GRADE_CONDITIONS} AND kind = 'judge'",
+    keys="""SELECT g.id FROM grading_app_preference g JOIN runs_app_trial t ON t.id = g.trial_a_id
+        WHERE g.condition_id = %(section)s""",
+    rows=f"""FROM grading_app_preference g {GRADER_JOINS.format(verdict="g")}
+        JOIN runs_app_trial t ON t.id = g.trial_a_id {DESIGN_JOINS}
+        JOIN runs_app_trial t2 ON t2.id = g.trial_b_id
+        JOIN runs_app_run r2 ON r2.id = t2.run_id
+        JOIN runs_app_condition c2 ON c2.id = r2.condition_id
+        JOIN runs_app_languagemodel m2 ON m2.id = c2.model_id
+        WHERE g.condition_id = %(section)s AND g.id > %(low)s AND g.id <= %(high)s""",
+    order="g.id",
 )
 
 NORMS = """(SELECT jsonb_object_agg(dimension, jsonb_build_object('mean', mean, 'sd', sd, 'n', n))
@@ -239,7 +278,9 @@ POINTS = ExportTable(
     has_trials=False,
 )
 
-TABLES: Mapping[str, ExportTable] = {table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS)}
+TABLES: Mapping[str, ExportTable] = {
+    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES)
+}
 
 # Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows. They are called as in the
 # list of trials, so that what is seen there can be exported as it is.
@@ -255,6 +296,8 @@ FILTERS: Mapping[str, str] = {
     "dimension": "t.dimension_id IN (SELECT id FROM runs_app_dimension WHERE %(dimension)s IN (name, id::text))",
     "rating": "t.rating::text = %(rating)s",
     "error": "t.error_class = %(error)s",
+    "empty": "(t.status = 'done' AND t.answer = '')::text = %(empty)s",
+    "unparsed": "(t.parse_error <> '')::text = %(unparsed)s",
     "truncated": "t.truncated::text = %(truncated)s",
     "refused": "t.refused::text = %(refused)s",
     "from_cache": "t.from_cache::text = %(from_cache)s",

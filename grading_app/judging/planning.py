@@ -37,6 +37,8 @@ class JudgingReport:
         odd = [("empty", self.seen.empty), ("too long", self.seen.too_long), ("truncated", self.seen.truncated)]
         odd += [("refused", self.seen.refused)]
         counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in odd if n)
+        if self.run.status == Run.Status.CANCELLED:
+            return f"{self.condition}: its judging of this wave was cancelled, which is final"
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
         return f"{self.condition}: {self.added} verdicts asked for{unasked}" + (
             f"; of {self.seen.answers} answers {counts}" if counts else ""
