@@ -48,7 +48,7 @@ class AnthropicBatches:
     async def create(self, package: Package | None, input_file: str, key: UUID) -> State:
         if package is None:
             raise ValueError("there is nothing to submit")
-        with package.path.open("rb") as file:
+        with package.opened() as file:
             headers = {"content-type": "application/json", **package.headers}
             return state_of(await self._door.post(PATH, data=file, **headers))
 

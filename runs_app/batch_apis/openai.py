@@ -46,7 +46,7 @@ class OpenAiBatches:
             return found
         form = aiohttp.FormData()
         form.add_field("purpose", "batch")
-        with package.path.open("rb") as file:
+        with package.opened() as file:
             form.add_field("file", file, filename=name, content_type="application/jsonl")
             reply = await self._door.post("/files", data=form)
         return _text(reply.get("id"), 200)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 from uuid import UUID
 
 from runs_app.batch_apis.rehearsing import Shaped
@@ -53,11 +53,20 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A file as a provider takes it: `n` calls, and headers that its requests ask for."""
+    """A file as a provider takes it: `n` calls, and headers that its requests ask for.
 
-    path: Path
+    The file has no name, so that it goes with its worker, however that ends.
+    """
+
+    file: IO[bytes]
     n: int
     headers: dict[str, str]
+
+    def opened(self) -> IO[bytes]:
+        """From its beginning, for whoever closes it."""
+        copy = os.fdopen(os.dup(self.file.fileno()), "rb")
+        copy.seek(0)
+        return copy
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,7 @@ class Keeper:
                 task.cancel()
             await asyncio.gather(*at, return_exceptions=True)
             for package in self._packages.values():
-                package.path.unlink(missing_ok=True)
+                package.file.close()
 
     async def _look(self, at: set[asyncio.Task[None]]) -> None:
         """Make batches of what waits, and go on with some of those that are due."""

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 from runs_app import gateway
 from runs_app.batch_apis.rehearsing import Shaped
@@ -37,21 +35,21 @@ class Packing:
 
     async def pack(self) -> Package | None:
         """The file of what is to be asked, or None where nothing is left to ask."""
-        descriptor, name = tempfile.mkstemp(prefix="evalsite-batch-")
+        file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed once it was sent
         try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(self._api.opening)
-                await self._write_all(file)
-                file.write(self._api.closing)
+            file.write(self._api.opening)
+            await self._write_all(file)
+            file.write(self._api.closing)
+            file.flush()
         except BaseException:
-            Path(name).unlink()
+            file.close()
             raise
         if self._n:
-            return Package(Path(name), self._n, self._headers)
-        Path(name).unlink()
+            return Package(file, self._n, self._headers)
+        file.close()
         return None
 
-    async def _write_all(self, file: BinaryIO) -> None:
+    async def _write_all(self, file: IO[bytes]) -> None:
         after = 0
         while jobs := await self._sql(self._jobs, after):
             after = jobs[-1].claim.trial_id
@@ -62,7 +60,7 @@ class Packing:
     def _jobs(self, after: int) -> Sequence[Job]:
         return jobs_of(held_claims(self._hold, after=after), self._questions)
 
-    async def _settled_or_written(self, job: Job, file: BinaryIO) -> Result | None:
+    async def _settled_or_written(self, job: Job, file: IO[bytes]) -> Result | None:
         """The result of a job that need not be sent: it was answered before, cannot be asked, or finds no room."""
         if self._settles and job.remembered is not None:
             conclusion = concluding.remembered(job.remembered, job.scale)
@@ -78,7 +76,7 @@ class Packing:
         await asyncio.sleep(0)  # Shaping takes a millisecond or two: others get their turn.
         return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
 
-    def _write(self, job: Job, asked: Asked, shaped: Shaped, file: BinaryIO) -> bool:
+    def _write(self, job: Job, asked: Asked, shaped: Shaped, file: IO[bytes]) -> bool:
         entry = json.dumps(self._api.entry(custom_id(self._hold.batch.key, job.claim.trial_id), shaped)).encode()
         if self._n and self._size + len(entry) > self._api.most_bytes:
             return False

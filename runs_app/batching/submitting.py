@@ -80,7 +80,7 @@ class Submitting:
         await self._sql(self._hold.save, **columns_of(state))
         await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
         if package := self._packages.pop(self._hold.batch.pk, None):
-            package.path.unlink(missing_ok=True)
+            package.file.close()
         return True
 
 

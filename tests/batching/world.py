@@ -33,11 +33,18 @@ def batched_run(base_url, provider="openai", items=6, *, samples=1, max_usd=None
         samples=samples,
         max_usd=max_usd,
         batch=True,
-        cache_buster=True,
-        **{"cache": False, **fields},
+        **{"cache": False, "cache_buster": True, **fields},
     )
     (run,) = factories.make_runs(experiment)
     Run.objects.filter(pk=run.pk).update(is_batched=True, reserve_usd=Decimal("0.01"))
+    factories.plan_trials(run)
+    return run
+
+
+def next_run(experiment, number):
+    """The same trials again, in another wave."""
+    (run,) = factories.make_runs(experiment, wave=number)
+    type(run).objects.filter(pk=run.pk).update(is_batched=True, reserve_usd="0.01")
     factories.plan_trials(run)
     return run
 

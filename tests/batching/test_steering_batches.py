@@ -1,0 +1,151 @@
+"""Budgets, cancellations, concurrency and the cache, where calls go out in batches."""
+
+import time
+from decimal import Decimal
+
+import pytest
+
+from runs_app import steering
+from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
+from runs_app.reconciling import differences
+from tests import factories
+from tests.batching.world import batched_run, endpoint, work
+from tests.engine.conftest import answering, drain
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+
+
+def is_submitted():
+    return ProviderBatch.objects.filter(status="submitted").exists()
+
+
+@BOTH
+def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider, kind):
+    run = batched_run(provider.url, kind, items=20)
+    provider.set_faults(batch_waits={"done": 3.0})
+    begun = time.monotonic()
+    work(steps=400, until=lambda: time.monotonic() - begun > 1.5)
+    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    work(steps=400)
+    run.refresh_from_db()
+    batch = ProviderBatch.objects.get()
+    assert (run.status, batch.status, run.n_running) == ("cancelled", "cancelled", 0)
+    assert 0 < run.n_done == batch.n_answered == provider.counters()["answers"] < 20
+    assert run.n_done + run.n_cancelled == 20
+    assert run.spent_usd > 0
+    assert "enough" in [change.reason for change in batch.history]
+    assert differences() == []
+
+
+class Stop(BaseException):
+    """The worker dies."""
+
+
+@pytest.mark.parametrize("moment", ["before _jobs", "before save"])
+def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
+    run = batched_run(provider.url)
+
+    def crash(point):
+        if point == moment:
+            raise Stop
+
+    with pytest.raises(Stop):
+        work(crash=crash)
+    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
+    assert provider.counters()["batches"] == 0
+    assert differences() == []
+
+
+def test_cancelling_one_batch_pauses_its_run(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    assert steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a wrong prompt")
+    work(steps=400)
+    run.refresh_from_db()
+    assert (run.status, run.n_pending, run.n_attempts) == ("paused", 6, 0)
+    assert ProviderBatch.objects.get().status == "cancelled"
+    assert not steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="again")
+    provider.set_faults(batch_waits={})
+    steering.resume(Run.objects.all(), by="tester")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+    assert differences() == []
+
+
+def test_a_batch_is_no_larger_than_the_budget_pays(provider):
+    run = batched_run(provider.url, max_usd=Decimal("0.025"))
+    seen = []
+
+    def within_budget():
+        experiment = Experiment.objects.get()
+        assert experiment.spent_usd + experiment.reserved_usd <= experiment.max_usd
+        seen.append(ProviderBatch.objects.latest("pk").n_requests)
+        return False
+
+    work(until=within_budget)
+    run.refresh_from_db()
+    assert max(seen) == 2
+    assert (run.status == "done") == (run.n_done == 6)
+    assert run.status in ("done", "paused")
+    assert differences() == []
+
+
+def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
+    run = batched_run(provider.url, items=7)
+    type(endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
+    most = []
+
+    def count():
+        most.append(ProviderBatch.objects.open().count())
+        return False
+
+    provider.set_faults(batch_waits={"done": 0.3})
+    work(steps=400, until=count)
+    run.refresh_from_db()
+    assert (run.status, max(most)) == ("done", 2)
+    assert sorted(ProviderBatch.objects.values_list("n_requests", flat=True)) == [1, 2, 2, 2]
+
+
+def test_what_a_batch_holds_is_no_call_in_flight(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    type(endpoint()).objects.update(max_concurrency=1, adaptive=False)
+    other = factories.make_experiment(
+        "beside", dataset=run.experiment.dataset, models=[run.condition.model], max_usd=None
+    )
+    (beside,) = factories.make_runs(other)
+    factories.plan_trials(beside)
+    Run.objects.filter(pk=run.pk).update(status="paused")
+    drain(answering(), until_idle=False, seconds=3)
+    beside.refresh_from_db()
+    assert (beside.status, beside.n_done) == ("done", 6)
+    assert (endpoint().in_batches, endpoint().in_flight) == (6, 0)
+
+
+def test_what_was_answered_before_is_not_sent(provider):
+    run = batched_run(provider.url, cache=True, cache_buster=False)
+    work()
+    again = factories.make_experiment(
+        "again",
+        dataset=run.experiment.dataset,
+        models=[run.condition.model],
+        prompts=[run.condition.prompt],
+        samplers=[run.condition.sampler],
+        max_usd=None,
+    )
+    (replay,) = factories.make_runs(again)
+    Run.objects.filter(pk=replay.pk).update(is_batched=True)
+    factories.plan_trials(replay)
+    work()
+    replay.refresh_from_db()
+    assert (replay.status, replay.n_done, replay.spent_usd) == ("done", 6, 0)
+    assert provider.counters()["batches"] == 1
+    assert Attempt.objects.filter(outcome="cached").count() == Trial.objects.filter(from_cache=True).count() == 6
+    assert differences() == []

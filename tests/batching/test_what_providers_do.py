@@ -1,0 +1,177 @@
+"""Lost answers, expiry, refusals and gaps: each trial ends once, and each call is paid once."""
+
+import pytest
+
+from runs_app.batch_apis.wire import Door
+from runs_app.calls import CallFailure, ErrorClass
+from runs_app.engine.sweeping import sweep
+from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
+from runs_app.reconciling import differences
+from tests.batching.world import batched_run, give_up_waiting, next_run, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+
+
+def has_failed_once():
+    return ProviderBatch.objects.filter(tries__gt=0).exists()
+
+
+def outcomes():
+    return sorted(Attempt.objects.values_list("outcome", flat=True))
+
+
+@BOTH
+def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
+    run = batched_run(provider.url, kind)
+    provider.set_faults(batch_faults={"lost_submission": 1})
+    work(until=has_failed_once)
+    assert ProviderBatch.objects.get().provider_id == ""
+    provider.set_faults(batch_faults={})
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+    assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
+    assert outcomes() == ["ok"] * 6
+    assert differences() == []
+
+
+def test_a_nameless_batch_that_may_be_the_lost_one_is_waited_for(provider):
+    run = batched_run(provider.url, "anthropic")
+    provider.set_faults(batch_faults={"lost_submission": 1}, batch_waits={"done": 1.0})
+    work(until=has_failed_once)
+    provider.set_faults(batch_faults={})
+    give_up_waiting()
+    work(steps=300)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
+
+
+def test_a_nameless_batch_of_the_same_size_that_is_not_ours_keeps_nothing_waiting(provider):
+    batched_run(provider.url, "anthropic")
+    work()
+    ProviderBatch.objects.update(provider_id="msgbatch_forgotten")  # As if another program had made it.
+    run = next_run(Experiment.objects.get(), 1)
+    provider.set_faults(batch_faults={"lost_submission": 1})
+    work(until=has_failed_once)
+    provider.set_faults(batch_faults={})
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 2)
+
+
+def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"lost_upload": 1})
+    uploads = []
+    post = Door.post
+
+    async def counting(door, path, **named):
+        uploads.append(path)
+        return await post(door, path, **named)
+
+    monkeypatch.setattr(Door, "post", counting)
+    work(until=has_failed_once)
+    provider.set_faults(batch_faults={})
+    work()
+    run.refresh_from_db()
+    assert (run.status, uploads) == ("done", ["/files", "/batches"])
+
+
+def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypatch):
+    run = batched_run(provider.url)
+    post, lost = Door.post, []
+
+    async def losing(door, path, **named):
+        if path == "/batches" and not lost:
+            lost.append(path)
+            raise CallFailure(ErrorClass.TIMEOUT, "no reply")
+        return await post(door, path, **named)
+
+    monkeypatch.setattr(Door, "post", losing)
+    work(until=has_failed_once)
+    with pytest.raises(AssertionError, match="did not come to an end"):
+        work(steps=4)
+    assert provider.counters()["batches"] == 0
+    give_up_waiting()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
+
+
+@BOTH
+def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
+    run = batched_run(provider.url, kind)
+    provider.set_faults(batch_faults={"expired": 1})
+    work(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
+    provider.set_faults(batch_faults={})
+    assert Trial.objects.filter(status="pending", attempts=1, error_class="batch_expired").count() == 3
+    assert set(Attempt.objects.exclude(outcome="ok").values_list("cost_usd", flat=True)) == {0}
+    Trial.objects.filter(status="pending").update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 9)
+    assert provider.counters()["answers"] == 6
+    assert differences() == []
+
+
+@BOTH
+def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provider, kind):
+    run = batched_run(provider.url, kind, max_usd=10, max_attempts=1)
+    provider.set_faults(batch_faults={"missing": 1})
+    work()
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed, run.n_unpriced) == (3, 3, 3)
+    assert set(Trial.objects.filter(status="failed").values_list("error_class", flat=True)) == {"malformed_reply"}
+    assert float(Experiment.objects.get().reserved_usd) == pytest.approx(0.03)
+    assert differences() == []
+
+
+def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"invalid": 1})
+    work()
+    run.refresh_from_db()
+    batch = ProviderBatch.objects.get()
+    assert (run.status, batch.status) == ("stopped", "failed")
+    assert "refused a batch" in run.stop_reason
+    assert "invalid" in batch.error
+    assert set(Trial.objects.values_list("status", "attempts", "reserved_usd")) == {("pending", 0, 0)}
+    assert not Attempt.objects.exists()
+    assert differences() == []
+
+
+def test_a_provider_without_room_is_asked_again_later(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"full": 1})
+    work()
+    run.refresh_from_db()
+    assert (run.status, ProviderBatch.objects.get().status) == ("running", "failed")
+    assert Trial.objects.filter(status="pending", attempts=0, not_before__isnull=False).count() == 6
+    provider.set_faults(batch_faults={})
+    Trial.objects.filter(status="pending").update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert run.status == "done"
+
+
+@BOTH
+def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
+    run = batched_run(provider.url, kind, items=20, stop_failure_rate=1)
+    provider.set_faults(errors={"400": 0.3, "refusal": 0.2} if kind == "openai" else {"400": 0.3})
+    work()
+    run.refresh_from_db()
+    assert run.status == "done"
+    assert 0 < run.n_failed == run.errors["bad_request"] < 20
+    assert run.n_failed + run.n_done == 20
+    assert Trial.objects.filter(refused=True).exists() == (kind == "openai")
+    assert differences() == []
+
+
+def test_nothing_but_its_batch_ends_a_claim(provider):
+    batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
+    assert Trial.objects.filter(status="running", lease_until=None, worker=None).count() == 6
+    assert sweep() == 0
+    assert differences() == []
