@@ -80,6 +80,7 @@ class MeasureTable(tables.Table):
     class Meta:
         orderable = False
         default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
         row_attrs = {"class": lambda record: "is-fitting" if record.fits else ""}
 
     def __init__(self, lines: Iterable[Line]) -> None:
@@ -174,6 +175,7 @@ class ToldTable(tables.Table):
 
     class Meta:
         orderable = False
+        attrs = {"class": "data-table keep-table"}
         default = site_wording.MISSING
 
     def render_name(self, record: Told) -> SafeString:

@@ -129,7 +129,7 @@ class AnswerQueueForm(QueueForm):
             "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks", "practice_items",
             "attention_checks",
         ]  # fmt: skip
-        labels = {"raters_wanted": "raters an answer", "items_per_rater": "answers a rater"}
+        labels = {"raters_wanted": "Raters an answer", "items_per_rater": "Answers a rater"}
         help_texts = {
             **QueueForm.Meta.help_texts,
             "raters_wanted": "How many people shall rate each answer on each dimension",

@@ -1,0 +1,160 @@
+"""Two people rate answers, one by touch and one by keys; with a judge they meet on the agreement page."""
+
+import pytest
+
+from grading_app.models import Adjudication, Grading, Rubric
+from tests import factories
+from tests.browser.conftest import LAPTOP, PHONE
+from tests.comparing.world import graded, make_rubric
+from tests.rating.test_answers_are_rated import make_answer_queue
+from tests.rating.world import make_rater, rate_all
+
+TOUCH = {"has_touch": True, "is_mobile": True}
+VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
+IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
+ITEMS = 5
+STEPS = (
+    "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
+)
+POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
+
+
+@pytest.fixture
+def study(owner):
+    """Two models answered five questions; a judge has graded all of it, a little kinder than people are."""
+    items = [
+        {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
+        for n in range(ITEMS)
+    ]
+    experiment = factories.make_experiment(
+        "apples", owner=owner, dataset=factories.make_dataset("apples", items), status="active",
+        models=[factories.make_model(name) for name in ("sim-large", "sim-small")],
+    )  # fmt: skip
+    for run in factories.make_runs(experiment):
+        factories.plan_trials(run, answer=lambda item, *_: STEPS.format(n=item.position))
+    rubric = make_rubric("steps", low=1, high=5)
+    graded(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
+           reasoning="The boxes are counted, and the half empty one is counted as full.")  # fmt: skip
+    return experiment
+
+
+@pytest.fixture
+def queue(study):
+    goodness = factories.make_dimension(
+        "goodness", title="How good is this answer?", instructions="Read the question first.", low=1, high=5,
+        labels=POINTS,
+    )  # fmt: skip
+    return make_answer_queue(
+        "reading", experiment=study, dimensions=[goodness], title="Answers about apples", raters_wanted=3
+    )
+
+
+def level(page):
+    """What this rater thinks of the answer on the screen: read from the page, as a person would."""
+    return 1 + int(page.locator(".rating-part").last.inner_text().rsplit("are ", 1)[1].split()[0]) % 5
+
+
+def wait_for(page, done):
+    page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
+                           arg=f"{done} of {2 * ITEMS}")  # fmt: skip
+
+
+def rate_by_touch(visitor, rater):
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/ratings/reading/")
+    page.get_by_role("button", name="Begin").tap()
+    for done in range(2 * ITEMS):
+        wait_for(page, done)
+        page.locator(f"button[value='{level(page)}']").tap()
+    page.get_by_role("heading", name="Thank you").wait_for()
+
+
+def rate_by_keys(visitor, rater):
+    page = visitor(rater.user)
+    page.goto("/ratings/reading/")
+    page.get_by_role("button", name="Begin").click()
+    for done in range(2 * ITEMS):
+        wait_for(page, done)
+        page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+        with page.expect_navigation():
+            page.keyboard.press(str(max(1, level(page) - done % 2)))
+    page.get_by_role("heading", name="Thank you").wait_for()
+
+
+def test_two_people_and_a_judge_meet(visitor, queue, owner):
+    rate_by_touch(visitor, make_rater(queue))
+    rate_by_keys(visitor, make_rater(queue))
+    page = visitor(owner)
+    page.goto("/experiments/apples/agreement/")
+    assert page.get_by_text(f"{2 * ITEMS} units with two ratings or more").is_visible()
+    for name in ("judge-a", "rater 1", "rater 2"):
+        assert page.get_by_role("cell", name=name).first.is_visible()
+    assert page.get_by_role("heading", name="against people").is_visible()
+    page.get_by_text("Krippendorff's alpha, ordinal").click()
+    assert page.get_by_text("distances by the ranks between them").is_visible()
+    for picture in page.locator(".figure-card img").all():
+        picture.scroll_into_view_if_needed()
+        assert picture.evaluate("async image => { await image.decode(); return image.naturalWidth }")
+    page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
+    page.get_by_role("button", name="Compare").click()
+    assert page.get_by_text("One rater alone").is_visible()
+    assert "rater=g" in page.url
+
+
+def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
+    graded(queue.experiment, "judge-b-harsh", lambda trial: 1.0 + trial.item.position % 2, rubric=Rubric.objects.get(),
+           reasoning="No unit is given.")  # fmt: skip
+    page = visitor(owner)
+    page.goto("/experiments/apples/disagreements/")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.get_by_text("Disagreement 1 of").wait_for()
+    assert page.get_by_text("No unit is given.").is_visible()
+    first = page.url
+    with page.expect_navigation():
+        page.keyboard.press("]")
+    page.get_by_text("Disagreement 2 of").wait_for()
+    with page.expect_navigation():
+        page.keyboard.press("[")
+    assert page.url == first
+    page.wait_for_load_state("load")
+    page.keyboard.press("s")
+    page.keyboard.type("4")
+    page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
+    page.get_by_role("button", name="Settle").click()
+    page.get_by_text("Settled: 4.").wait_for()
+    word = Adjudication.objects.get()
+    assert (word.score, word.by) == (4, owner)
+    assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme):
+    device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
+    graded(queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get())
+    new = make_rater(queue, started=True)
+    rated(queue)
+    page = visitor(new.user, viewport, color_scheme=scheme)
+    page.goto("/ratings/reading/")
+    checked(page, f"rating answer {device}")
+    page = visitor(owner, viewport, color_scheme=scheme)
+    for name, address in (
+        ("agreement", "/experiments/apples/agreement/"),
+        ("disagreements", "/experiments/apples/disagreements/"),
+        ("queue of answers", "/ratings/queues/reading/"),
+        ("new queue of answers", "/experiments/apples/ratings/new/"),
+    ):
+        page.goto(address)
+        for picture in page.locator(".figure-card img").all():
+            picture.evaluate("image => image.decode()")
+        checked(page, f"{name} {device}")
+    page.goto("/experiments/apples/disagreements/")
+    page.locator("[data-rows] tbody a").first.click()
+    page.get_by_text("Disagreement 1 of").wait_for()
+    checked(page, f"disagreement {device}")
+
+
+def rated(queue):
+    for off in (0, 1):
+        rater = make_rater(queue, started=True)
+        rate_all(rater, lambda due, off=off: max(1, 1 + due.item.position % 5 - off * (due.position % 2)))
