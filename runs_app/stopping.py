@@ -61,7 +61,7 @@ class Tally:
         "mapped": Wilson's interval of the answers as they are, mapped by (p - g) / (1 - g), g the mean guess chance. It
         covers as often as Wilson's own, near the level of guessing, too. "excess_counts": Wilson's interval of
         (max(0, correct - G), total - G), G the guess chances, which other tools publish: it takes guesses for known, so
-        near guessing it is too narrow and covers far less often than it says (.60 to .87 simulated, not .95).
+        near guessing it is too narrow and covers far less often than it says (simulated .46 to .89, not .95).
         """
         left = self.total - self.guess_chances
         if left <= 1e-9:
