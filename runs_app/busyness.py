@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
@@ -17,6 +17,15 @@ SHOWN = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What the provider says is left of a rate, `what`, until then."""
+
+    what: str
+    n: int
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class Busyness:
     """`limit` is what may be in flight now, learned or set; `today` counts requests of the endpoint's own day."""
 
@@ -24,6 +33,7 @@ class Busyness:
     limit: int
     today: int
     curve: Curve | None
+    said: Sequence[Said] = ()
 
 
 def with_state(endpoints: Sequence[Endpoint]) -> list[Busyness]:
@@ -38,4 +48,17 @@ def with_state(endpoints: Sequence[Endpoint]) -> list[Busyness]:
 def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> Busyness:
     throttle = Throttle.of(endpoint.throttle)
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
-    return Busyness(endpoint, limit, throttle.today, limit_curve(points))
+    return Busyness(endpoint, limit, throttle.today, limit_curve(points), _said(throttle))
+
+
+def _said(throttle: Throttle) -> list[Said]:
+    words = (
+        ("requests", throttle.said_requests, throttle.requests_until),
+        ("tokens", throttle.said_tokens, throttle.tokens_until),
+    )
+    found = [
+        Said(what, max(0, int(n)), datetime.fromtimestamp(until, UTC))
+        for what, n, until in words
+        if n is not None and until is not None
+    ]
+    return [one for one in found if one.until > timezone.now()]

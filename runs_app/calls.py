@@ -7,6 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
+from runs_app.allowances import Allowance
 from runs_app.costs import Prices
 
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
@@ -95,7 +96,8 @@ class CallReply:
 
     `text` is without the thinking that the provider or a <think> block set apart, which is in `reasoning`; `raw_text`
     is as it came. Input tokens include cached ones, output tokens include reasoning. `list_usd` is what
-    the call would have cost without the provider's cache: None where nobody lists a price.
+    the call would have cost without the provider's cache: None where nobody lists a price. `allowance` is what the
+    provider says is left of its rates.
     """
 
     text: str
@@ -116,6 +118,7 @@ class CallReply:
     latency_ms: int
     trace_id: str
     list_usd: Decimal | None = None
+    allowance: Allowance | None = None
 
     @property
     def truncated(self) -> bool:
@@ -140,6 +143,7 @@ class CallFailure(Exception):
         trace_id: str = "",
         was_sent: bool = True,
         served_provider: str = "",
+        allowance: Allowance | None = None,
     ) -> None:
         super().__init__(f"{error_class}: {message}")
         self.error_class = error_class
@@ -150,6 +154,7 @@ class CallFailure(Exception):
         self.trace_id = trace_id
         self.was_sent = was_sent
         self.served_provider = served_provider
+        self.allowance = allowance
 
     @property
     def kind(self) -> Kind:

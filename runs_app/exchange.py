@@ -13,6 +13,7 @@ import aiohttp
 from django.conf import settings
 
 from runs_app import failures
+from runs_app.allowances import allowance_of
 from runs_app.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.hosts import problem_with_url
 
@@ -156,6 +157,7 @@ class Exchange:
             retry_after_s=retry_after_s,
             was_sent=self.was_sent,
             served_provider=failures.provider_of(self.payload)[:80],
+            allowance=allowance_of(self.headers),
         )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from runs_app.allowances import allowance_of
 from runs_app.calls import CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.costs import Usage, at_list_price, cost_of
 from runs_app.exchange import Exchange
@@ -52,6 +53,7 @@ def read_reply(
         latency_ms=latency_ms,
         trace_id=exchange.trace_id,
         list_usd=_list_price(request, tokens, cost, source, listed_cost),
+        allowance=allowance_of(exchange.headers),
     )
 
 

@@ -115,7 +115,7 @@ def claim(books: Books, worker_id: int, room: int) -> list[Claim]:
     if slots <= 0:
         return []
     demands, left = books.demands(), books.budgets()
-    shares = {run_id: n for run_id, n in allot(slots, demands, left, books.throttle.tokens).items() if n}
+    shares = {run_id: n for run_id, n in allot(slots, demands, left, books.throttle.tokens_left).items() if n}
     claims = _claim(books, worker_id, shares) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
+from runs_app.allowances import Allowance
 from runs_app.calls import CallFailure, CallReply, ErrorClass, Kind
 from runs_app.engine.retrying import backoff_s
 from runs_app.parsing import parse_rating
@@ -20,13 +21,17 @@ SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so 
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """`status` is what the trial becomes; `wait_s` is before a retry, `pause_s` is how long to leave the endpoint."""
+    """`status` is what the trial becomes; `wait_s` is before a retry, `pause_s` is how long to leave the endpoint.
+
+    `allowance` is what the provider says is left of its rates.
+    """
 
     status: str
     trial: dict[str, Any]
     unspent: bool = False
     wait_s: float | None = None
     pause_s: float | None = None
+    allowance: Allowance | None = None
 
 
 def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
@@ -42,7 +47,7 @@ def answered(reply: CallReply, scale: Scale | None) -> Conclusion:
         parsed = parse_rating(reply.text, scale)
         columns |= {"rating": parsed.rating, "rating_step": parsed.step, "parse_error": parsed.error or ""}
         columns["reasoning"] = parsed.reasoning or reply.reasoning
-    return Conclusion("done", columns)
+    return Conclusion("done", columns, allowance=reply.allowance)
 
 
 def remembered(reply: CallReply, scale: Scale | None) -> Conclusion:
@@ -75,7 +80,7 @@ def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: in
     wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         pause = failure.retry_after_s if failure.retry_after_s is not None else min(wait, 5.0)
-        return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause)
+        return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
     if failure.kind == Kind.PERMANENT or attempts >= max_attempts:
         return Conclusion("failed", columns)
     return Conclusion("pending", columns, wait_s=wait)

@@ -88,6 +88,7 @@ def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> 
         wait_s=conclusion.wait_s,
         pause_s=conclusion.pause_s,
         cache_key=cache_key,
+        allowance=conclusion.allowance,
     )
 
 

@@ -15,12 +15,13 @@ from uuid import UUID
 
 from django.db import transaction
 
+from runs_app.allowances import Allowance
 from runs_app.engine.admitting import Claim
 from runs_app.engine.books import Books, open_books
 from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
 from runs_app.engine.settling import ZERO, Change, RunDelta
 from runs_app.engine.statements import as_json, fetched
-from runs_app.engine.throttling import learned, taken
+from runs_app.engine.throttling import heard, learned, taken
 from runs_app.models import Attempt, Trial
 
 logger = logging.getLogger("evalsite.drain")
@@ -37,7 +38,7 @@ class Result:
     `status` is what the trial becomes. An `unspent` one is given back without the attempt counting. `wait_s` is how
     long a retry waits; `pause_s` is how long its endpoint should be left alone. `trial` and each of `calls` hold
     columns by name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; what is missing is empty. An answer with a `cache_key` is
-    remembered under it.
+    remembered under it; an `allowance` is what the provider says is left of its rates.
     """
 
     claim: Claim
@@ -48,6 +49,7 @@ class Result:
     wait_s: float | None = None
     pause_s: float | None = None
     cache_key: str | None = None
+    allowance: Allowance | None = None
 
 
 def record(results: Sequence[Result], worker_id: int) -> int:
@@ -287,9 +289,11 @@ def _teach(books: Books, results: Sequence[Result]) -> None:
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
     made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
-    books.change = Change(
-        taken(throttle, made - len(results), used - expected), answered, len(overloaded), *_pause(overloaded)
-    )
+    throttle = taken(throttle, made - len(results), used - expected)
+    said = [result.allowance for result in results if result.allowance]
+    if said:  # The last word of it: they are in the order in which they came.
+        throttle = heard(throttle, said[-1], in_flight=books.in_flight, now=gate.now)
+    books.change = Change(throttle, answered, len(overloaded), *_pause(overloaded))
 
 
 def _pause(overloaded: Sequence[Result]) -> tuple[float | None, str | None]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from runs_app.allowances import Allowance
+
 BURST = 1 / 6  # Of a minute's rate that a bucket holds.
 FIRST_LIMIT = 16.0
 CUT = 0.7
@@ -31,7 +33,8 @@ class Rates:
 @dataclass(frozen=True, slots=True)
 class Throttle:
     """What is remembered of an endpoint. Times are seconds since 1970 by the database's clock; `day` is the
-    provider's. The buckets may go below zero by what one batch used beyond its estimate: then they refill first."""
+    provider's. The buckets may go below zero by what one batch used beyond its estimate: then they refill first.
+    `said_...` is what the provider says is left, which holds until the moment of the same name."""
 
     limit: float = FIRST_LIMIT
     cut_at: float | None = None
@@ -40,26 +43,44 @@ class Throttle:
     filled_at: float = 0.0
     day: str = ""
     today: int = 0
+    said_requests: float | None = None
+    said_tokens: float | None = None
+    requests_until: float | None = None
+    tokens_until: float | None = None
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> Throttle:
-        return cls(**stored)
+        """A worker of another version may have stored what this one does not know."""
+        return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
+
+    @property
+    def tokens_left(self) -> float | None:
+        """By our bucket and by the provider's word, whichever is less; None where nothing bounds them."""
+        return min((n for n in (self.tokens, self.said_tokens) if n is not None), default=None)
 
     def as_row(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
 def refilled(throttle: Throttle, rates: Rates, now: float, day: str) -> Throttle:
-    """The same a moment later: buckets fuller, and the day's count begun again on a new day."""
+    """The same a moment later: buckets fuller, the day's count begun again on a new day, old words forgotten."""
     passed = max(0.0, now - throttle.filled_at)
     return replace(
-        throttle,
+        _without_old_words(throttle, now),
         requests=_bucket(throttle.requests, rates.requests_per_minute, passed),
         tokens=_bucket(throttle.tokens, rates.tokens_per_minute, passed),
         filled_at=now,
         day=day,
         today=throttle.today if throttle.day == day else 0,
     )
+
+
+def _without_old_words(throttle: Throttle, now: float) -> Throttle:
+    if throttle.requests_until is not None and throttle.requests_until <= now:
+        throttle = replace(throttle, said_requests=None, requests_until=None)
+    if throttle.tokens_until is not None and throttle.tokens_until <= now:
+        throttle = replace(throttle, said_tokens=None, tokens_until=None)
+    return throttle
 
 
 def _bucket(content: float | None, rate: int | None, passed: float) -> float | None:
@@ -80,7 +101,9 @@ def free_slots(throttle: Throttle, rates: Rates, in_flight: int) -> int:
         bounds.append(int(throttle.requests))
     if rates.requests_per_day is not None:
         bounds.append(rates.requests_per_day - throttle.today)
-    if throttle.tokens is not None and throttle.tokens <= 0:
+    if throttle.said_requests is not None:
+        bounds.append(int(throttle.said_requests))
+    if throttle.tokens_left is not None and throttle.tokens_left <= 0:
         return 0
     return max(0, min(bounds))
 
@@ -92,7 +115,22 @@ def taken(throttle: Throttle, requests: int, tokens: int) -> Throttle:
         requests=None if throttle.requests is None else throttle.requests - requests,
         tokens=None if throttle.tokens is None else throttle.tokens - tokens,
         today=throttle.today + requests,
+        said_requests=None if throttle.said_requests is None else throttle.said_requests - requests,
+        said_tokens=None if throttle.said_tokens is None else throttle.said_tokens - tokens,
     )
+
+
+def heard(throttle: Throttle, allowance: Allowance, *, in_flight: int, now: float) -> Throttle:
+    """The provider's last word on what is left of its rates.
+
+    It may not have seen the calls that are `in_flight` yet: so many fewer may start, until their answers say more.
+    """
+    requests, tokens = allowance.requests, allowance.tokens
+    if requests:
+        throttle = replace(throttle, said_requests=float(requests.n - in_flight), requests_until=now + requests.for_s)
+    if tokens:
+        throttle = replace(throttle, said_tokens=float(tokens.n), tokens_until=now + tokens.for_s)
+    return throttle
 
 
 def learned(

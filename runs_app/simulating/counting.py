@@ -102,13 +102,23 @@ class MinuteWindow:
     def admit(self, limit: int | None) -> bool:
         if limit is None:
             return True
-        now = time.monotonic()
-        while self._admitted and self._admitted[0] <= now - _MINUTE_S:
-            self._admitted.popleft()
+        now = self._forget()
         if len(self._admitted) >= limit:
             return False
         self._admitted.append(now)
         return True
+
+    def left(self, limit: int) -> tuple[int, float]:
+        """Requests that it would admit now, and seconds until it forgets the first of those that it has."""
+        now = self._forget()
+        reset_s = self._admitted[0] + _MINUTE_S - now if self._admitted else 0.0
+        return max(0, limit - len(self._admitted)), reset_s
+
+    def _forget(self) -> float:
+        now = time.monotonic()
+        while self._admitted and self._admitted[0] <= now - _MINUTE_S:
+            self._admitted.popleft()
+        return now
 
 
 def counters_page(counts: dict[str, object]) -> str:

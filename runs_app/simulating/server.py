@@ -174,11 +174,18 @@ class Simulator:
             body = body[: len(body) // 2]
         self.counters.statuses["200"] += 1
         self.counters.count_answer(chat.fingerprint)
-        return web.Response(body=body, content_type="application/json")
+        return web.Response(body=body, content_type="application/json", headers=self._words_on_rates())
+
+    def _words_on_rates(self) -> dict[str, str]:
+        """As OpenAI puts them: what is left of this minute, and when the first of its requests is forgotten."""
+        if self.config.rpm is None:
+            return {}
+        left, reset_s = self._minute.left(self.config.rpm)
+        return {"x-ratelimit-remaining-requests": str(left), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
 
     def _refuse(self, refused: Refused) -> web.Response:
         self.counters.statuses[str(refused.status)] += 1
-        headers = {}
+        headers = self._words_on_rates()
         if refused.status == 429 and self.config.retry_after_s is not None:
             headers["Retry-After"] = f"{self.config.retry_after_s:g}"
         return web.json_response(refused.body, status=refused.status, headers=headers)

@@ -1,0 +1,96 @@
+"""What a provider says, with each reply, is left of its rates. Pure.
+
+Read are the headers of OpenAI and those that follow it, of Anthropic, of OpenRouter, and of the IETF's draft
+(draft-ietf-httpapi-ratelimit-headers-07).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+LONGEST_S = 900.0  # As with Retry-After: asking again each quarter of an hour costs nothing.
+UNSAID_S = 1.0  # Where it is said what is left, and not until when.
+EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number beyond these is a moment, not a duration.
+
+_REQUESTS = (
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("x-ratelimit-remaining", "x-ratelimit-reset"),
+    ("ratelimit-remaining", "ratelimit-reset"),
+)
+_TOKENS = (
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
+    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
+)
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """So many are left for so many seconds; then there are more."""
+
+    n: int
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """None of what the provider does not speak of."""
+
+    requests: Left | None = None
+    tokens: Left | None = None
+
+
+def allowance_of(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
+    """What these headers, by their names in small letters, say; None where they say nothing."""
+    now = now or datetime.now(UTC)
+    requests, tokens = _least(headers, _REQUESTS, now), _least(headers, _TOKENS, now)
+    return Allowance(requests, tokens) if requests or tokens else None
+
+
+def _least(headers: Mapping[str, str], names: tuple[tuple[str, str], ...], now: datetime) -> Left | None:
+    counted = ((_count(headers.get(left)), headers.get(reset)) for left, reset in names)
+    found = [Left(n, _seconds(reset, now)) for n, reset in counted if n >= 0]
+    return min(found, key=lambda one: one.n, default=None)
+
+
+def _count(text: str | None) -> int:
+    """Minus one where that is no number."""
+    try:
+        return max(0, int(float(text or "")))
+    except (ValueError, OverflowError):
+        return -1
+
+
+def _seconds(text: str | None, now: datetime) -> float:
+    """From now: of a duration as `6m0s`, of seconds, or of a moment in seconds, milliseconds or ISO 8601."""
+    text = (text or "").strip()
+    if _DURATION.fullmatch(text):
+        return _bounded(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))
+    try:
+        number = float(text)
+    except ValueError:
+        return _until(text, now)
+    if number >= EPOCH_S:
+        number = number / (1000 if number >= EPOCH_MS else 1) - now.timestamp()
+    return _bounded(number)
+
+
+def _until(text: str, now: datetime) -> float:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return UNSAID_S
+    return _bounded((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now.timestamp())
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), LONGEST_S) if math.isfinite(seconds) else UNSAID_S

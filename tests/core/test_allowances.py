@@ -1,0 +1,99 @@
+"""What providers say is left of their rates: every form of header, and nothing read into what says nothing."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.allowances import LONGEST_S, UNSAID_S, Left, allowance_of
+from runs_app.engine.throttling import Rates, Throttle, free_slots, heard, refilled, taken
+
+NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
+EPOCH = NOW.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("reset", "seconds"),
+    [
+        ("1s", 1.0),
+        ("6m0s", 360.0),
+        ("120ms", 0.12),
+        ("1h2m3.5s", LONGEST_S),
+        ("7", 7.0),
+        (f"{EPOCH + 30:.0f}", 30.0),
+        (f"{(EPOCH + 30) * 1000:.0f}", 30.0),
+        ("2026-11-20T12:00:05Z", 5.0),
+        ("2026-11-20T11:59:05Z", 0.0),
+        ("soon", UNSAID_S),
+        ("inf", UNSAID_S),
+        (None, UNSAID_S),
+    ],
+)
+def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
+    headers = {"x-ratelimit-remaining-requests": "3"}
+    if reset is not None:
+        headers["x-ratelimit-reset-requests"] = reset
+    left = allowance_of(headers, NOW).requests
+    assert left.n == 3
+    assert left.for_s == pytest.approx(seconds, abs=0.001)
+
+
+def test_each_provider_is_understood():
+    openai = {"x-ratelimit-remaining-tokens": "149984", "x-ratelimit-reset-tokens": "6ms"}
+    assert allowance_of(openai, NOW).tokens == Left(149984, 0.006)
+    anthropic = {
+        "anthropic-ratelimit-requests-remaining": "49",
+        "anthropic-ratelimit-requests-reset": "2026-11-20T12:00:02Z",
+        "anthropic-ratelimit-input-tokens-remaining": "9000",
+        "anthropic-ratelimit-input-tokens-reset": "2026-11-20T12:00:09Z",
+        "anthropic-ratelimit-output-tokens-remaining": "800",
+        "anthropic-ratelimit-output-tokens-reset": "2026-11-20T12:00:08Z",
+    }
+    said = allowance_of(anthropic, NOW)
+    assert (said.requests, said.tokens) == (Left(49, 2.0), Left(800, 8.0))
+    assert allowance_of({"x-ratelimit-remaining": "0", "x-ratelimit-reset": "20"}, NOW).requests == Left(0, 20.0)
+    assert allowance_of({"ratelimit-remaining": "5", "ratelimit-reset": "9"}, NOW).requests == Left(5, 9.0)
+
+
+def test_headers_without_a_word_on_rates_say_nothing():
+    assert allowance_of({"content-type": "application/json", "x-ratelimit-limit-requests": "60"}, NOW) is None
+    assert allowance_of({"x-ratelimit-remaining-requests": "many"}, NOW) is None
+
+
+@given(st.dictionaries(st.sampled_from(["x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"]), st.text()))
+def test_no_header_breaks_the_reading(headers):
+    said = allowance_of(headers, NOW)
+    assert said is None or 0 <= said.requests.for_s <= LONGEST_S
+
+
+def after(headers, *, in_flight=0):
+    throttle = refilled(Throttle(limit=100.0), RATES, EPOCH, "today")
+    return heard(throttle, allowance_of(headers, NOW), in_flight=in_flight, now=EPOCH)
+
+
+RATES = Rates(max_concurrency=50)
+
+
+def test_nothing_starts_while_nothing_is_left_and_all_may_once_that_is_over():
+    held = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
+    assert free_slots(held, RATES, 0) == 0
+    assert free_slots(refilled(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
+    assert free_slots(refilled(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
+
+
+def test_no_more_start_than_are_left_less_those_whose_answers_are_still_to_come():
+    held = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
+    assert free_slots(held, RATES, 4) == 6
+    assert free_slots(taken(held, 6, 0), RATES, 10) == 0
+
+
+def test_without_tokens_nothing_starts():
+    held = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
+    assert free_slots(held, RATES, 0) == 0
+    assert held.tokens_left == 0
+    assert free_slots(refilled(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
+
+
+def test_what_another_version_stored_is_read_as_far_as_it_is_known():
+    assert Throttle.of({"limit": 7.0, "of_tomorrow": 1}) == Throttle(limit=7.0)

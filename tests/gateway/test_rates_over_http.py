@@ -1,0 +1,79 @@
+"""What a provider says of its rates, and what it shows by refusing, heeded by a real drain over HTTP."""
+
+import asyncio
+import time
+
+import pytest
+
+from runs_app import gateway
+from runs_app.busyness import with_state
+from runs_app.engine.draining import Drain, Limits
+from runs_app.engine.registering import Registration
+from runs_app.models import Endpoint, Experiment, Run
+from runs_app.simulating.config import SimulatorConfig
+from runs_app.simulating.launching import simulator_process
+from tests import factories
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def warm():
+    gateway.warm_up()
+
+
+def many(url, samples=1, **endpoint):
+    experiment = factories.make_experiment(
+        "many", dataset=factories.make_dataset("many", 60), samples=samples, max_usd=None, cache=False
+    )
+    (run,) = factories.make_runs(experiment)
+    Run.objects.update(max_concurrency=1000)
+    Endpoint.objects.update(base_url=url, is_free=True, **endpoint)
+    factories.plan_trials(run)
+
+
+def drain_for(seconds):
+    drain = Drain(gateway.call, Registration(), Limits(seconds=seconds))
+
+    async def go():
+        try:
+            return await drain.run()
+        finally:
+            await gateway.close()
+
+    return asyncio.run(go())
+
+
+def test_a_provider_that_says_nothing_is_left_is_left_alone_until_it_says():
+    """The simulated one takes eight a minute, and says with each answer what is left: not one call too many is made."""
+    with simulator_process(SimulatorConfig(rpm=8)) as provider:
+        many(provider.url, adaptive=False, max_concurrency=2)
+        drain_until(lambda: Run.objects.get().n_done == 8)
+        drain_for(1)
+        assert provider.counters()["requests"] == Run.objects.get().n_done == 8
+    (said,) = with_state(Endpoint.objects.all())[0].said
+    assert (said.what, said.n) == ("requests", 0)
+
+
+def test_the_limit_grows_to_what_a_provider_takes_falls_when_that_is_less_and_recovers():
+    """Out of a hundred, the simulated one takes forty calls at once; then four; then forty again."""
+    with simulator_process(SimulatorConfig(latency_ms=30, max_in_flight=40, retry_after_s=0.02)) as provider:
+        many(provider.url, samples=150, max_concurrency=100)
+        Experiment.objects.update(max_attempts=10)
+        drain_until(lambda: learned_limit() > 20)
+        provider.set_faults(max_in_flight=4)
+        drain_until(lambda: learned_limit() < 10)
+        provider.set_faults(max_in_flight=40)
+        drain_until(lambda: learned_limit() > 20)
+    assert Run.objects.get().n_failed == 0
+
+
+def learned_limit():
+    return Endpoint.objects.get().throttle.get("limit", 0)
+
+
+def drain_until(is_right):
+    ends = time.monotonic() + 60
+    while not is_right():
+        assert time.monotonic() < ends, "waited in vain"
+        drain_for(1)

@@ -1,0 +1,34 @@
+"""The page of endpoints shows what a provider said is left of its rates, for as long as that holds."""
+
+import time
+
+import pytest
+from django.urls import reverse
+
+from runs_app.models import Endpoint
+from tests import factories
+
+
+@pytest.fixture
+def page(client, db):
+    world = factories.make_world()
+    client.force_login(world.owner)
+    endpoint = factories.make_endpoint("lab-rates")
+
+    def show(**throttle):
+        Endpoint.objects.filter(pk=endpoint.pk).update(throttle=throttle)
+        return client.get(reverse("endpoint_live", args=[endpoint.pk])).content.decode()
+
+    return show
+
+
+def test_its_word_is_shown_while_it_holds(page):
+    now = time.time()
+    shown = page(said_requests=3.0, requests_until=now + 60, said_tokens=-20.0, tokens_until=now + 60)
+    assert "3 requests left until" in shown
+    assert "0 tokens left until" in shown
+
+
+def test_old_words_are_not_shown(page):
+    assert "left until" not in page(said_requests=3.0, requests_until=time.time() - 1)
+    assert "left until" not in page()
