@@ -15,6 +15,7 @@ from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
 from django.db.models.functions import Left
 
 from runs_app.models import Run, Trial
+from runs_app.models.work import ODD
 
 PAGE = 50
 SEARCHED = 25_000
@@ -35,12 +36,14 @@ WIDE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Search:
-    """In which runs to look, and for what: `status`, `items` and `error_class` an index can find, `rest` it cannot."""
+    """In which runs to look, and for what: `status`, `items`, `error_class` and `odd` kinds of answers an index can
+    find, `rest` it cannot."""
 
     runs: QuerySet[Run]
     status: str = ""
     error_class: str = ""
     items: list[int] | None = None
+    odd: Q = field(default_factory=Q)
     rest: Q = field(default_factory=Q)
 
     @property
@@ -55,11 +58,14 @@ class Search:
             return [self._with_status(trials.filter(item__in=self.items))]
         if self.error_class:
             return [self._with_status(trials.filter(error_class=self.error_class))]
+        if self.odd:
+            return [self._with_status(trials.filter(ODD))]
         statuses = [self.status] if self.status else Trial.Status.values
         return [trials.filter(status=status) for status in statuses]
 
     def _with_status(self, trials: QuerySet[Trial]) -> QuerySet[Trial]:
         trials = trials.filter(error_class=self.error_class) if self.error_class else trials
+        trials = trials.filter(self.odd) if self.odd else trials
         return trials.filter(status=self.status) if self.status else trials
 
 

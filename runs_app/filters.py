@@ -13,6 +13,7 @@ from django.utils import timezone
 from datasets_app.models import Item
 from runs_app.browsing import Search
 from runs_app.models import Condition, Dimension, Experiment, LanguageModel, LedgerEntry, Run, Trial
+from runs_app.models.work import CHANNELS
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
@@ -76,8 +77,10 @@ class TrialFilter(df.FilterSet):
     dimension = df.ModelChoiceFilter(label="Dimension", queryset=_dimensions, empty_label="Any")
     rating = df.NumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
+    empty = YesNoFilter(label="Empty")
     truncated = YesNoFilter(label="Truncated")
     refused = YesNoFilter(label="Refused")
+    unparsed = YesNoFilter(label="Unreadable")
     from_cache = YesNoFilter(label="From cache")
     graded_by = df.NumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
     unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
@@ -98,6 +101,7 @@ class TrialFilter(df.FilterSet):
             status=wanted.get("status", ""),
             error_class=wanted.get("error", ""),
             items=self._items(runs, wanted),
+            odd=self._odd(wanted),
             rest=self._rest(wanted),
         )
 
@@ -115,19 +119,28 @@ class TrialFilter(df.FilterSet):
         return list(Item.objects.filter(dataset__in=datasets, key=wanted["item"]).values_list("pk", flat=True))
 
     @staticmethod
+    def _odd(wanted: dict[str, Any]) -> Q:
+        """The kinds of answers that are asked for; there are few of them, and an index holds them."""
+        kinds = Q()
+        for name, kind in CHANNELS.items():
+            kinds &= Q(status=Trial.Status.DONE) & kind if wanted.get(name) else Q()
+        return kinds
+
+    @staticmethod
     def _rest(wanted: dict[str, Any]) -> Q:
+        others = Q()
+        for name, kind in CHANNELS.items():
+            others &= ~(Q(status=Trial.Status.DONE) & kind) if wanted.get(name) is False else Q()
         named = {
             "category": "item__category",
             "dimension": "dimension",
             "rating": "rating",
-            "truncated": "truncated",
-            "refused": "refused",
             "from_cache": "from_cache",
             "contains": "answer__icontains",
         }
         if "graded_by" in wanted:  # A trial has one grading by each condition, so that no row comes twice.
             named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
-        return Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+        return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
 
 
 class LedgerFilter(df.FilterSet):

@@ -80,7 +80,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "request_timeout_s", "max_attempts", "max_usd", "confirm_above_usd",
+            "request_timeout_s", "max_attempts", "on_empty", "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
             "samples": "Samples",
@@ -167,7 +167,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     class Meta:
         model = Experiment
-        fields = ["title", "description", "sharing", "samples", "max_usd", "confirm_above_usd"]
+        fields = ["title", "description", "sharing", "samples", "on_empty", "max_usd", "confirm_above_usd"]
         labels = ExperimentForm.Meta.labels
         help_texts = {
             "samples": "May grow; the next launch adds what is missing",
@@ -316,9 +316,28 @@ class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "name", "provider", "base_url", "key_env", "max_concurrency", "adaptive", "requests_per_minute",
             "tokens_per_minute", "requests_per_day", "day_zone", "batch_api", "batch_max_requests", "batch_max_open",
-            "is_free", "is_active",
+            "provider_routes", "local_server", "is_free", "is_active",
         ]  # fmt: skip
         labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
+
+    provider_routes = forms.CharField(
+        max_length=500,
+        required=False,
+        label="Routes of retries",
+        help_text="OpenRouter's names of who serves the models, with commas between: each retry goes to the next",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
+
+    def clean_provider_routes(self) -> list[str]:
+        return names_in(self.cleaned_data["provider_routes"])
+
+
+def names_in(text: str) -> list[str]:
+    """What stands between commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -327,7 +346,7 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
             "batch_discount", "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output",
-            "is_active",
+            "cache_marks", "is_active",
         ]  # fmt: skip
         labels = {
             "model": "Model id",

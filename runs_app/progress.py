@@ -16,7 +16,8 @@ from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
 from runs_app.curves import TICK
-from runs_app.models import Condition, Experiment, Run, Tick, Wave, Worker
+from runs_app.models import Condition, Experiment, LedgerEntry, Run, Tick, Wave, Worker
+from runs_app.models.work import CHANNELS
 
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
@@ -139,6 +140,14 @@ def errors_of(runs: Iterable[Run]) -> list[tuple[str, int]]:
     for run in runs:
         counted.update(run.errors)
     return counted.most_common()
+
+
+def odd_answers(runs: Iterable[Run]) -> list[tuple[str, int]]:
+    """Answers that came and yet say nothing, or not all, by kind; one may be several. Read from the ledger."""
+    sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
+        **{name: Sum(name, default=0) for name in CHANNELS}
+    )
+    return [(name, sums[name]) for name in CHANNELS if sums[name]]
 
 
 @dataclass(frozen=True)

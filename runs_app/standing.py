@@ -7,18 +7,11 @@ from typing import Any
 from django.db.models import Count, Q
 
 from runs_app.designs.drifting import drift_warnings, served_model_warnings
-from runs_app.models import Experiment, Run, Trial
+from runs_app.models import Experiment, Run, Trial, work
 from runs_app.point_lines import status_of_points
 from runs_app.progress import COUNTED, WaveTotals, by_wave
 
-# Answers that came and yet say nothing, or not all: results, not errors, and counted apart.
-CHANNELS = {
-    "empty": Q(answer=""),
-    "truncated": Q(truncated=True),
-    "refused": Q(refused=True),
-    "unparsed": ~Q(parse_error=""),
-    "from_cache": Q(from_cache=True),
-}
+CHANNELS = {**work.CHANNELS, "from_cache": Q(from_cache=True)}
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 

@@ -194,9 +194,15 @@ class TrialTable(tables.Table):
     def render_condition(self, record: Trial) -> str:
         return record.run.condition.label
 
-    def render_status(self, record: Trial) -> SafeString:
-        flags = [name for name in ("truncated", "refused", "from_cache") if getattr(record, name)]
-        chips = [format_html(' <span class="chip">{}</span>', name.replace("_", " ")) for name in flags]
+    def render_status(self, record: Any) -> SafeString:
+        kinds = {
+            "empty": record.status == Trial.Status.DONE and not record.excerpt,
+            "truncated": record.truncated,
+            "refused": record.refused,
+            "unreadable": bool(record.parse_error),
+            "from cache": record.from_cache,
+        }
+        chips = [format_html(' <span class="chip">{}</span>', name) for name, is_so in kinds.items() if is_so]
         return format_html("{}" * (1 + len(chips)), tags.status_badge(record.status), *chips)
 
     def render_answer(self, record: Any) -> SafeString | str:

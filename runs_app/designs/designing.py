@@ -39,6 +39,7 @@ SETTINGS = (
     "max_concurrency",
     "request_timeout_s",
     "max_attempts",
+    "on_empty",
     "lease_s",
     "stop_failure_rate",
     "stop_after_attempts",

@@ -259,6 +259,7 @@ class ExperimentSpec(Strict):
     max_concurrency: int | None = None
     request_timeout_s: float | None = None
     max_attempts: int | None = None
+    on_empty: Literal["keep", "rerun", "skip"] | None = None
     lease_s: float | None = None
     stop_failure_rate: float | None = None
     stop_after_attempts: int | None = None

@@ -105,7 +105,7 @@ def target_of(model: LanguageModel, timeout_s: float) -> Target:
         timeout_s=timeout_s,
         structured_output=model.structured_output,
         routes=tuple(endpoint.provider_routes),
-        marks_head=model.cache_marks,
+        marks_head=model.marks_head,
         local_model=model.pk if endpoint.local_server else None,
     )
 

@@ -54,6 +54,8 @@ class Endpoint(models.Model):
         OPENAI = "openai", "OpenAI's files and batches"
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
+    TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # That say where a provider's cache may begin.
+
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
     base_url = models.CharField(
@@ -135,6 +137,8 @@ class Endpoint(models.Model):
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
+        if self.provider_routes and self.provider != self.Provider.OPENROUTER:
+            raise ValidationError({"provider_routes": "Only OpenRouter takes the name of who shall serve a call."})
         if self.batch_api not in (self.BatchApi.NONE, self.provider):
             raise ValidationError({"batch_api": f"{self.get_batch_api_display()} are not spoken by {self.provider}."})
 
@@ -225,6 +229,11 @@ class LanguageModel(models.Model):
             source=self.price_source,
             as_of=self.price_date,
         )
+
+    @property
+    def marks_head(self) -> bool:
+        """Others than these take a mark for an unknown field, and may refuse the request."""
+        return self.cache_marks and self.endpoint.provider in Endpoint.TAKES_MARKS
 
     @property
     def identity(self) -> dict[str, str]:

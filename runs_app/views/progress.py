@@ -100,6 +100,7 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "pace": pace,
         "curve": throughput_curve(pace.points),
         "errors": progress.errors_of(runs),
+        "odd_answers": progress.odd_answers(runs),
         "spent": progress.spent_on(runs),
         "workers": list(progress.workers_alive()),
     }

@@ -32,6 +32,27 @@ def test_rates_are_set_shown_kept_and_taken_away(manage):
     assert (endpoint.day_zone, endpoint.adaptive) == ("America/New_York", False)
 
 
+def test_routes_of_retries_and_care_for_a_local_server_are_set_listed_and_taken_away(manage):
+    manage("endpoint", "set", "router", "--provider", "openrouter", "--routes", "north, south")
+    manage("endpoint", "set", "bench", "--provider", "ollama_chat", "--local-server", "ollama")
+    listed = {row["name"]: row for row in json.loads(manage("endpoint", "list", "--json").out)}
+    assert listed["router"]["provider_routes"] == ["north", "south"]
+    assert listed["bench"]["local_server"] == "ollama"
+    refused = manage("endpoint", "set", "bench", "--routes", "north")
+    assert (refused.code, "provider_routes" in refused.err) == (2, True)
+    manage("endpoint", "set", "router", "--routes", "")
+    manage("endpoint", "set", "bench", "--local-server", "none")
+    assert set(Endpoint.objects.values_list("local_server", flat=True)) == {""}
+    assert Endpoint.objects.get(name="router").provider_routes == []
+
+
+def test_a_model_is_told_to_mark_for_the_providers_cache(manage):
+    make_model("small")
+    for flag, marks in (("--cache-marks", True), ("--no-cache-marks", False)):
+        manage("model", "set", "small", flag)
+        assert json.loads(manage("model", "list", "--json").out)[0]["cache_marks"] is marks
+
+
 @pytest.mark.parametrize(
     ("option", "value", "field"),
     [

@@ -9,11 +9,12 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
+from runs_app.forms import names_in
 from runs_app.models import Endpoint
 
 FIELDS = (
     "provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active",
-    "batch_api", "batch_max_requests", "batch_max_open",
+    "batch_api", "batch_max_requests", "batch_max_open", "provider_routes", "local_server",
 )  # fmt: skip
 RATES = {"requests_per_minute": "rpm", "tokens_per_minute": "tpm", "requests_per_day": "rpd"}
 
@@ -32,6 +33,20 @@ class Command(VerbCommand):
         parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
         parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
         parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
+        parser.add_argument(
+            "--routes",
+            dest="provider_routes",
+            type=names_in,
+            metavar="NAME,...",
+            help="at OpenRouter, for retries",
+        )
+        parser.add_argument(
+            "--local-server",
+            type=lambda name: "" if name == "none" else name,
+            choices=["", *Endpoint.LocalServer.values],
+            metavar="ollama|none",
+            help="unload a model that stalls",
+        )
         parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="how it takes calls in batches")
         parser.add_argument("--batch-max-requests", type=int, metavar="N", help="calls in one batch, at most")
         parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
@@ -133,6 +148,8 @@ def _facts(endpoint: Endpoint) -> dict[str, Any]:
         "in_flight": endpoint.in_flight,
         **{field: getattr(endpoint, field) for field in RATES},
         "batch_api": endpoint.batch_api,
+        "provider_routes": endpoint.provider_routes,
+        "local_server": endpoint.local_server,
         "in_batches": endpoint.in_batches,
         "day_zone": endpoint.day_zone,
         "adaptive": endpoint.adaptive,

@@ -34,6 +34,8 @@ class Command(VerbCommand):
             ("--text-only", "sees_images", False, "takes no images"),
             ("--structured-output", "structured_output", True, "accepts a strict JSON schema"),
             ("--no-structured-output", "structured_output", False, "does not"),
+            ("--cache-marks", "cache_marks", True, "mark what items share for the provider's cache"),
+            ("--no-cache-marks", "cache_marks", False, "do not"),
             ("--active", "is_active", True, "in use"),
             ("--inactive", "is_active", False, "out of use"),
         ):
@@ -49,7 +51,15 @@ class Command(VerbCommand):
         given: dict[str, Any] = {field: _price(field, options[field]) for field in PRICES}
         given |= {"price_date": _date(options["price_date"], any(value is not None for value in given.values()))}
         given["batch_discount"] = _price("batch_discount", options["batch_discount"])
-        names = ("model", "price_source", "max_output_tokens", "sees_images", "structured_output", "is_active")
+        names = (
+            "model",
+            "price_source",
+            "max_output_tokens",
+            "sees_images",
+            "structured_output",
+            "cache_marks",
+            "is_active",
+        )
         set_given(model, given | {field: options[field] for field in names})
         self.say(_line(model))
 
@@ -114,6 +124,7 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
         "max_output_tokens": model.max_output_tokens,
         "sees_images": model.sees_images,
         "structured_output": model.structured_output,
+        "cache_marks": model.cache_marks,
         "active": model.is_active,
         "check": model.check_status,
     }

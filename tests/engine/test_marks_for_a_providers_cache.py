@@ -1,0 +1,32 @@
+"""A model may ask for marks: they change what is sent, never what was asked."""
+
+import pytest
+
+from runs_app.engine.asking import ask, design_of, question_of
+from runs_app.models import Condition, Endpoint, LanguageModel, Run
+from tests import factories
+
+LONG = "Judge with care. " * 250
+
+
+@pytest.fixture
+def run(db):
+    factories.make_world()
+    experiment = factories.make_experiment("marked", prompts=[factories.make_prompt("long", user=LONG + "{{input}}")])
+    return factories.make_runs(experiment)[0]
+
+
+def asked(run):
+    run = Run.objects.with_design().get(pk=run.pk)
+    return ask(design_of(run), question_of(run.experiment.dataset.items.first(), None), 0)
+
+
+@pytest.mark.parametrize(("provider", "takes_marks"), [("anthropic", True), ("openrouter", True), ("openai", False)])
+def test_only_providers_that_know_them_get_marks_and_the_hash_stays(run, provider, takes_marks):
+    Endpoint.objects.update(provider=provider)
+    plain = asked(run)
+    LanguageModel.objects.update(cache_marks=True)
+    marked = asked(run)
+    assert ("cache_control" in str(marked.request.messages)) is takes_marks
+    assert marked.request_hash == plain.request_hash
+    assert "cache_control" not in str(Condition.objects.values_list("content", flat=True))

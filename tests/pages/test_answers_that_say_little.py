@@ -1,0 +1,96 @@
+"""Empty, truncated, refused and unreadable answers: counted on pages, found by address, exported alike."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from runs_app.models import Attempt, Trial
+from runs_app.models.work import CHANNELS, ODD
+from tests import factories
+
+KINDS = ("empty", "truncated", "refused", "unparsed")
+
+
+@pytest.fixture
+def experiment(lab):
+    """Four trials, a kind each; one of them is empty as well as truncated."""
+    answers = iter(
+        [
+            {"answer": "", "truncated": True},
+            {"answer": "so far", "truncated": True},
+            {"answer": "no", "refused": True},
+            {"answer": "what?", "parse_error": "no_rating_found"},
+            {"answer": "ready"},
+            {"answer": "ready"},
+        ]
+    )
+    experiment = factories.make_experiment("odd", owner=lab.people["owner"], samples=2, status="active")
+    (run,) = factories.make_runs(experiment)
+    for trial in factories.plan_trials(run, answer=lambda *_: next(answers)):
+        flags = {"empty": trial.answer == "", "truncated": trial.truncated, "refused": trial.refused}
+        factories.make_attempt(trial, **flags, unparsed=bool(trial.parse_error))
+    return experiment
+
+
+@pytest.mark.parametrize("page", ["/experiments/odd/progress/", "run"])
+def test_they_are_counted_with_links_to_them(experiment, as_, page):
+    run = experiment.runs.get()
+    text = as_("owner").get(run.get_absolute_url() if page == "run" else page).content.decode()
+    query = f"run={run.pk}" if page == "run" else "experiment=odd"
+    for kind in KINDS:
+        assert f"/trials/?{query}&amp;{kind}=true" in text
+    assert text.count("of 6") >= 4
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("empty=true", 1),
+        ("truncated=true", 2),
+        ("truncated=true&empty=false", 1),
+        ("refused=true", 1),
+        ("unparsed=true", 1),
+        ("empty=true&refused=true", 0),
+        ("truncated=true&status=failed", 0),
+        ("truncated=false", 4),
+        ("unparsed=false&empty=false", 4),
+    ],
+)
+def test_the_address_finds_them(experiment, as_, query, found):
+    page = as_("owner").get(f"/trials/?experiment=odd&{query}")
+    assert len(page.context["page"].keys) == found
+
+
+def test_a_row_says_which_kind_it_is(experiment, as_):
+    text = as_("owner").get("/trials/?experiment=odd&empty=true").content.decode()
+    assert '<span class="chip">empty</span>' in text
+    assert '<span class="chip">truncated</span>' in text
+
+
+@pytest.mark.parametrize(("kind", "rows"), [("empty", 1), ("truncated", 2), ("refused", 1), ("unparsed", 1)])
+def test_the_export_takes_the_same_filters(experiment, tmp_path, kind, rows):
+    out = tmp_path / "trials.jsonl"
+    call_command("export", "odd", table="trials", format="jsonl", out=str(out), filter=[f"{kind}=true"])
+    assert len([json.loads(line) for line in out.read_text().splitlines()]) == rows
+
+
+def test_the_few_that_are_odd_are_found_by_their_index(experiment):
+    trials = Trial.objects.filter(run=experiment.runs.get()).filter(ODD).filter(CHANNELS["refused"])
+    sql, parameters = trials.order_by("id").values("id")[:51].query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL enable_seqscan = off")
+        cursor.execute(f"EXPLAIN {sql}", parameters)
+        plan = "\n".join(row[0] for row in cursor.fetchall())
+    assert "trial_odd" in plan
+
+
+def test_the_counts_cost_one_query_more(experiment, as_, django_assert_max_num_queries):
+    owner = as_("owner")
+    trial = experiment.runs.get().trials.first()
+    for _ in range(5):
+        factories.make_attempt(trial)
+    assert Attempt.objects.filter(run__experiment=experiment).count() == 11
+    with django_assert_max_num_queries(18):
+        owner.get("/experiments/odd/progress/")
