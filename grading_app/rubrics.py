@@ -6,11 +6,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from runs_app import briefing, prompts
 from runs_app.briefing import Kind
 from runs_app.prompts import Turn
+
+AnyKind = Kind | Literal["writer"]
+WRITER: Literal["writer"] = "writer"
 
 NAME = re.compile(r"[^\W\d][\w -]{0,79}\Z")
 MOST_PARTS = 50  # Criteria or labels of one rubric.
@@ -40,11 +43,6 @@ OF_ITEMS = (
     Variable("image", "its picture, in a user turn"),
     META,
 )
-OF_DIMENSIONS = (
-    Variable("dimension", "the dimension that was rated"),
-    Variable("dimension_instructions", "what the dimension asks for"),
-    Variable("scale_labels", "the labels of its scale"),
-)
 ITEM_RUBRIC = Variable(briefing.ITEM_RUBRIC, "the item's own rubric, from the grader's text set")
 FORM = Variable(briefing.VERDICT_FORM, "how to give the verdict; said at the end where no turn says it")
 ANSWER = Variable("answer", "the answer to judge, fenced")
@@ -60,7 +58,6 @@ OF_KINDS: dict[Kind, tuple[Variable, ...]] = {
     "label": (ANSWER, Variable("labels", "the labels, a line each")),
     "pairwise": ANSWERS,
 }
-FOR_WRITERS = (*OF_ITEMS, *OF_DIMENSIONS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +69,17 @@ class Starter:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def variables_of(kind: Kind) -> tuple[Variable, ...]:
+def variables_of(kind: AnyKind) -> tuple[Variable, ...]:
     """What a template of this kind has a use for, in the order in which an editor lists it."""
+    if kind == WRITER:
+        return OF_ITEMS
     return (*OF_KINDS[kind], FORM, ITEM_RUBRIC, *OF_ITEMS)
 
 
-def template_problems(kind: Kind, messages: Any) -> list[str]:
+def template_problems(kind: AnyKind, messages: Any) -> list[str]:
     """What keeps a template from being saved, naming turn and variable; empty when all is well."""
+    if kind == WRITER:
+        return [_with_remedy(problem, kind) for problem in prompts.validate(messages, briefing.FOR_WRITERS)]
     if problems := briefing.problems_with(kind, messages):
         return [_with_remedy(problem, kind) for problem in problems]
     strange = briefing.OF_RUBRIC - {variable.name for variable in variables_of(kind)}
@@ -93,7 +94,7 @@ def doubts_about(messages: Sequence[Turn]) -> list[str]:
     return ["The judge is shown no reference: neither {{target}}, {{grading_scheme}} nor {{item_rubric}}."]
 
 
-def content_problems(kind: Kind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
+def content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
     """By field: what is wrong with the parts that this kind needs."""
     found = {}
     if kind == "score":
@@ -133,7 +134,7 @@ def _scale_problems(low: Any, high: Any) -> list[str]:
     return [] if low < high else ["The scale must end above where it starts."]
 
 
-def _with_remedy(problem: str, kind: Kind) -> str:
+def _with_remedy(problem: str, kind: AnyKind) -> str:
     if "unknown variable" not in problem:
         return problem
     return f"{problem} It may name {', '.join(variable.braced for variable in variables_of(kind))}."
@@ -171,7 +172,7 @@ _JUDGE = (
 )
 _FORM = "Think first, and say in one or two sentences why.\n\n{{verdict_form}}"
 _CASE = "Question:\n{{input}}\n\nReference answer:\n{{target}}\n\n"
-STARTERS: dict[Kind, Starter] = {
+STARTERS: dict[AnyKind, Starter] = {
     "score": Starter(
         f"{_JUDGE}\n\nGive a score from {{{{scale_min}}}} (wrong or missing) to {{{{scale_max}}}} (right and "
         f"complete). Judge what is said, not how long or how well it is said.\n\n{_FORM}",
@@ -203,5 +204,11 @@ STARTERS: dict[Kind, Starter] = {
         f"{_JUDGE}\n\nTwo answers to one question follow. Say which is better, or that neither is. The order in which "
         f"they stand means nothing.\n\n{_FORM}",
         f"{_CASE}Answer A:\n{{{{answer_a}}}}\n\nAnswer B:\n{{{{answer_b}}}}",
+    ),
+    WRITER: Starter(
+        "You write grading rubrics. From a question and its reference answer, say what an answer must contain to be "
+        "right, what may be missing, and which mistakes make it wrong. Write for a judge who sees the question, the "
+        "answer and your rubric, and nothing else. Answer with the rubric alone, in at most ten short lines.",
+        _CASE.rstrip(),
     ),
 }

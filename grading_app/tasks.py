@@ -8,6 +8,7 @@ from grading_app.grading import grade
 from grading_app.judging import choosing
 from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
+from grading_app.writing.collecting import collect_all
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment, Run, Wave
 from runs_app.waking import GRADE
@@ -25,6 +26,7 @@ def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task 
         return {}
     report = grade(experiment, scorers=scorers, seconds=SECONDS, by=by)
     verdicts = read_verdicts(experiment, seconds=SECONDS)
+    collect_all(experiment)
     ask_judges(experiment, by=by)
     if not (all(rule.is_complete for rule in report) and all(one.is_complete for one in verdicts)):
         async_task(GRADE, pk, scorers, by)

@@ -88,11 +88,20 @@ def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | N
     told = briefing.told_by(rubric) | briefing.answers_for(subject.answer, rival.answer if rival else None)
     if item_rubric is not None:
         told[briefing.ITEM_RUBRIC] = item_rubric
-    image, turns = subject.item.image, rubric["messages"]
-    question = asking.question_of(subject.item, subject.dimension).for_judging(told)
-    closing = "" if prompts.uses(turns, briefing.VERDICT_FORM) else told[briefing.VERDICT_FORM]
+    closing = "" if prompts.uses(rubric["messages"], briefing.VERDICT_FORM) else told[briefing.VERDICT_FORM]
+    return _turns_told(rubric["messages"], subject, told, closing)
+
+
+def turns_of_writer(messages: list[prompts.Turn], about: Trial) -> Turns:
+    """What a writer of rubrics would be asked about the item of this trial."""
+    return _turns_told(messages, about, {}, "")
+
+
+def _turns_told(turns: list[prompts.Turn], about: Trial, told: Mapping[str, str], closing: str) -> Turns:
+    image = about.item.image
+    question = asking.question_of(about.item, about.dimension).for_judging(told)
     try:
         messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
     except prompts.PromptError as problem:
         return Turns([], str(problem))
-    return Turns(_turns(messages, subject.item))
+    return Turns(_turns(messages, about.item))

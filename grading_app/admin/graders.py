@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from datasets_app.admin_verbs import Verb, VerbAdmin
 from datasets_app.models.history import record_changes
+from grading_app.judging.samplers import usual_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.designs.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler, TextSet
@@ -32,7 +33,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
         kept = self.instance.pk and self.instance
         fields["rubric"].queryset = Rubric.objects.filter(
             Q(status=Rubric.Status.APPROVED) | Q(pk=kept.rubric_id if kept else None)
-        )
+        ).exclude(kind=Rubric.Kind.WRITER)
         fields["language_model"].queryset = fields["language_model"].queryset.filter(is_active=True)
         fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
         fields["text_set"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED)
@@ -41,19 +42,6 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean_sampler(self) -> Sampler:
         return self.cleaned_data["sampler"] or usual_sampler()
-
-
-def usual_sampler() -> Sampler:
-    """Temperature 0; made where the group has none of this name that says so."""
-    said = JUDGING_SAMPLER
-    settings = {"temperature": said.temperature, "max_tokens": said.max_tokens}
-    known = Sampler.objects.filter(name=said.name, **settings).exclude(status=Sampler.Status.ARCHIVED)
-    found: Sampler | None = known.order_by("-version").first()
-    if found is not None:
-        return found
-    newest = Sampler.objects.filter(name=said.name).order_by("-version").first()
-    made: Sampler = Sampler.objects.create(name=said.name, version=newest.version + 1 if newest else 1, **settings)
-    return made
 
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:

@@ -22,7 +22,7 @@ from grading_app.models import GradeCondition, Rubric
 from runs_app import briefing, prompts
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
 from runs_app.models import Experiment
-from runs_app.reading import Turns, turns_of_verdict
+from runs_app.reading import Turns, turns_of_verdict, turns_of_writer
 
 MOST_USES = 50
 
@@ -155,12 +155,17 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
         return {"turns": Turns([], str(problem))}
     texts = told_by(form.cleaned_data.get("text_set"), answers[0])
     rival = answers[1] if len(answers) > 1 else None
-    turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
+    if rubric.kind == Rubric.Kind.WRITER:
+        turns = turns_of_writer(rubric.messages, answers[0])
+    else:
+        turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
     return {"turns": turns, "answers": answers, "warnings": rubrics.doubts_about(rubric.messages)}
 
 
 def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
     """What a judge's verdict is made of, as texts with their names."""
+    if rubric.kind == Rubric.Kind.WRITER:
+        return [("kind", rubric.get_kind_display())]
     told = briefing.told_by(rubric.content)
     named = [("scale", told["scale"]), ("criteria", told["criteria"]), ("labels", told["labels"])]
     return [("kind", rubric.get_kind_display()), *((name, text) for name, text in named if text)]

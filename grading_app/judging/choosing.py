@@ -56,7 +56,7 @@ def _graders() -> QuerySet[Grader]:
 
 
 def _rubric(reference: str) -> Rubric:
-    found: Rubric | None = Rubric.objects.named(reference).first()
+    found: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
     if found is None:
         raise PlanError([f"rubric: there is no rubric {reference}"])
     return found

@@ -12,7 +12,6 @@ from django.db import models
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
-from runs_app.briefing import Kind
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned
 
@@ -25,6 +24,7 @@ class Rubric(Versioned):
         CRITERIA = "criteria", "Pass or fail on each of several criteria"
         LABEL = "label", "One label out of a list"
         PAIRWISE = "pairwise", "The better one of two answers"
+        WRITER = "writer", "No verdict: it writes a rubric for each item"
 
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.SCORE)
     messages = models.JSONField(
@@ -62,9 +62,9 @@ class Rubric(Versioned):
     def clean(self) -> None:
         from grading_app import rubrics
 
-        kind = cast(Kind, self.kind)
-        if kind not in self.Kind.values:
+        if self.kind not in self.Kind.values:
             return  # Said of the field itself.
+        kind = cast(rubrics.AnyKind, self.kind)
         found = rubrics.content_problems(
             kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
         )

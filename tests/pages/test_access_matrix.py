@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from runs_app.models import TextSet
+
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
 TO_LOGIN = 302
 GONE = 404
@@ -81,6 +83,11 @@ MATRIX = {
     "experiment_grading": of_experiment(),
     "experiment_judge": of_experiment(),
     "experiment_convene": of_experiment(302, method="post"),
+    "experiment_write": of_experiment(),
+    "text_sets": MEMBERS,
+    "text_set": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "texts one"),
+    "text_of_item": Row((TO_LOGIN, GONE, GONE, 200, 200, GONE), "texts one item"),
+    "text_set_act": Row((TO_LOGIN, GONE, GONE, 302, 302, GONE), "texts one collect", "post"),
     "experiment_agreement": of_experiment(),
     "agreement_figure": of_experiment(GONE, args="slug confusion"),
     "experiment_disagreements": of_experiment(),
@@ -165,6 +172,7 @@ def values_of(lab):
         "item": lab.draft.items.first().pk,
         "image": lab.draft.items.first().image_id,
         "queue": lab.queue.name,
+        "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
     }
 
 

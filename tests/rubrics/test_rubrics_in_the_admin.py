@@ -89,8 +89,9 @@ def test_the_editor_lists_the_variables_that_a_kind_may_use(as_user, researcher)
     shown = as_user(researcher).get(ADD).context["variables"]
     for kind, variables in shown.items():
         names = {variable.name for variable in variables}
-        assert names - {"meta.NAME"} <= briefing.allowed(kind)
-        assert set(briefing.ANSWERS[kind]) <= names
+        allowed = briefing.FOR_WRITERS if kind == "writer" else briefing.allowed(kind)
+        assert names - {"meta.NAME"} <= allowed
+        assert names >= set(briefing.ANSWERS.get(kind, {"target"}))
 
 
 def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, curator):
@@ -137,6 +138,16 @@ def test_the_preview_follows_what_is_not_saved(as_user, researcher):
     assert not Rubric.objects.exists()
     said = web.post(UNSAVED, data | {"user": "{{answre}}"}, headers={"HX-Request": "true"}).content.decode()
     assert "unknown variable {{answre}}" in said
+
+
+def test_a_writer_of_rubrics_is_shown_the_reference_and_no_answer(as_user, researcher):
+    experiment, trials = make_answers(owner=researcher, answer="Never shown.")
+    writer = make_rubric("author", kind="writer")
+    shown = as_user(researcher).get(page(writer, "preview"), {"experiment": experiment.pk, "trial": trials[1].pk})
+    text = "".join(turn.text for turn in shown.context["shown"]["turns"].turns)
+    assert "Reference answer:\n2" in text
+    assert "Never shown." not in text
+    assert "BEGIN" not in text
 
 
 def test_a_comparison_is_previewed_on_two_answers_to_one_item(as_user, researcher):
