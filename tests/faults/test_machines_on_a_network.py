@@ -1,19 +1,25 @@
-"""Workers on machines of their own; one loses its network for longer than a lease, and comes back."""
+"""Workers on machines of their own: one loses its network for longer than a lease, others vanish or freeze for good."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
+from contextlib import contextmanager
 
 import pytest
 from django.core.management import call_command
+from django.db import connection, transaction
 
 from evalsite.lib.postgres import Embedded
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from tests.faults.conftest import launched, served_by
-from tests.faults.machines import database_on, machines, missing, provider_on
-from tests.postgres.conftest import open_folder
-from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
+from tests.faults.machines import ROOT, database_on, machines, missing, provider_on
+from tests.postgres.conftest import line_of, open_folder
+from tests.processes.workers import IN_FLIGHT, data_dir, drain_process, wait_until
 
 TRIALS = 400
 LEASE_S = 2
@@ -26,18 +32,25 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def lab():
-    """Four machines: of the database, of the provider, and of two workers."""
-    with open_folder() as folder, machines("database", "provider", "near", "far") as (database, provider, *workers):
+@contextmanager
+def database_among(*names):
+    """Its address, and so many other machines that reach it."""
+    with open_folder() as folder, machines("database", *names) as (database, *others):
         embedded = Embedded(folder / "postgres")
         embedded.start()
         embedded.stop()
-        config = SimulatorConfig(host=provider.address, latency_ms=600)
         with database_on(database, embedded) as database_url, served_by(embedded):
-            call_command("migrate", interactive=False, verbosity=0)
-            with provider_on(provider, config) as (url, counters):
-                yield database_url, url, counters, workers
+            yield database_url, others
+
+
+@pytest.fixture
+def lab():
+    """Four machines: of the database, of the provider, and of two workers."""
+    with database_among("provider", "near", "far") as (database_url, (provider, *workers)):
+        call_command("migrate", interactive=False, verbosity=0)
+        config = SimulatorConfig(host=provider.address, latency_ms=600)
+        with provider_on(provider, config) as (url, counters):
+            yield database_url, url, counters, workers
 
 
 def n_of(worker):
@@ -70,3 +83,56 @@ def test_a_machine_cut_off_for_longer_than_a_lease_costs_what_it_had_in_flight_a
     assert set(Worker.objects.values_list("host", flat=True)) == {near.name, far.name}
     assert Run.objects.get().n_running == 0
     assert differences() == []
+
+
+HOLD = (
+    "import sys; from django.db import connection, transaction; transaction.set_autocommit(False); "
+    "connection.cursor().execute('SELECT 1 FROM held WHERE id = %s FOR UPDATE', [{row}]); "
+    "print('held', flush=True); sys.stdin.read()"
+)
+# As the site sets them on each connection, but quicker.
+PROBES = (
+    "-c tcp_keepalives_idle=1 -c tcp_keepalives_interval=1 -c tcp_keepalives_count=2 -c tcp_user_timeout=3000",
+    "-c idle_in_transaction_session_timeout=2000",
+)
+
+
+@contextmanager
+def holding(machine, database_url, row, options):
+    """A process there that locks a row, within a transaction that it does not end."""
+    url = f"{database_url}?options={options.replace(' ', '%20').replace('=', '%3D')}"
+    process = subprocess.Popen(
+        [*machine.shell, sys.executable, "manage.py", "shell", "--no-imports", "-c", HOLD.format(row=row)],
+        cwd=ROOT,
+        env=os.environ | {"DATABASE_URL": url, "EVALSITE_DATA_DIR": data_dir()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def free_rows():
+    """Those that another transaction could lock now."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT id FROM held FOR UPDATE SKIP LOCKED")
+        return {row[0] for row in cursor.fetchall()}
+
+
+def test_locks_of_a_machine_that_vanished_or_froze_within_a_transaction_come_free():
+    """Else one machine that loses its power at the wrong moment would stop all the others for hours."""
+    probes, timeout = PROBES
+    with database_among("vanishing", "freezing") as (database_url, (vanishing, freezing)):
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE TABLE held AS SELECT generate_series(1, 3) AS id")
+        one, other = holding(vanishing, database_url, 1, probes), holding(freezing, database_url, 2, timeout)
+        with one as vanished, other as frozen:
+            assert (line_of(vanished), line_of(frozen)) == ("held", "held")
+            vanishing.pull_the_cable()
+            frozen.send_signal(signal.SIGSTOP)
+            assert 1 not in free_rows()
+            wait_until(lambda: free_rows() == {1, 2, 3}, seconds=30)
