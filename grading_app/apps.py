@@ -28,3 +28,9 @@ class GradingConfig(AppConfig):
         from grading_app.judging.designing import grader_specs
 
         return grader_specs(names)
+
+    def unread_verdicts(self, experiment: Any) -> dict[tuple[int, int], dict[str, int]]:
+        """How many of a judge's verdicts could not be read, by code; of each judge's condition in each wave."""
+        from grading_app.judging.reading import unread_verdicts
+
+        return unread_verdicts(experiment)

@@ -38,7 +38,7 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         _refuse_what_stays(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
-        for run in experiment.runs.order_by("pk"):
+        for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers that they are on.
             _delete_work_of(run)
         experiment.delete()
 

@@ -18,7 +18,9 @@ from runs_app.point_lines import PointLine, point_lines
 
 Where = Mapping[str, int | None]
 """The keys of an experiment and, unless it is None, of a wave."""
-IN_SCOPE = "r.experiment_id = %(experiment)s AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
+IN_SCOPE = """r.experiment_id = %(experiment)s AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)
+    AND r.condition_id IN (
+        SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
 SUMS = """count(*) FILTER (WHERE n > 0)::float8, sum(s)::float8, sum(n)::float8, sum(q)::float8,
     sum(s * s)::float8, sum(n * s)::float8, sum(n * n)::float8, sum(asked - n)::bigint"""
 
@@ -100,7 +102,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
     }
     rules = {
         rule.pk: _rule_label(rule)
-        for rule in GradeCondition.objects.filter(experiment=experiment).exclude(scorer="rating")
+        for rule in experiment.grade_conditions.exclude(scorer="rating").select_related("grader", "rubric", "panel")
     }
     return Frames(
         labels=_labels(experiment, wave),
@@ -213,6 +215,12 @@ def _facet_names(condition: Condition, versioned: bool) -> tuple[str, str, str]:
 
 
 def _rule_label(rule: GradeCondition) -> str:
+    if rule.panel:
+        return f"{rule.panel} ({rule.panel.get_rule_display().lower()})"
+    if rule.grader:
+        return f"{rule.grader}, {rule.rubric}"
+    if rule.kind == GradeCondition.Kind.ADJUDICATED:
+        return rule.get_kind_display()
     settings = ", ".join(f"{name} {value}" for name, value in sorted(rule.parameters.items()))
     return f"{rule.scorer} ({settings})" if settings else rule.scorer
 

@@ -142,3 +142,25 @@ def _row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
         "reasoning": verdict.reasoning,
         "detail": detail or None,
     }
+
+
+UNREADABLE = """
+SELECT r.condition_id, r.wave_id, said.parse_error, count(*) FROM (
+    SELECT judged_by_id, parse_error FROM grading_app_grading WHERE condition_id = ANY(%(judges)s) AND parse_error <> ''
+    UNION ALL
+    SELECT judged_by_id, parse_error FROM grading_app_preference
+    WHERE condition_id = ANY(%(judges)s) AND parse_error <> '') said
+JOIN runs_app_trial v ON v.id = said.judged_by_id JOIN runs_app_run r ON r.id = v.run_id
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
+"""
+
+
+def unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
+    """Of each judge's condition in each wave, how many verdicts could not be read, by code."""
+    judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
+    counted: dict[tuple[int, int], dict[str, int]] = {}
+    with bare_cursor() as cursor:
+        cursor.execute(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))})
+        for condition, wave, code, n in cursor.fetchall():
+            counted.setdefault((condition, wave), {})[code] = n
+    return counted

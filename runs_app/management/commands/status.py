@@ -7,6 +7,7 @@ from typing import Any
 
 from evalsite.lib.commands import SayingCommand, bad_input
 from evalsite.lib.wording import count_text, money_text
+from runs_app.judge_lines import text_of
 from runs_app.management.listing import say_experiments
 from runs_app.models import Experiment
 from runs_app.progress import COUNTED
@@ -45,6 +46,8 @@ class Command(SayingCommand):
                 self._print_wave(wave)
         for run in standing["runs"]:
             self._print_run(run)
+        for line in standing["judging"]:
+            self.say(f"\n{text_of(line)}\n  {money_text(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 

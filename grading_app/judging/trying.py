@@ -1,0 +1,173 @@
+"""A rubric tried on a few stored answers: real calls by the engine, under the experiment's budget; no gradings.
+
+A try is a judge's condition that no grade condition names. The same rubric is tried on the same answers again, so that
+what changed is the rubric; a repeated try is another draw.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import ROUND_UP, Decimal
+
+from django.db import transaction
+from django.db.models import F, Max
+
+from datasets_app.models import Item
+from datasets_app.models.history import Actor
+from evalsite.lib.hashing import condition_id, slugify_name
+from grading_app.judging import conditions
+from grading_app.judging.verdicts import Verdict, read_verdict
+from grading_app.models import Grader, Rubric
+from runs_app import briefing, costs
+from runs_app.designs import sizing
+from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
+from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, Trial, Wave
+from runs_app.waking import wake
+
+ANSWERS = 5
+SHOWN = 25
+
+
+@dataclass(frozen=True)
+class Try:
+    """A rubric, saved but not necessarily approved, by a model on answers of an experiment."""
+
+    rubric: Rubric
+    experiment: Experiment
+    model: LanguageModel
+    sampler: Sampler
+
+    @property
+    def grader(self) -> Grader:
+        """The judge that it would be, as if the rubric were approved. Not saved."""
+        rubric = copy.copy(self.rubric)
+        rubric.status = Rubric.Status.APPROVED
+        return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler)
+
+    def problems(self) -> Iterator[str]:
+        if self.rubric.kind == Rubric.Kind.WRITER:
+            yield f"{self.rubric} writes rubrics of items; it gives no verdict to try"
+            return
+        yield from conditions.problems_with(self.experiment, self.grader)
+
+    def answers(self) -> list[tuple[Trial, Trial | None]]:
+        """Of items evenly spaced over the dataset, an answer each, and for a comparison another one beside it."""
+        runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
+        found: list[tuple[Trial, Trial | None]] = []
+        for at, item in enumerate(_spaced(self.experiment)):
+            said = Trial.objects.filter(run__in=runs, item=item, status=Trial.Status.DONE).exclude(answer="")
+            rows = list(said.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
+            subject = rows[at % len(rows)] if rows else None
+            rival = next((row for row in rows if subject and row.run_id != subject.run_id), None)
+            if subject and (rival or self.rubric.kind != Rubric.Kind.PAIRWISE):
+                found.append((subject, rival if self.rubric.kind == Rubric.Kind.PAIRWISE else None))
+        return found[:ANSWERS]
+
+
+def _spaced(experiment: Experiment) -> list[Item]:
+    """Up to five times as many items as answers are wanted, since some may have none; the same each time."""
+    keys = list(experiment.dataset.items.active().order_by("position", "pk").values_list("pk", flat=True))
+    first = keys[:: max(1, len(keys) // ANSWERS)][:ANSWERS]
+    others = [key for key in keys[: 5 * ANSWERS] if key not in first]
+    items = Item.objects.in_bulk([*first, *others])
+    return [items[key] for key in (*first, *others)]
+
+
+def prefix_of(rubric: Rubric) -> str:
+    return slugify_name(f"try-{rubric.name}-v{rubric.version}") + "--"
+
+
+def try_out(tried: Try, *, by: Actor) -> Run:
+    """Ask for verdicts on five answers. PlanError where it cannot be, and then nothing was changed."""
+    with transaction.atomic():
+        Experiment.objects.select_for_update(no_key=True).get(pk=tried.experiment.pk)
+        answers = tried.answers()
+        problems = list(tried.problems()) or ([] if answers else [f"{tried.experiment} has no answers to judge yet"])
+        if problems:
+            raise PlanError(problems)
+        run = _run(tried, answers)
+        index = (run.trials.aggregate(last=Max("sample_idx"))["last"] or -1) + 1 if run.n_trials else 0
+        asked = [
+            Trial(
+                run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival
+            )
+            for one, rival in answers
+        ]
+        Trial.objects.bulk_create(asked)
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + len(asked))
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.PLANNED, Run.Status.DONE],
+            target=Run.Status.RUNNING,
+            by=by,
+            reason=f"{tried.rubric} is tried on {len(asked)} answers",
+            finished_at=None,
+        )
+    wake()
+    return run
+
+
+def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
+    content = conditions.content_of(tried.grader)
+    condition, _ = Condition.objects.get_or_create(
+        experiment=tried.experiment,
+        condition_id=condition_id(prefix_of(tried.rubric).removesuffix("--"), content),
+        defaults={
+            "stage": Condition.Stage.JUDGE,
+            "model": tried.model,
+            "sampler": tried.sampler,
+            "content": content,
+        },
+    )
+    wave, _ = Wave.objects.get_or_create(experiment=tried.experiment, number=0)
+    reserves = _reserves(tried, content, answers)
+    run: Run
+    run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
+        condition=condition, wave=wave, defaults={"experiment": tried.experiment, **reserves}
+    )
+    Run.objects.filter(pk=run.pk).update(**reserves)
+    return run
+
+
+def _reserves(
+    tried: Try, content: dict[str, object], answers: list[tuple[Trial, Trial | None]]
+) -> dict[str, Decimal | int]:
+    """Of the longest of these answers with the longest item."""
+    longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
+    rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
+    told = briefing.told_by(tried.rubric.content) | briefing.answers_for(longest, rival)
+    closing = {"role": "user", "content": str(content["verdict_form"])}
+    prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
+    tokens = sizing.largest_input(prompt, tried.experiment.dataset.items.active(), [], told)
+    limit = conditions.limit_of(tried.grader)
+    usd = costs.ceiling_per_call(tried.model.prices, tokens, limit) or Decimal(0)
+    return {
+        "reserve_usd": usd.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP),
+        "reserve_tokens": tokens + (limit or 0),
+    }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A call of a try, and what its reply says; no verdict until it is done."""
+
+    trial: Trial
+    verdict: Verdict | None
+
+
+def tried_of(rubric: Rubric, experiments: object) -> list[Tried]:
+    """The newest calls that tried this rubric in these experiments (a queryset)."""
+    rows = Trial.objects.filter(
+        run__experiment__in=experiments,
+        run__condition__stage=Condition.Stage.JUDGE,
+        run__condition__grade_condition=None,
+        run__condition__condition_id__startswith=prefix_of(rubric),
+    ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
+    return [Tried(row, _verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
+
+
+def _verdict(trial: Trial) -> Verdict | None:
+    if trial.status != Trial.Status.DONE:
+        return None
+    return read_verdict(trial.answer, trial.run.condition.content["rubric"])

@@ -1,0 +1,99 @@
+"""Try on five answers: real calls through the engine, under the experiment's budget; no gradings."""
+
+import pytest
+from django.urls import reverse
+
+from grading_app.judging.reading import read_verdicts
+from grading_app.judging.trying import Try, tried_of, try_out
+from grading_app.models import GradeCondition, Grading
+from runs_app.designs.planning import PlanError
+from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.reconciling import differences
+from tests.factories import make_model, make_sampler
+from tests.judging.conftest import drain, judging, make_rubric
+
+
+@pytest.fixture
+def draft(answered):
+    return make_rubric("fresh", status="draft")
+
+
+@pytest.fixture
+def tried(answered, draft):
+    return Try(draft, answered, make_model("judge"), make_sampler("cold", temperature=0, max_tokens=100))
+
+
+def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
+    run = try_out(tried, by=answered.owner)
+    assert run.trials.count() == 3  # An answer for each of the three items there are.
+    assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
+    read_verdicts(answered)
+    found = tried_of(draft, Experiment.objects.all())
+    assert sorted(
+        (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in found if one.verdict.score
+    ) == [(0.5, "", "It is so.")]
+    assert [one.verdict.error for one in found if one.verdict.error] == ["no_json_object"] * 2
+    assert not Grading.objects.exists()
+    assert not GradeCondition.objects.exists()
+    assert differences() == []
+
+
+def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
+    before = answered.spent_usd
+    try_out(tried, by="test")
+    drain(judging())
+    answered.refresh_from_db()
+    assert answered.spent_usd - before == sum(
+        Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
+    )
+    Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
+    run = try_out(tried, by="test")
+    drain(judging())
+    run.refresh_from_db()
+    assert (run.n_done, run.n_pending) == (3, 3)
+
+
+def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
+    run = try_out(tried, by="test")
+    drain(judging(0.0))
+    assert try_out(tried, by="test") == run
+    assert drain(judging(1.0)) == 3
+    subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
+    assert subjects[0] == subjects[1]
+    assert [one.verdict.score for one in tried_of(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
+
+
+def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
+    pairs = Try(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
+    run = try_out(pairs, by="test")
+    for trial in run.trials.select_related("subject__run", "rival__run"):
+        assert trial.subject.item_id == trial.rival.item_id
+        assert trial.subject.run != trial.rival.run
+
+
+def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
+    unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
+    with pytest.raises(PlanError, match="has no price"):
+        try_out(unpriced, by="test")
+    Trial.objects.all()._raw_delete("default")
+    with pytest.raises(PlanError, match="no answers to judge"):
+        try_out(tried, by="test")
+    assert not Run.objects.filter(condition__stage="judge").exists()
+
+
+def test_it_is_tried_and_seen_in_the_admin_by_who_may_spend(client, answered, draft, tried):
+    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    for name, offered in (("teammate", False), ("owner", True)):
+        user = type(answered.owner).objects.get(username=name)
+        user.is_staff = True
+        user.save()
+        client.force_login(user)
+        client.post(address, choice)
+        assert Trial.objects.filter(subject__isnull=False).exists() == offered
+    assert 'hx-trigger="every 2s"' in client.get(address).content.decode()
+    drain(judging({"score": 1, "reasoning": "<i>fine</i>"}))
+    page = client.get(address).content.decode()
+    assert "&lt;i&gt;fine&lt;/i&gt;" in page
+    assert "hx-trigger" not in page
+    assert "Tries of rubrics" in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
