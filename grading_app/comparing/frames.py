@@ -14,7 +14,7 @@ from django.db import connection
 from grading_app.comparing.asking import Question
 from grading_app.comparing.raters import keys_of, pairs_of
 
-MOST_UNITS = 3_000
+MOST_UNITS = 2_000
 """Above it the units that people rated stay and the others are drawn by a hash of their keys."""
 DRAW_SEED = "agreement-1"
 

@@ -13,9 +13,7 @@ TOUCH = {"has_touch": True, "is_mobile": True}
 VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
 IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 ITEMS = 5
-STEPS = (
-    "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
-)
+STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
 
 

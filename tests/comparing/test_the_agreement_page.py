@@ -127,6 +127,16 @@ def test_new_grades_show_at_once(client, experiment):
     assert (before, line(opened(client, experiment), "Percent agreement").estimate.raters) == (2, 3)
 
 
+def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, experiment):
+    judge = experiment.grade_conditions.order_by("pk").first()
+    early = Grading.objects.filter(condition=judge).order_by("trial").first()
+    late = {"trial": early.trial, "condition": judge, "score": early.score, "parse_ok": True}
+    early.delete()
+    assert opened(client, experiment).context["compared"].measured.covered[0].n == 23
+    Grading.objects.create(**late)
+    assert opened(client, experiment).context["compared"].measured.covered[0].n == 24
+
+
 def test_of_too_many_answers_those_that_people_rated_stay(experiment):
     settled = graded(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
