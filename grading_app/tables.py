@@ -19,6 +19,7 @@ from grading_app.analysis.frames import Outcomes
 from grading_app.analysis.summaries import ScoreLine
 from runs_app.point_lines import PointLine
 
+BELOW_GUESSING = "below guessing"
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 
 
@@ -162,7 +163,7 @@ class PointTable(tables.Table):
         return wording.per_cent(value)
 
     def render_interval(self, record: PointLine) -> str:
-        return wording.per_cent_interval(record.low, record.high)
+        return BELOW_GUESSING if record.is_below_guessing else wording.per_cent_interval(record.low, record.high)
 
     def render_asked(self, record: PointLine) -> str:
         return f"{site_wording.count_text(record.asked)} of {site_wording.count_text(record.most)}"

@@ -50,6 +50,11 @@ class PointLine:
         return self.status == Point.Status.OPEN
 
     @property
+    def is_below_guessing(self) -> bool:
+        """So few are right that the whole interval lies below what guessing gives."""
+        return self.guesses and self.high == 0
+
+    @property
     def saved(self) -> int:
         """Cases that were never asked, since the point was decided before."""
         return 0 if self.is_open else self.most - self.asked
@@ -128,16 +133,21 @@ def savings(lines: Sequence[PointLine]) -> Savings:
 def rule_in_words(spec: AdaptiveSpec) -> list[str]:
     """What a point of this design is asked, and until when, in sentences."""
     told = [
-        f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the {spec.confidence:.0%} "
-        f"interval of its accuracy by {spec.scorer} is within ±{spec.targetci:g}."
+        f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
+        f"{_per_cent(spec.confidence)} interval of its accuracy by {spec.scorer} is within ±{spec.targetci:g}."
     ]
     if spec.backoffht is not None:
-        told.append(f"Above {spec.backoffht:.1%} of answers cut off, ±{spec.targetciht:g} is asked for instead.")
+        share = _per_cent(spec.backoffht)
+        told.append(f"Above {share} of answers cut off, ±{spec.targetciht:g} is asked for instead.")
     if spec.minci:
         told.append(f"No half-width below ±{spec.minci:g} is asked for.")
     if spec.abortht is not None:
-        told.append(f"Above {spec.abortht:.1%} of answers cut off, the point is given up.")
+        told.append(f"Above {_per_cent(spec.abortht)} of answers cut off, the point is given up.")
     return told
+
+
+def _per_cent(share: float) -> str:
+    return f"{100 * share:g} %"
 
 
 def status_of_points(experiment: Experiment) -> list[dict[str, Any]]:

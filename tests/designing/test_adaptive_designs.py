@@ -144,7 +144,7 @@ def test_ratings_are_refused(draft):
 def test_the_design_page_shows_points_rounds_and_what_is_expected(client, draft):
     client.force_login(draft.owner)
     text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
-    assert "Each point is asked in rounds of 32 cases, 256 at most, until the 95% interval" in text
+    assert "Each point is asked in rounds of 32 cases, 256 at most, until the 95 % interval" in text
     assert f"about {estimate(draft).likely}" in text
     assert '<td class="primary">even</td>' in text
 

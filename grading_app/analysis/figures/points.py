@@ -68,7 +68,7 @@ def table(shown: Points) -> Table:
             str(line.scored),
             per_cent(line.right),
             *(per_cent(line.accuracy) for _ in beyond),
-            per_cent_interval(line.low, line.high),
+            "below guessing" if line.is_below_guessing else per_cent_interval(line.low, line.high),
             number(100 * line.half_width if line.half_width is not None else None),
             str(line.rounds),
         )
