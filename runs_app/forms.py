@@ -62,6 +62,17 @@ def grading() -> Any:
     return apps.get_app_config("grading_app")
 
 
+class PriorityField(forms.IntegerField):
+    """Nothing is as good as zero."""
+
+    def __init__(self) -> None:
+        help_text = Experiment._meta.get_field("priority").help_text
+        super().__init__(min_value=-9, max_value=9, required=False, initial=0, help_text=help_text)
+
+    def clean(self, value: Any) -> int:
+        return super().clean(value) or 0
+
+
 class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     """A draft of a design. What it crosses is only what may be used: approved datasets and prompts, active models."""
 
@@ -69,6 +80,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     prompts = Rows(queryset=Prompt.objects.none())
     samplers = Rows(queryset=Sampler.objects.none())
     dimensions = Rows(queryset=Dimension.objects.none(), required=False, help_text="None for items that are not rated")
+    priority = PriorityField()
     scorers = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple,
         required=False,
@@ -80,7 +92,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "request_timeout_s", "max_attempts", "on_empty", "max_usd", "confirm_above_usd",
+            "priority", "request_timeout_s", "max_attempts", "on_empty", "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
             "samples": "Samples",
@@ -165,9 +177,11 @@ def _usable(user: Any, chosen: Experiment | None) -> dict[str, Any]:
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     """What may still change once an experiment was launched: nothing that a model was asked."""
 
+    priority = PriorityField()
+
     class Meta:
         model = Experiment
-        fields = ["title", "description", "sharing", "samples", "on_empty", "max_usd", "confirm_above_usd"]
+        fields = ["title", "description", "sharing", "samples", "on_empty", "priority", "max_usd", "confirm_above_usd"]
         labels = ExperimentForm.Meta.labels
         help_texts = {
             "samples": "May grow; the next launch adds what is missing",
@@ -180,6 +194,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.user = user
         self.planned_samples, self.former_budget = self.instance.samples, self.instance.max_usd
+        self.former_priority = self.instance.priority
 
     def clean_samples(self) -> int:
         samples: int = self.cleaned_data["samples"]
@@ -190,9 +205,17 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return samples
 
     def save(self, commit: bool = True) -> Experiment:
-        """Who changed the budget, and from what, is history."""
+        """Who changed the budget or the priority, and from what, is history.
+
+        Only what was asked for is written: the engine counts in the same row meanwhile.
+        """
         with transaction.atomic():
-            experiment: Experiment = super().save(commit)
+            experiment: Experiment = super().save(commit=False)
+            if commit:
+                experiment.save(update_fields=self.Meta.fields)
+            if experiment.priority != self.former_priority:
+                before, after = str(self.former_priority), str(experiment.priority)
+                record_changes([(experiment, before, after)], by=self.user, reason="", what="priority")
             if experiment.max_usd != self.former_budget:
                 before, after = _dollars(self.former_budget), _dollars(experiment.max_usd)
                 record_changes([(experiment, before, after)], by=self.user, reason="", what="budget")

@@ -37,6 +37,7 @@ SETTINGS = (
     "batch",
     "sequential",
     "max_concurrency",
+    "priority",
     "request_timeout_s",
     "max_attempts",
     "on_empty",

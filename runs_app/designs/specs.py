@@ -257,6 +257,7 @@ class ExperimentSpec(Strict):
     batch: bool | None = None
     sequential: bool | None = None
     max_concurrency: int | None = None
+    priority: int | None = None
     request_timeout_s: float | None = None
     max_attempts: int | None = None
     on_empty: Literal["keep", "rerun", "skip"] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +21,7 @@ class Demand:
     reserve_usd: Decimal = Decimal(0)
     lease_s: float = 120.0
     reserve_tokens: int = 0
+    priority: int = 0
 
     @property
     def wanted(self) -> int:
@@ -32,29 +34,56 @@ def allot(
     """Trials that each run may start, by run id.
 
     `slots` are free at the endpoint. `left_usd` is what each experiment's budget still admits (None: no budget).
-    Slots go round the runs one by one, those with the fewest in flight first, so that no run starves another; each is
-    paid from its experiment's budget before it is given. `left_tokens` of the endpoint's rate (None: no bound) may be
-    overdrawn by the last one given, which otherwise might never start.
+    Experiments of the highest priority take what they want first. Among equals, slots go round one by one: to the
+    experiment with the fewest calls in flight, so that many conditions are no more than one share, and in it to the run
+    with the fewest. Each is paid from its experiment's budget before it is given. `left_tokens` of the endpoint's rate
+    (None: no bound) may be overdrawn by the last one given, which otherwise might never start.
     """
-    left = dict(left_usd)
-    given = {demand.run_id: 0 for demand in demands}
-    by_run = {demand.run_id: demand for demand in demands}
-    waiting = [(demand.in_flight, demand.run_id) for demand in demands if demand.wanted > 0]
+    left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
+    queues = _queues(demands)
+    waiting = [(-queue.priority, queue.in_flight, key) for key, queue in queues.items()]
     heapq.heapify(waiting)
     while slots > 0 and waiting and (left_tokens is None or left_tokens > 0):
-        in_flight, run_id = heapq.heappop(waiting)
-        demand = by_run[run_id]
-        budget = left[demand.experiment_id]
-        if budget is not None:
-            if budget < demand.reserve_usd:
-                continue
-            left[demand.experiment_id] = budget - demand.reserve_usd
-        given[run_id] += 1
+        order, in_flight, key = heapq.heappop(waiting)
+        demand = queues[key].next_within(left[key])
+        if demand is None:
+            continue
+        if (budget := left[key]) is not None:
+            left[key] = budget - demand.reserve_usd
+        given[demand.run_id] += 1
         slots -= 1
         left_tokens = None if left_tokens is None else left_tokens - demand.reserve_tokens
-        if given[run_id] < demand.wanted:
-            heapq.heappush(waiting, (in_flight + 1, run_id))
+        heapq.heappush(waiting, (order, in_flight + 1, key))
     return given
+
+
+class _Queue:
+    """The runs of one experiment that want slots, those with the fewest calls in flight first."""
+
+    def __init__(self, demands: Sequence[Demand]) -> None:
+        self.priority = demands[0].priority
+        self.in_flight = sum(demand.in_flight for demand in demands)
+        self._waiting = [(one.in_flight, one.run_id, one.wanted, one) for one in demands if one.wanted > 0]
+        heapq.heapify(self._waiting)
+
+    def next_within(self, budget: Decimal | None) -> Demand | None:
+        """The run that gets the next slot. One that the budget does not pay is out; None when all are."""
+        while self._waiting:
+            in_flight, run_id, wanted, demand = heapq.heappop(self._waiting)
+            if budget is not None and budget < demand.reserve_usd:
+                continue
+            if wanted > 1:
+                heapq.heappush(self._waiting, (in_flight + 1, run_id, wanted - 1, demand))
+            return demand
+        return None
+
+
+def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
+    """By experiment."""
+    of_experiment: dict[int, list[Demand]] = defaultdict(list)
+    for demand in demands:
+        of_experiment[demand.experiment_id].append(demand)
+    return {key: _Queue(some) for key, some in of_experiment.items()}
 
 
 def share_out(concurrency: int, flying: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:

@@ -33,7 +33,8 @@ ORDER BY id FOR NO KEY UPDATE
 LOCK_RUNS = f"""
 SELECT r.id, r.status, r.status = 'running' AND NOT r.is_batched, r.n_attempts, r.n_permanent,
     e.stop_failure_rate, e.stop_after_attempts,
-    r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens
+    r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens,
+    e.priority
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id IN {OF_INTEREST}
 ORDER BY r.id FOR NO KEY UPDATE OF r

@@ -87,6 +87,12 @@ class Experiment(models.Model):
     max_concurrency = models.PositiveIntegerField(
         default=32, validators=[MinValueValidator(1)], help_text="Calls in flight for each condition"
     )
+    priority = models.SmallIntegerField(
+        default=0,
+        db_default=0,
+        validators=[MinValueValidator(-9), MaxValueValidator(9)],
+        help_text="Where experiments share an endpoint, a higher one goes first: -9 to 9",
+    )
     request_timeout_s = models.FloatField(
         "time-out", default=60, validators=[MinValueValidator(0.1)], help_text="Seconds a call may take"
     )
