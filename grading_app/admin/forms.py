@@ -10,7 +10,7 @@ from django.core.exceptions import ValidationError
 
 from grading_app.models import Rubric
 from runs_app.admin.forms import PromptForm
-from runs_app.models import Experiment, TextSet, Trial
+from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
 
 MOST_FOUND = 50
 
@@ -133,6 +133,22 @@ class AnswerForm(forms.Form):
             of = "" if name == "trial" else " to the same item"
             raise ValueError(f"The experiment has {said}{of}.")
         return found
+
+
+class TryForm(forms.Form):
+    """Whose answers a rubric is tried on, and by which model: five real calls, under that experiment's budget."""
+
+    experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays the calls")
+    model = forms.ModelChoiceField(LanguageModel.objects.none())
+    sampler = forms.ModelChoiceField(Sampler.objects.none(), required=False, empty_label="Temperature 0")
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        fields: Any = self.fields
+        answered = Experiment.objects.editable_by(user).filter(runs__n_done__gt=0, runs__condition__stage="generate")
+        fields["experiment"].queryset = answered.distinct()
+        fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
+        fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
 
 
 def told_by(text_set: TextSet | None, trial: Trial) -> str | None:

@@ -10,6 +10,7 @@ from django.core.exceptions import PermissionDenied
 from django.db.models import Sum
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path
 from django.utils.html import format_html
@@ -17,10 +18,13 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.differing import side_by_side
 from grading_app import rubrics
-from grading_app.admin.forms import AnswerForm, RubricForm, told_by
+from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
+from grading_app.judging.samplers import usual_sampler
+from grading_app.judging.trying import Try, tried_of, try_out
 from grading_app.models import GradeCondition, Rubric
 from runs_app import briefing, prompts
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
+from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
 from runs_app.reading import Turns, turns_of_verdict, turns_of_writer
 
@@ -61,6 +65,7 @@ class RubricAdmin(VersionedAdmin):
         views: list[tuple[str, Callable[..., HttpResponse], str]] = [
             ("<int:pk>/preview/", self.preview, "preview"),
             ("<int:pk>/compare/", self.compare, "compare"),
+            ("<int:pk>/try/", self.try_on_answers, "try"),
             ("preview-unsaved/", self.preview_unsaved, "preview_unsaved"),
         ]
         own = [
@@ -125,11 +130,36 @@ class RubricAdmin(VersionedAdmin):
         title = f"{before} and {rubric}" if before else f"{rubric} has no other version"
         return self._page(request, "compare", title, rubric, before=before, others=others, changes=changes)
 
+    def try_on_answers(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """GET shows what came of tries; POST asks for verdicts on five stored answers."""
+        rubric = self._found(request, pk)
+        if not self.has_change_permission(request):
+            raise PermissionDenied
+        form = TryForm(request.POST if request.method == "POST" else None, user=request.user)
+        if request.method == "POST" and form.is_valid() and _asked(request, rubric, form):
+            return redirect("admin:grading_app_rubric_try", pk)
+        tried = tried_of(rubric, Experiment.objects.visible_to(request.user))
+        shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
+        if getattr(request, "htmx", False):
+            return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
+        return self._page(request, "try", f"{rubric} on five answers", rubric, form=form, **shown)
+
     def _page(
         self, request: HttpRequest, name: str, title: str, rubric: Rubric | None, **context: Any
     ) -> TemplateResponse:
         shared = {**self.admin_site.each_context(request), "title": title, "opts": self.opts, "rubric": rubric}
         return TemplateResponse(request, f"admin/grading_app/rubric/{name}.html", {**shared, **context})
+
+
+def _asked(request: HttpRequest, rubric: Rubric, form: TryForm) -> bool:
+    said = form.cleaned_data
+    tried = Try(rubric, said["experiment"], said["model"], said["sampler"] or usual_sampler())
+    try:
+        try_out(tried, by=request.user)
+    except PlanError as problem:
+        form.add_error(None, [f"{sentence[:1].upper()}{sentence[1:]}." for sentence in problem.problems])
+        return False
+    return True
 
 
 def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
 from django.db import transaction
-from django.db.models import F, Max
+from django.db.models import F, Max, QuerySet
 
 from datasets_app.models import Item
 from datasets_app.models.history import Actor
@@ -88,7 +88,8 @@ def try_out(tried: Try, *, by: Actor) -> Run:
         if problems:
             raise PlanError(problems)
         run = _run(tried, answers)
-        index = (run.trials.aggregate(last=Max("sample_idx"))["last"] or -1) + 1 if run.n_trials else 0
+        last = run.trials.aggregate(last=Max("sample_idx"))["last"]
+        index = 0 if last is None else last + 1
         asked = [
             Trial(
                 run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival
@@ -156,8 +157,8 @@ class Tried:
     verdict: Verdict | None
 
 
-def tried_of(rubric: Rubric, experiments: object) -> list[Tried]:
-    """The newest calls that tried this rubric in these experiments (a queryset)."""
+def tried_of(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
+    """The newest calls that tried this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
         run__condition__stage=Condition.Stage.JUDGE,

@@ -9,7 +9,7 @@ from grading_app.models import GradeCondition, Grading
 from runs_app.designs.planning import PlanError
 from runs_app.models import Attempt, Experiment, Run, Trial
 from runs_app.reconciling import differences
-from tests.factories import make_model, make_sampler
+from tests.factories import make_experiment, make_model, make_sampler
 from tests.judging.conftest import drain, judging, make_rubric
 
 
@@ -39,6 +39,7 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
 
 
 def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
+    answered.refresh_from_db()
     before = answered.spent_usd
     try_out(tried, by="test")
     drain(judging())
@@ -75,9 +76,9 @@ def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
     unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
     with pytest.raises(PlanError, match="has no price"):
         try_out(unpriced, by="test")
-    Trial.objects.all()._raw_delete("default")
+    bare = Try(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
-        try_out(tried, by="test")
+        try_out(bare, by="test")
     assert not Run.objects.filter(condition__stage="judge").exists()
 
 
