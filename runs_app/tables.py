@@ -12,7 +12,7 @@ from django.utils.safestring import SafeString
 from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.versions import code_version
-from runs_app.models import Attempt, Experiment, Run, Trial, Worker
+from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial, Worker
 from runs_app.progress import state_of, state_of_worker, totals_of
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
@@ -121,6 +121,39 @@ def progress_bar(totals: Any, label: str) -> SafeString:
     return tags.progress(
         totals.done, totals.running, totals.failed, totals.pending, totals.cancelled, legend=False, label=label
     )
+
+
+class BatchTable(tables.Table):
+    """The batches of one run, the latest first."""
+
+    id = tables.Column(verbose_name="Batch", linkify=True, attrs=TIGHT)
+    status = tables.Column(attrs=TIGHT)
+    provider_id = tables.Column(verbose_name="At the provider", attrs={"td": {"class": "mono clip clip-short"}})
+    n_requests = CountColumn(verbose_name="Calls")
+    n_answered = CountColumn(verbose_name="Answered")
+    n_failed = CountColumn(verbose_name="Failed")
+    spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
+    saved_usd = tables.Column(verbose_name="Saved", attrs=NUMBER)
+    submitted_at = TimeColumn(verbose_name="Submitted")
+    ended_at = TimeColumn(verbose_name="Ended")
+
+    class Meta:
+        model = ProviderBatch
+        fields = ()
+        default = wording.MISSING
+        orderable = False
+
+    def render_id(self, value: int) -> str:
+        return f"batch {value}"
+
+    def render_status(self, record: ProviderBatch) -> SafeString:
+        return tags.status_badge(record.status, title=record.error, label=record.get_status_display())
+
+    def render_spent_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
+
+    def render_saved_usd(self, value: Any) -> SafeString:
+        return tags.money(value)
 
 
 class WorkerTable(tables.Table):

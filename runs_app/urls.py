@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from runs_app.views import drafting, endpoints, experiments, keeping, ledger, progress, steering, trials, workers
+from runs_app.views import (
+    batches,
+    drafting,
+    endpoints,
+    experiments,
+    keeping,
+    ledger,
+    progress,
+    steering,
+    trials,
+    workers,
+)
 
 urlpatterns = [
     path("experiments/", experiments.experiment_list, name="experiment_list"),
@@ -25,6 +36,8 @@ urlpatterns = [
     path("experiments/<slug:slug>/steer/<str:verb>/", steering.experiment_steer, name="experiment_steer"),
     path("runs/<int:pk>/", progress.run_detail, name="run_detail"),
     path("runs/<int:pk>/steer/<str:verb>/", steering.run_steer, name="run_steer"),
+    path("batches/<int:pk>/", batches.batch_detail, name="batch_detail"),
+    path("batches/<int:pk>/cancel/", batches.batch_cancel, name="batch_cancel"),
     path("trials/", trials.trial_list, name="trial_list"),
     path("trials/<int:pk>/", trials.trial_detail, name="trial_detail"),
     path("workers/", workers.worker_list, name="worker_list"),

@@ -16,6 +16,7 @@ DONE = Look("check-circle-fill", "good")
 FAILED = Look("x-octagon-fill", "bad")
 CANCELLED = Look("slash-circle", "neutral")
 PAUSED = Look("pause-circle-fill", "hold")
+EXPIRED = Look("clock-history", "hold")
 DRAFT = Look("dash-circle-dotted", "neutral")
 APPROVED = Look("patch-check-fill", "good")
 ARCHIVED = Look("archive", "neutral")
@@ -30,7 +31,13 @@ LOOKS = {
     "running": RUNNING,
     "claimed": RUNNING,
     "in_progress": RUNNING,
+    "preparing": PENDING,
+    "submitting": RUNNING,
     "submitted": RUNNING,
+    "collecting": RUNNING,
+    "collected": DONE,
+    "cancelling": PAUSED,
+    "expired": EXPIRED,
     "done": DONE,
     "ok": DONE,
     "completed": DONE,

@@ -103,11 +103,11 @@ class Design:
 
     def prices(self, cell: Cell) -> costs.Prices:
         """What a call of this cell costs: in a batch, if it goes out in one."""
-        model = self._model(cell)
-        return model.prices.in_batch(model.batch_discount) if self.is_batched(cell) else model.prices
+        return self._model(cell).prices.in_batch(self.discount(cell))
 
-    def prices_one_by_one(self, cell: Cell) -> costs.Prices:
-        return self._model(cell).prices
+    def discount(self, cell: Cell) -> Decimal:
+        """The share of its price that a call of this cell saves by going out in a batch."""
+        return self._model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
 
     def is_batched(self, cell: Cell) -> bool:
         """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""

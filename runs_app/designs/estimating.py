@@ -36,6 +36,7 @@ class Estimate:
     The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
     how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
     points stop early, `to_do` is the most that can be asked and `likely` what is, if every accuracy is equally likely.
+    `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
     """
 
     trials: int
@@ -50,6 +51,8 @@ class Estimate:
     problems: list[str]
     warnings: list[str]
     likely: int | None = None
+    batched: int = 0
+    batches_save_usd: Decimal | None = None
 
     def passes_budget(self, experiment: Experiment) -> bool:
         """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
@@ -72,6 +75,16 @@ class _Part:
     likely: int
     ceiling: Decimal | None
     expected: Expectation | None
+    discount: Decimal
+
+    @property
+    def saves(self) -> Decimal | None:
+        """What a call that is expected to cost so much in a batch costs more one by one, in US dollars."""
+        if not self.discount:
+            return Decimal(0)
+        if self.expected is None or self.discount == 1:
+            return None
+        return self.expected.usd * self.discount / (1 - self.discount)
 
 
 def estimate(experiment: Experiment, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
@@ -108,6 +121,8 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         problems=design.problems(),
         warnings=[*design.warnings(), *drift_warnings(experiment)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
+        batched=sum(part.to_do for part in parts if part.discount),
+        batches_save_usd=total_of((part.likely, part.saves) for part in parts),
     )
 
 
@@ -133,7 +148,7 @@ def _part(
         pooled=observed_tokens(runs),
     )
     to_do = _to_do(here, wanted, left)
-    return _Part(to_do, round(to_do * share), ceiling, expected)
+    return _Part(to_do, round(to_do * share), ceiling, expected, design.discount(cell))
 
 
 def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:

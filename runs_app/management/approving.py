@@ -14,6 +14,9 @@ def say_estimate(command: SayingCommand, found: Estimate) -> None:
     likely = f", about {count_text(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
     command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do{likely}")
     command.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
+    if found.batched:
+        saved = money_text(found.batches_save_usd)
+        command.say(f"      {found.batched} trials go out in batches, which saves about {saved}; within a day")
     command.say(f"      {found.coverage:.0%} of it is expected from calls that were made")
     for price in found.prices:
         each = _price_text(price)

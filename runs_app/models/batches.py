@@ -9,6 +9,7 @@ from typing import Any, Self
 from django.db import models
 from django.db.models import TextChoices
 from django.db.models.functions import Now
+from django.urls import reverse
 from django.utils import timezone
 
 from datasets_app.models import StatusChange, TransitionQuerySet
@@ -103,9 +104,16 @@ class ProviderBatch(models.Model):
     def __str__(self) -> str:
         return f"batch {self.pk}"
 
+    def get_absolute_url(self) -> str:
+        return reverse("batch_detail", args=[self.pk])
+
     @property
     def is_open(self) -> bool:
         return self.status in self.OPEN
+
+    @property
+    def can_be_cancelled(self) -> bool:
+        return self.status in (self.Status.PREPARING, self.Status.SUBMITTING, self.Status.SUBMITTED)
 
     @property
     def saved_usd(self) -> Decimal:

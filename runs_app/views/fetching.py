@@ -8,7 +8,7 @@ from django.forms import BaseForm
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
-from runs_app.models import Experiment, Run
+from runs_app.models import Experiment, ProviderBatch, Run
 
 
 def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
@@ -38,6 +38,12 @@ def editable_run(request: HttpRequest, pk: int) -> Run:
     run = visible_run(request, pk)
     editable_experiment(request, run.experiment.slug)
     return run
+
+
+def visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
+    batches = ProviderBatch.objects.visible_to(request.user).select_related("endpoint", "run__experiment")
+    batch: ProviderBatch = get_object_or_404(batches, pk=pk)
+    return batch
 
 
 def posted(request: HttpRequest) -> tuple[Any, Any]:

@@ -16,7 +16,7 @@ from runs_app.curves import throughput_curve
 from runs_app.designs.crossed import Design
 from runs_app.designs.drifting import served_models
 from runs_app.models import Experiment, Run
-from runs_app.tables import RecentAttemptTable, RunTable
+from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
 from runs_app.views.steering import actions_for
 
@@ -57,6 +57,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
         "served_models": served_models(run),
+        "batches": BatchTable(run.batches.all()[:RECENT]) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }

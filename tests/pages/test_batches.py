@@ -1,0 +1,92 @@
+"""A batch on its page and on its run's: where it is, what it saved, and how it is cancelled."""
+
+from decimal import Decimal
+
+import pytest
+
+from runs_app.designs.estimating import estimate
+from runs_app.models import Endpoint, Experiment, ProviderBatch, Run
+from tests import factories
+
+
+@pytest.fixture
+def batch(lab):
+    Run.objects.filter(pk=lab.run.pk).update(is_batched=True, status="running")
+    return ProviderBatch.objects.create(
+        run=lab.run,
+        endpoint_id=lab.model.endpoint_id,
+        status="submitted",
+        provider_id="batch_<b>77",
+        provider_status="in_progress",
+        provider_counts={"completed": 4, "failed": 0},
+        n_requests=12,
+        spent_usd=Decimal("0.25"),
+        discount=Decimal("0.5"),
+    )
+
+
+def test_a_batch_says_where_it_is_and_what_it_saved(lab, batch, as_):
+    page = as_("owner").get(f"/batches/{batch.pk}/").content.decode()
+    assert "batch_&lt;b&gt;77" in page
+    assert "in_progress, 4 completed" in page
+    assert page.count(">$0.25</") == 2
+    assert batch.key.hex in page
+    assert "Cancel the batch" in page
+
+
+def test_a_run_lists_its_batches(lab, batch, as_):
+    page = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
+    assert f"/batches/{batch.pk}/" in page
+    assert "Submitted" in page
+
+
+def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
+    client = as_("owner")
+    client.post(f"/batches/{batch.pk}/cancel/")
+    batch.refresh_from_db()
+    assert batch.status == "submitted"
+    page = client.post(f"/batches/{batch.pk}/cancel/", {"reason": "a wrong prompt"}, follow=True).content.decode()
+    batch.refresh_from_db()
+    assert (batch.status, Run.objects.get(pk=lab.run.pk).status) == ("cancelling", "paused")
+    assert page.count("a wrong prompt") == 1
+    assert [(change.by, change.reason) for change in batch.history] == [(lab.experiment.owner, "a wrong prompt")]
+    assert (
+        "Nothing changed" in client.post(f"/batches/{batch.pk}/cancel/", {"reason": "x"}, follow=True).content.decode()
+    )
+
+
+def test_whoever_only_reads_cancels_nothing(lab, batch, as_):
+    Experiment.objects.update(sharing="group")
+    client = as_("researcher")
+    assert "Cancel the batch" not in client.get(f"/batches/{batch.pk}/").content.decode()
+    assert client.post(f"/batches/{batch.pk}/cancel/", {"reason": "x"}).status_code == 404
+
+
+def test_a_poll_gets_the_live_part_alone_until_the_batch_has_ended(lab, batch, as_):
+    client = as_("owner")
+    part = client.get(f"/batches/{batch.pk}/", headers={"hx-request": "true"}).content.decode()
+    assert "<html" not in part
+    assert "hx-trigger" in part
+    ProviderBatch.objects.update(status="collected")
+    assert "hx-trigger" not in client.get(f"/batches/{batch.pk}/", headers={"hx-request": "true"}).content.decode()
+
+
+def test_an_estimate_reckons_at_the_price_of_batches_and_says_what_they_save(db):
+    model = factories.make_model("dear", max_output_tokens=100)
+    experiment = factories.make_experiment(models=[model], batch=True)
+    one_by_one = estimate(experiment)
+    assert "asked call by call" in " ".join(one_by_one.warnings)
+    Endpoint.objects.update(batch_api="openai")
+    batched = estimate(experiment)
+    assert (one_by_one.batched, batched.batched, batched.warnings) == (0, 3, [])
+    assert batched.ceiling_usd * 2 == one_by_one.ceiling_usd > 0
+    assert batched.batches_save_usd == one_by_one.expected_usd - batched.expected_usd
+    assert one_by_one.batches_save_usd == 0
+
+
+def test_the_design_page_says_what_goes_out_in_batches(lab, as_):
+    Experiment.objects.update(batch=True)
+    Endpoint.objects.update(batch_api="openai")
+    page = as_("owner").get(f"/experiments/{lab.experiment.slug}/launch/").content.decode()
+    assert "In batches" in page
+    assert "saves about" in page

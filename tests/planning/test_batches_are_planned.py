@@ -1,0 +1,57 @@
+"""Which runs go out in batches, and at which ceiling."""
+
+import pytest
+
+from runs_app.designs.designing import create_experiment, read_spec, spec_of
+from runs_app.designs.planning import PlanError, plan
+from runs_app.models import Endpoint, Run
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def designed(**fields):
+    model = factories.make_model("priced", max_output_tokens=100)
+    return factories.make_experiment(models=[model], **fields)
+
+
+def test_a_run_is_batched_where_both_want_it_and_reserves_at_that_price():
+    experiment = designed(batch=True)
+    plan(experiment)
+    alone = Run.objects.get()
+    assert not alone.is_batched
+    Endpoint.objects.update(batch_api="openai")
+    plan(experiment)
+    batched = Run.objects.get()
+    assert batched.is_batched
+    assert float(batched.reserve_usd) == pytest.approx(float(alone.reserve_usd) / 2, abs=1e-8)
+
+
+def test_what_is_asked_is_the_same_condition():
+    experiment = designed()
+    Endpoint.objects.update(batch_api="openai")
+    plan(experiment)
+    experiment.batch = True
+    experiment.save()
+    plan(experiment)
+    assert Run.objects.get().is_batched
+
+
+def test_rounds_and_batches_are_refused_together():
+    experiment = designed(
+        batch=True, adaptive={"by": ["category"], "scorer": "exact_match", "targetci": 0.1}, scorers=["exact_match"]
+    )
+    with pytest.raises(PlanError, match="batch and adaptive"):
+        plan(experiment)
+
+
+def test_a_file_says_it_and_is_written_with_it():
+    model = factories.make_model("small")
+    prompt = factories.make_prompt("plain")
+    dataset = factories.make_dataset("items")
+    owner = factories.make_user("owner")
+    axes = {"dataset": str(dataset), "models": [model.name], "prompts": [str(prompt)]}
+    spec = {"experiment": "told", "batch": True, **axes}
+    experiment = create_experiment(read_spec(spec), by=owner, trusted=True)
+    assert experiment.batch
+    assert spec_of(experiment)["batch"] is True
