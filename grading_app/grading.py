@@ -14,12 +14,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from django.db.models import Sum
+
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
-from runs_app.models import Experiment, Run, Wave
+from runs_app.models import Experiment, Run, Trial, Wave
+from runs_app.models.work import ODD
 
 RULES_VERSION = 1  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
 LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
@@ -29,6 +32,7 @@ DONE = """FROM runs_app_trial t
 UNGRADED = """ AND NOT EXISTS
     (SELECT FROM grading_app_grading g WHERE g.condition_id = %(condition)s AND g.trial_id = t.id)"""
 KEYS = f"SELECT t.id {DONE}"
+GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
 ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error {DONE}
     AND t.id > %(low)s AND t.id <= %(high)s"""
 WRITE = """INSERT INTO grading_app_grading
@@ -151,6 +155,9 @@ class _Grading:
 
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
+        if (known := self._all_graded()) is not None:
+            report.already = known
+            return report
         for run in self._runs():
             done = _count(KEYS, {"run": run, "with_empty": self._with_empty})
             for page in self._pages(run):
@@ -161,6 +168,21 @@ class _Grading:
             report.already += done
         report.already = max(0, report.already - report.graded)
         return report
+
+    def _all_graded(self) -> int | None:
+        """How many gradings there are, where no answer lacks one: as many as the counters say there are answers.
+
+        Each grading is of another answer, and what is done stays done; so to count is enough, and no answer is read.
+        """
+        if self.force or self.wave is not None:
+            return None
+        runs = Run.objects.filter(pk__in=self._runs())
+        wanted = runs.aggregate(done=Sum("n_done", default=0))["done"] - (0 if self._with_empty else self._empty())
+        graded = _count(GRADED, {"condition": self._condition})
+        return graded if graded == wanted else None
+
+    def _empty(self) -> int:
+        return Trial.objects.filter(ODD, run__in=self._runs(), answer="").count()
 
     @property
     def _with_empty(self) -> bool:

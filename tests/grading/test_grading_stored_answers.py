@@ -48,9 +48,10 @@ def test_a_second_time_finds_nothing_to_do():
 def test_only_new_answers_are_graded():
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
-    Trial.objects.create(
-        run=experiment.runs.get(), item=experiment.dataset.items.first(), sample_idx=9, **factories.answered(answer="7")
-    )
+    run = experiment.runs.get()
+    item = experiment.dataset.items.first()
+    Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="7"))
+    factories.refresh_counters(run)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert (report.graded, report.already) == (1, 6)
     assert scores(experiment)[-1] == (9, 0.0, "7", True, "")

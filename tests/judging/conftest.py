@@ -36,6 +36,10 @@ def make_grader(name="judge-a", *, rubric=None, model=None, sampler=None, **fiel
 
 @pytest.fixture
 def answered(transactional_db):
+    return make_answered()
+
+
+def make_answered():
     """Three items, two models, two samples: twelve answers, done."""
     world = factories.make_world()
     models = [factories.make_model("small"), factories.make_model("large")]

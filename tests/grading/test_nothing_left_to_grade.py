@@ -1,0 +1,27 @@
+"""Grading again, with nothing to do, compares counts and reads no answer."""
+
+import pytest
+
+from grading_app import grading
+from grading_app.grading import grade
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    made = factories.make_experiment(scorers=["numeric"])
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(run, answer=lambda item, *_: "" if item.key == "item-1" else item.target)
+    return made
+
+
+@pytest.mark.parametrize(("on_empty", "graded"), [("keep", 3), ("skip", 2)])
+def test_it_reads_no_answer_again(experiment, on_empty, graded, monkeypatch):
+    experiment.on_empty = on_empty
+    experiment.save()
+    (first,) = grade(experiment, by="test")
+    monkeypatch.setattr(grading, "key_ranges", lambda *_: pytest.fail("the answers were walked"))
+    (again,) = grade(experiment, by="test")
+    assert (first.graded, again.graded, again.already) == (graded, 0, graded)

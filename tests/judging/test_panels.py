@@ -1,0 +1,98 @@
+"""What several judges' scores come to: stored, recomputed from the members' rows, and the same each time."""
+
+import pytest
+
+from grading_app.judging import conditions, panels
+from grading_app.models import Grading, Panel
+from runs_app.designs.planning import PlanError
+from runs_app.models import Trial
+from tests import factories
+from tests.judging.conftest import make_answered, make_grader, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def stored():
+    return make_answered()
+
+
+def graded(condition, said):
+    """This member's verdict on every answer, as reading leaves it; None could not be read."""
+    code = {} if said is not None else {"parse_error": "no_json_object"}
+    for trial in Trial.objects.filter(subject=None):
+        values = {"score": said, "parse_ok": said is not None, "parse_error": "", **code}
+        Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
+
+
+def convened(experiment, rule, verdicts):
+    """Judges that say the same of every answer, and their panel."""
+    rubric = make_rubric(scale_max=10)
+    members = [
+        make_grader(f"judge-{at}", rubric=rubric, model=factories.make_model(f"judge-{at}"))
+        for at in range(len(verdicts))
+    ]
+    for member, said in zip(members, verdicts, strict=True):
+        graded(conditions.made(experiment, member), said)
+    panel = Panel.objects.create(name=f"by-{rule}", rule=rule)
+    panel.graders.set(members)
+    return panels.convene(experiment, panel), panel
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdicts", "score", "code"),
+    [
+        ("mean", [1, 2, 6], 3, ""),
+        ("median", [1, 2, 6], 2, ""),
+        ("median", [1, 2, 6, 7], 4, ""),
+        ("majority", [1, 1, 6], 1, ""),
+        ("majority", [1, 2, 6], None, "no_majority"),
+        ("majority", [1, 1, 6, 6], None, "no_majority"),
+        ("mean", [1, None, 6], 3.5, ""),
+        ("majority", [1, None, 1], 1, ""),
+        ("mean", [None, None], None, "no_member_scored"),
+    ],
+)
+def test_members_are_taken_together_by_the_rule(stored, rule, verdicts, score, code):
+    condition, _ = convened(stored, rule, verdicts)
+    rows = Grading.objects.filter(condition=condition)
+    assert set(rows.values_list("score", "parse_error", "parse_ok")) == {(score, code, score is not None)}
+    assert rows.count() == 12
+    said = rows.first().detail["members"]
+    assert sorted(map(str, said.values())) == sorted(map(str, verdicts))
+
+
+def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(stored):
+    condition, panel = convened(stored, "mean", [0, 4])
+    assert panels.refresh(condition) == 0
+    assert panels.convene(stored, panel) == condition
+
+    graded(conditions.known(stored, panel.graders.first()), 6)
+    assert panels.refresh_all(stored) == 12
+    assert set(Grading.objects.filter(condition=condition).values_list("score", flat=True)) == {5}
+
+
+def test_an_answer_waits_for_all_members(stored):
+    condition, _ = convened(stored, "mean", [0, 4])
+    member = Grading.objects.filter(condition__kind="judge").first()
+    Grading.objects.filter(condition=condition).delete()
+    member.delete()
+    assert panels.refresh(condition) == 11
+
+
+def test_members_with_other_scales_are_refused(stored):
+    panel = Panel.objects.create(name="odd", rule="mean")
+    panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
+    with pytest.raises(PlanError, match="one scale"):
+        panels.convene(stored, panel)
+
+
+def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
+    panel = Panel.objects.create(name="odd", rule="mean")
+    panel.graders.set([make_grader("a")])
+    with pytest.raises(PlanError, match="at least two"):
+        panels.convene(stored, panel)
+    duel = make_rubric("duel", "pairwise")
+    panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
+    with pytest.raises(PlanError, match="give none"):
+        panels.convene(stored, panel)
