@@ -120,7 +120,7 @@ def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Resul
         failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
     )
     result = result_of(job, conclusion, [attempt])
-    result.pause_s = None
+    result.pause_s = result.allowance = None
     return result
 
 
