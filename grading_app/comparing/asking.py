@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from django.http import QueryDict
 from grading_app.comparing.raters import ANSWERS, Rater, expanded, offered, unit_choices
 from runs_app.models import Experiment
 
-MOST_RATERS = 60
+MOST_RATERS = 200
 FIRST_CHOICE = 6  # What is compared before anybody chose.
 
 
@@ -25,6 +26,7 @@ class Question:
     chosen: list[Rater]
     raters: list[Rater]
     narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
+    as_shares: bool = False  # Each value as its place between the ends of its rater's scale, 0 to 1.
 
     @property
     def on_answers(self) -> bool:
@@ -34,7 +36,14 @@ class Question:
     def content(self) -> list[Any]:
         """What tells it from every other question."""
         keys = [rater.key for rater in self.chosen]
-        return [self.experiment.pk, self.units, keys, [rater.key for rater in self.raters], dict(self.narrowed)]
+        people = [rater.key for rater in self.raters]
+        return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
+
+    @property
+    def scales_differ(self) -> bool:
+        """Whether values are compared that mean different things."""
+        ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
+        return len(ends) > 1 and not self.as_shares
 
 
 class QuestionForm(forms.Form):
@@ -46,6 +55,9 @@ class QuestionForm(forms.Form):
     wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
     dimension = forms.TypedChoiceField(label="Dimension", required=False, coerce=int, empty_value=None)
     category = forms.CharField(label="Category", required=False, max_length=200)
+    scale = forms.ChoiceField(
+        label="Scores", required=False, choices=[("", "As they were given"), ("share", "From 0 to 1 of each scale")]
+    )
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
         super().__init__(data)
@@ -79,7 +91,7 @@ class QuestionForm(forms.Form):
         """The fields that narrow what was rated, for the page: those that leave a choice."""
         fields: Any = self.fields
         choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
-        return [self[name] for name in (*choices, "category")]
+        return [self[name] for name in (*choices, "category", "scale")]
 
     def question(self) -> Question | None:
         """None where the address asks for what is not there."""
@@ -88,8 +100,12 @@ class QuestionForm(forms.Form):
         wanted = self.cleaned_data["rater"]
         chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
         narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
-        return Question(self.experiment, self.rated, chosen, expanded(chosen)[:MOST_RATERS], narrowed)
+        as_shares = self.cleaned_data["scale"] == "share"
+        return Question(self.experiment, self.rated, chosen, expanded(chosen)[:MOST_RATERS], narrowed, as_shares)
 
     def _first_choice(self) -> list[Rater]:
-        """All who are one rater each, or the first of them; single ratings only where they are asked for."""
-        return [rater for rater in self.offered if not rater.key.startswith("s")][:FIRST_CHOICE]
+        """Those who rated on one scale: the one that most have. Single ratings only where they are asked for."""
+        raters = [rater for rater in self.offered if not rater.key.startswith("s")]
+        scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
+        commonest = scales.most_common(1)[0][0] if scales else None
+        return [rater for rater in raters if (rater.scale.ends if rater.scale else None) == commonest][:FIRST_CHOICE]

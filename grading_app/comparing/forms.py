@@ -51,7 +51,7 @@ def scales_of(raters: list[Rater]) -> list[Scale]:
     found: dict[tuple[float, float], Scale] = {}
     for rater in raters:
         if rater.scale is not None:
-            ends = (float(rater.scale.low), float(rater.scale.high))
+            ends = rater.scale.ends
             if ends not in found or len(rater.scale.points) > len(found[ends].points):
                 found[ends] = rater.scale
     return list(found.values())

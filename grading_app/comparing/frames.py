@@ -33,7 +33,7 @@ PEOPLE = """FROM grading_app_rating p JOIN grading_app_raterassignment a ON a.id
     WHERE p.kind = 'item' AND p.value IS NOT NULL AND a.excluded_at IS NULL"""
 PERSON = "'p' || p.assignment_id || '-' || p.dimension_id"
 
-GIVEN_TO_ANSWERS = f"""scope AS ({ANSWERS_IN_SCOPE}), given AS (
+SAID_OF_ANSWERS = f"""scope AS ({ANSWERS_IN_SCOPE}), said AS (
     SELECT g.trial_id AS unit, 'g' || g.condition_id AS rater, g.score AS value, gc.kind = 'adjudicated' AS by_people
         FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
         WHERE g.condition_id = ANY(%(graded)s) AND g.score IS NOT NULL
@@ -50,7 +50,7 @@ RATED_BY_MODELS = """SELECT t.item_id, r.condition_id, t.rating, row_number() OV
     WHERE r.experiment_id = %(experiment)s AND t.status = 'done' AND t.rating IS NOT NULL AND d.name = %(named)s
         AND r.condition_id = ANY(%(models)s) AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"""
 
-GIVEN_TO_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), given AS (
+SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}), said AS (
     SELECT p.item_id AS unit, {PERSON} AS rater, p.value::float8 AS value, true AS by_people
         {PEOPLE} AND p.trial_id IS NULL
     UNION ALL SELECT n.item_id, 'norm', n.mean, true FROM datasets_app_norm n
@@ -60,6 +60,12 @@ GIVEN_TO_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS
     UNION ALL SELECT m.item_id, 's' || m.condition_id, m.rating, false FROM of_models m
         WHERE m.place = 1 AND m.condition_id = ANY(%(singles)s)
 )"""  # noqa: S608
+
+GIVEN = """given AS (
+    SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people FROM said
+    JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) AS scales (rater, low, span)
+        ON scales.rater = said.rater)"""
+"""Of these raters alone; each value on its own scale, or as a share of it."""
 
 UNITS = """SELECT given.unit, min(scope.item_id), count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
     GROUP BY given.unit ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
@@ -90,23 +96,34 @@ def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
 
 
 def given_by(question: Question) -> tuple[str, dict[str, Any]]:
-    """Two common table expressions, `scope` (id, item_id) and `given` (unit, rater, value, by_people), and their
-    parameters."""
-    pairs = pairs_of(question.chosen)
+    """Common table expressions, of which `scope` (id, item_id) and `given` (unit, rater, value, by_people) are for use,
+    and their parameters."""
+    pairs, keys = pairs_of(question.chosen), {rater.key for rater in question.chosen}
     wanted: dict[str, Any] = {
         "experiment": question.experiment.pk,
         "dataset": question.experiment.dataset_id,
         "queues": [queue for queue, _ in pairs],
         "asked": [dimension for _, dimension in pairs],
         **_narrowing(question.narrowed),
+        **_scales(question),
     }
-    keys = {rater.key for rater in question.chosen}
     if question.on_answers:
-        return GIVEN_TO_ANSWERS, {**wanted, "graded": keys_of(question.chosen, "g"), "own": "own" in keys}
+        graded = keys_of(question.chosen, "g")
+        return f"{SAID_OF_ANSWERS}, {GIVEN}", {**wanted, "graded": graded, "own": "own" in keys}
     means, singles = keys_of(question.chosen, "c"), keys_of(question.chosen, "s")
     named = question.units.removeprefix("items:")
     of_items = {"norms": "norm" in keys, "means": means, "singles": singles, "models": [*means, *singles]}
-    return GIVEN_TO_ITEMS, {**wanted, **of_items, "named": named}
+    return f"{SAID_OF_ITEMS}, {GIVEN}", {**wanted, **of_items, "named": named}
+
+
+def _scales(question: Question) -> dict[str, list[Any]]:
+    """What is taken off each rater's values and what they are divided by: nothing, unless they are to be shares."""
+    scales = [rater.scale if question.as_shares else None for rater in question.raters]
+    return {
+        "raters": [rater.key for rater in question.raters],
+        "lows": [float(scale.low) if scale else 0.0 for scale in scales],
+        "spans": [float(scale.high - scale.low) if scale else 1.0 for scale in scales],
+    }
 
 
 def _narrowing(narrowed: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class Scale:
     def __str__(self) -> str:
         return f"{self.low:g} to {self.high:g}"
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        return float(self.low), float(self.high)
+
 
 @dataclass(frozen=True, slots=True)
 class Rater:
@@ -98,7 +102,8 @@ def _ids(key: str) -> list[int]:
 def _graders(experiment: Experiment) -> Iterator[Rater]:
     """Pairwise verdicts are not scores; a rule that repeats the answer's own rating is offered as that rating."""
     conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
-    for condition in conditions.select_related("grader", "rubric", "panel").order_by("pk"):
+    described = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")
+    for condition in described.order_by("pk"):
         kind: Any = condition.kind
         yield Rater(f"g{condition.pk}", grade_label(condition), kind, grade_scale(condition))
 
@@ -117,15 +122,19 @@ def grade_label(condition: GradeCondition) -> str:
 
 
 def grade_scale(condition: GradeCondition) -> Scale | None:
-    """Of a rubric, of what was adjudicated, or 0 to 1, which rules give; None for a panel, which takes its members'."""
-    if condition.rubric:
-        return rubric_scale(condition.rubric)
+    """Of a rubric (of a panel: its members', which are one), of what was adjudicated, or 0 to 1, which rules give."""
+    graders = list(condition.panel.graders.all()) if condition.panel else []
+    rubric = condition.rubric or (graders[0].rubric if graders else None)
+    if rubric:
+        return rubric_scale(rubric)
     if condition.kind == GradeCondition.Kind.ADJUDICATED:
         return Scale(condition.parameters["scale_min"], condition.parameters["scale_max"])
     return Scale(0, 1) if condition.kind == GradeCondition.Kind.RULE else None
 
 
 def rubric_scale(rubric: Rubric) -> Scale:
+    if rubric.kind == Rubric.Kind.CRITERIA:
+        return Scale(0, 1)  # The share of the weights whose criteria are met.
     if rubric.kind != Rubric.Kind.LABEL:
         return Scale(rubric.scale_min, rubric.scale_max)
     points = sorted((float(label["score"]), str(label["name"])) for label in rubric.labels if "score" in label)
@@ -158,12 +167,16 @@ def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator
 
 def _norms(experiment: Experiment, name: str) -> Iterator[Rater]:
     if Norm.objects.filter(item__dataset=experiment.dataset, dimension=name).exists():
-        yield Rater("norm", "norms of the dataset", "norm")
+        yield Rater("norm", "norms of the dataset", "norm", _scale_of(experiment, name))
+
+
+def _scale_of(experiment: Experiment, name: str) -> Scale | None:
+    dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
+    return dimension_scale(dimension) if dimension else None
 
 
 def _models(experiment: Experiment, name: str) -> Iterator[Rater]:
-    dimension = experiment.dimensions.filter(name=name).order_by("-version").first()
-    scale = dimension_scale(dimension) if dimension else None
+    scale = _scale_of(experiment, name)
     conditions = experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
     for condition in conditions.order_by("pk"):
         yield Rater(f"c{condition.pk}", f"{condition.label}, mean", "model", scale)

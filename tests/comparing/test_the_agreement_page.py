@@ -8,11 +8,14 @@ from django.urls import reverse
 from evalsite.lib import roles
 from grading_app.agreement.alpha import krippendorff_alpha
 from grading_app.agreement.ratings import ratings_from
-from grading_app.comparing import frames
+from grading_app.comparing import disagreeing, frames
 from grading_app.comparing.asking import QuestionForm
-from grading_app.models import Grading
+from grading_app.comparing.raters import offered, rubric_scale
+from grading_app.models import Grader, Grading, Panel
+from grading_app.rating import queues, sessions
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric, trials_of
+from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_queue, make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
@@ -163,6 +166,69 @@ def test_two_labels_are_compared_as_names_without_an_order(client):
     page = opened(client, made)
     assert page.context["compared"].measured.level == "nominal"
     assert line(page, "Cohen's kappa").fits
+
+
+def test_without_a_choice_those_of_one_scale_are_compared(client, experiment):
+    rule = graded(experiment, "numeric", lambda trial: 1.0, kind="rule")
+    page = opened(client, experiment)
+    assert [rater.word for rater in page.context["question"].raters] == ["Judge", "Judge"]
+    assert "different scales" not in page.content.decode()
+    keys = "&".join(f"rater=g{pk}" for pk in experiment.grade_conditions.values_list("pk", flat=True))
+    assert "different scales" in opened(client, experiment, keys).content.decode()
+    shares = opened(client, experiment, f"{keys}&scale=share")
+    assert "different scales" not in shares.content.decode()
+    lowest = {one.rater: one.low for one in shares.context["compared"].measured.covered}
+    assert lowest[f"g{rule.pk}"] == 1
+    judges = [key for key in lowest if key != f"g{rule.pk}"]
+    assert all(lowest[key] == 0 for key in judges)
+
+
+def test_scores_as_shares_of_their_scales(experiment):
+    wide = graded(experiment, "wide-judge", lambda trial: 10.0 * (trial.item.position % 7), rubric=make_rubric(
+        "wide", low=0, high=60))  # fmt: skip
+    narrow = experiment.grade_conditions.order_by("pk").first()
+    asked = question(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
+    values = {}
+    for unit, rater, value in frames.load_frame(asked).triples:
+        values.setdefault(unit, {})[rater] = value
+    assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
+    assert disagreeing.find(asked).splits == []
+
+
+def test_a_panel_has_the_scale_of_its_members(experiment):
+    rubric = make_rubric("panelled", low=1, high=9)
+    model, sampler = experiment.language_models.get(), experiment.samplers.get()
+    grader = Grader.objects.create(name="one", language_model=model, rubric=rubric, sampler=sampler)
+    panel = Panel.objects.create(name="three")
+    panel.graders.add(grader)
+    condition = graded(experiment, "panel", lambda trial: 3.0, kind="panel")
+    condition.panel = panel
+    condition.save()
+    (offer,) = [rater for rater in offered(experiment, "answers") if rater.kind == "panel"]
+    assert (offer.label, str(offer.scale)) == ("panel three", "1 to 9")
+
+
+def test_criteria_give_a_share_and_labels_their_scores():
+    labels = [{"name": "wrong", "score": 0}, {"name": "right", "score": 2}]
+    assert str(rubric_scale(make_rubric("list", kind="criteria", low=1, high=5))) == "0 to 1"
+    assert rubric_scale(make_rubric("names", kind="label", labels=labels)).points == ((0.0, "wrong"), (2.0, "right"))
+
+
+def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
+    queue = make_answer_queue()
+    first, second = (make_rater(queue, started=True) for _ in range(2))
+    rate_all(first, 2)
+    rate_all(second, 4)
+    query = f"rater=q{queue.pk}-{queue.dimensions.get().pk}"
+
+    def counts():
+        return [one.n for one in opened(client, queue.experiment, query).context["compared"].measured.covered]
+
+    assert counts() == [12, 12]
+    sessions.undo(second)
+    assert counts() == [12, 11]
+    queues.exclude(second, by=queue.owner, reason="never looked")
+    assert counts() == [12]
 
 
 def test_people_meet_models_and_norms_on_items(client):

@@ -26,14 +26,14 @@ def trials_of(experiment):
 
 
 def make_rubric(name="standard", *, low=1, high=7, **fields):
-    return Rubric.objects.create(
-        name=name, messages=[{"role": "user", "content": "{{answer}}"}], scale_min=low, scale_max=high, **fields
-    )
+    defaults = {"messages": [{"role": "user", "content": "{{answer}}"}], "scale_min": low, "scale_max": high, **fields}
+    return Rubric.objects.get_or_create(name=name, defaults=defaults)[0]
 
 
 def graded(experiment, name, score, *, kind="judge", rubric=None, reasoning=""):
     """A grade condition with a grading of each done answer; `score(trial)` may be None: it could not be read."""
     scorer = name if kind == "rule" else ""
+    rubric = make_rubric() if kind == "judge" and rubric is None else rubric
     condition = GradeCondition.objects.create(
         experiment=experiment, grade_condition_id=f"{name}--{len(name):012x}", kind=kind, scorer=scorer, rubric=rubric
     )
