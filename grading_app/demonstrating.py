@@ -22,13 +22,14 @@ from grading_app.analysis.frames import Frames, load_frames
 from grading_app.analysis.statistics import pearson
 from grading_app.analysis.summaries import score_lines
 from grading_app.analysis.wording import coefficient, interval, per_cent, per_cent_interval
-from runs_app.models import Endpoint, Experiment, Run
+from runs_app.models import Condition, Endpoint, Experiment, Run
 from runs_app.simulating import SimulatorConfig
 
 USERNAME = "demo"
 ENDPOINT = "rehearsal"
-SKILLS = {"sim-large": 0.86, "sim-small": 0.61}  # How often each is right.
-PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60")}  # US dollars per million tokens, in and out.
+SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # How often each is right.
+# US dollars per million tokens, in and out.
+PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60"), "sim-judge": ("0.40", "1.60")}
 DATASETS = ("photographs", "questions")
 EXPERIMENTS = ("affect-pilot", "questions-pilot")
 
@@ -81,10 +82,16 @@ def _port() -> int:
 
 
 def is_finished() -> bool:
-    """Whether every experiment is planned, and every trial of it done."""
-    runs = Run.objects.filter(experiment__slug__in=EXPERIMENTS).select_related("experiment")
-    planned = {run.experiment.slug for run in runs}
-    return planned == set(EXPERIMENTS) and all(run.n_done == run.n_trials for run in runs)
+    """Whether every experiment is planned, with its judges, and every trial of it done."""
+    experiments = Experiment.objects.filter(slug__in=EXPERIMENTS)
+    runs = Run.objects.filter(experiment__in=experiments).select_related("condition")
+    judges = sum(run.condition.stage == Condition.Stage.JUDGE for run in runs)
+    return (
+        {run.experiment_id for run in runs} == {one.pk for one in experiments}
+        and len(experiments) == len(EXPERIMENTS)
+        and judges == sum(len(one.graders) for one in experiments)
+        and all(run.n_done == run.n_trials for run in runs)
+    )
 
 
 def results(slug: str) -> Iterator[str]:
@@ -93,7 +100,7 @@ def results(slug: str) -> Iterator[str]:
     yield from _agreement_with_norms(frames)
     for line in score_lines(frames.grades, frames):
         share = per_cent(line.mean)
-        yield f"{line.condition:<28} {line.measure.label:<12} {share:>7}  {per_cent_interval(line.low, line.high)}"
+        yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {per_cent_interval(line.low, line.high)}"
 
 
 def _agreement_with_norms(frames: Frames) -> Iterator[str]:

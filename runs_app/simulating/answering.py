@@ -123,10 +123,11 @@ class Answerer:
         return hardness < normal_quantile(self._skill(request.model))
 
     def _skill(self, model: str) -> float:
-        for name in (model, bare_name(model)):
-            if name in self.skills:
-                return self.skills[name]
-        return 0.45 + 0.45 * uniforms("skill", self.seed, bare_name(model))[0]
+        told = self._told_skill(model)
+        return 0.45 + 0.45 * uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
+
+    def _told_skill(self, model: str) -> float | None:
+        return self.skills.get(model, self.skills.get(bare_name(model)))
 
     def _made_up_target(self, question: str, options: Mapping[str, str]) -> str:
         draw = uniforms("target", self.seed, question)[0]
@@ -175,9 +176,11 @@ class Answerer:
         return f"I compared the answer with the reference.\n\n{judging.fenced(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
-        """Full marks if the final answer agrees with the reference, none if not; a judge errs by its lack of skill."""
+        """Full marks if the final answer agrees with the reference, none if not. A judge whose skill was told errs."""
         model, subject = bare_name(request.model), request.stable_text
         verdict = _agrees_with_reference(request.text)
+        if verdict is not None and self._told_skill(request.model) is not None:
+            verdict = verdict == self._is_right(request, subject)
         quality = 0.5 + 0.25 * self._normal("quality", subject) if verdict is None else float(verdict)
         leniency = 0.05 * self._normal("leniency", model)
         slip = 0.12 * self._normal("slip", model, subject)

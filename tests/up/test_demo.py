@@ -30,9 +30,10 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -> None:
     first = demo(place, "--no-serve", OPENAI_API_KEY="sk-of-someone")
-    said, _ = first.communicate(timeout=150)
+    said, _ = first.communicate(timeout=240)
     assert first.returncode == 0, said
     assert "640 done, 0 failed" in said
+    assert "512 done, 0 failed" in said, "two judges of 256 answers"
     assert "does not use it" in said
     assert "counters and ledger equal the rows" in said
     correlations = [float(r) for r in re.findall(r"r = (\.\d\d)", said)]
@@ -40,6 +41,9 @@ def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -
     assert min(correlations) > 0.5, "the simulated models know the norms"
     right = [float(share) for share in re.findall(r"exact_match +(\d+\.\d) %", said)]
     assert min(right[:2]) > max(right[2:]), "the larger model is right more often"
+
+    for judge in ("strict-judge", "judge-large"):
+        assert len(re.findall(rf"{judge}, correctness@1 +\d+\.\d %", said)) == 4
 
     made = place / "data" / "demo"
     trials = rows_of(made / "affect-pilot-trials.csv")

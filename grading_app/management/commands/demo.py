@@ -77,7 +77,7 @@ class Command(SayingCommand):
             with simulator_process(models) as provider:
                 self._design(provider)
                 self._run()
-        self._grade_and_publish()
+        self._publish()
         if not demonstrating.is_finished():
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
         return password, models
@@ -116,12 +116,14 @@ class Command(SayingCommand):
         for slug in EXPERIMENTS:
             self._do("experiment", "launch", slug, "--yes", "--user", USERNAME)
         wait_for(self, Run.objects.filter(experiment__slug__in=EXPERIMENTS))
+        self._head("Grade")
+        for slug in EXPERIMENTS:
+            self._do("grade", slug, "--yes")
 
-    def _grade_and_publish(self) -> None:
-        self._head("Read, grade, publish")
+    def _publish(self) -> None:
+        self._head("Read, publish")
         self._do("reconcile")
         for slug in EXPERIMENTS:
-            self._do("grade", slug)
             for table, form in (("trials", "csv"), ("trials", "parquet"), ("gradings", "csv"), ("ledger", "csv")):
                 out = demonstrating.folder() / f"{slug}-{table}.{form}"
                 self._do("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
