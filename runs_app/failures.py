@@ -12,6 +12,7 @@ from typing import Any
 from runs_app.calls import ErrorClass
 
 MAX_MESSAGE = 500
+MAX_READ = 20_000  # Of what a message is made of; more than twenty times as long as the longest message.
 MAX_RETRY_AFTER_S = 86_400.0
 
 _BY_STATUS: dict[int, ErrorClass] = {
@@ -126,10 +127,19 @@ def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
     """The text in one line without keys, without names, passwords and queries of URLs, at most 500 characters."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "[key]")
+    text = _beginning(text)
     text = _URL.sub(r"\1\2", text)
     text = _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
     text = " ".join(storable(text).split())
     return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
+
+
+def _beginning(text: str) -> str:
+    """As much as a message is made of. Patterns take seconds for 10 MB, in which no other call goes on.
+
+    Nothing ends in the middle of a word, lest half of a key be taken for none.
+    """
+    return text if len(text) <= MAX_READ else (text[:MAX_READ].rsplit(None, 1) or [""])[0]
 
 
 def storable(text: str) -> str:

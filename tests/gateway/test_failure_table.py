@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from runs_app import failures
 from runs_app.calls import ErrorClass, Kind
 from runs_app.failures import classify, message_of, reported_error, retry_after_s, storable, storable_message
 
@@ -103,6 +104,23 @@ def test_the_key_is_never_stored_and_a_message_is_short(before: str, key: str, a
     assert len(message) <= 500
     if key not in "[key]…" and key not in storable(before.replace(key, "")) + storable(after.replace(key, "")):
         assert key not in message
+
+
+def test_only_the_beginning_of_a_huge_body_is_read_and_no_half_of_a_key_is_left(monkeypatch) -> None:
+    """10 MB took seconds, in which a worker renewed no lease."""
+    read = []
+
+    class Reader:
+        def sub(self, _replacement: str, text: str) -> str:
+            read.append(len(text))
+            return failures._SECRETS.sub("[key]", text)
+
+    monkeypatch.setattr(failures, "_URL", Reader())
+    huge = "\x00\xff" * 5_000_000
+    assert len(storable_message(huge)) == 500
+    assert max(read) <= failures.MAX_READ
+    padding = " " * (failures.MAX_READ - 12)
+    assert storable_message(f"{padding}the sk-abcdefgh12345678 {padding}") == "the"
 
 
 @pytest.mark.parametrize(
