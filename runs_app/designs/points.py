@@ -40,6 +40,8 @@ NEXT_ROUND = """
 SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
 """
+# A pilot's trials are there already. NOT EXISTS rather than ON CONFLICT, which would wait for whoever records one of
+# them, and that one may wait for the locks that are held here; nobody else adds trials meanwhile.
 ASK = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id)
 SELECT p.run_id, repetition, drawn.item
@@ -49,8 +51,9 @@ CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
 CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
 WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
     AND repetition * p.n_items + drawn.place <= wanted.upto
+    AND NOT EXISTS (SELECT FROM runs_app_trial t
+        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition)
 ORDER BY repetition, drawn.place, p.id
-ON CONFLICT DO NOTHING
 """
 PLANNED = """
 UPDATE runs_app_point p SET n_planned = wanted.upto

@@ -6,6 +6,7 @@ kept in memory: a decision that was not made is found again by whoever looks nex
 
 from __future__ import annotations
 
+import json
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ DUE = """
 WITH looked_at AS MATERIALIZED (
     SELECT p.id, p.run_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
     FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
-    WHERE p.status = 'open' AND r.status IN ('running', 'cancelled') AND (%(run)s::bigint IS NULL OR r.id = %(run)s)
+    WHERE p.status = 'open' AND r.status IN ('running', 'cancelled')
 ), waiting AS MATERIALIZED (
     SELECT t.run_id, t.item_id FROM runs_app_trial t
     WHERE t.run_id IN (SELECT run_id FROM looked_at) AND t.status IN ('pending', 'running')
@@ -44,6 +45,14 @@ WHERE p.id NOT IN (
     SELECT q.id FROM looked_at q CROSS JOIN LATERAL unnest(q.items) AS one (item)
     JOIN waiting ON waiting.run_id = q.run_id AND waiting.item_id = one.item)
 ORDER BY r.id, p.id LIMIT %(most)s
+"""
+# The same of a few points, by their own trials alone: asked while others wait for the locks.
+STILL_DUE = """
+SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status = 'open' AND NOT EXISTS (
+    SELECT FROM unnest(p.items[1:least(p.n_planned, p.n_items)]) AS one (item)
+    CROSS JOIN LATERAL (
+        SELECT t.status FROM runs_app_trial t WHERE t.run_id = p.run_id AND t.item_id = one.item OFFSET 0
+    ) AS own WHERE own.status IN ('pending', 'running'))
 """
 
 
@@ -60,10 +69,10 @@ class Judged:
     upto: int
 
 
-def due(run: int | None = None) -> dict[Place, dict[int, int]]:
+def due() -> dict[Place, dict[int, int]]:
     """Open points none of whose trials is pending or in flight, by run: their cases so far, by the point's key."""
     with connection.cursor() as cursor:
-        cursor.execute(DUE, {"run": run, "most": MOST_AT_ONCE})
+        cursor.execute(DUE, {"most": MOST_AT_ONCE})
         found: dict[Place, dict[int, int]] = defaultdict(dict)
         for point, asked, *place in cursor.fetchall():
             found[Place(*place)][point] = asked
@@ -77,7 +86,7 @@ def settle(place: Place, judged: Sequence[Judged]) -> int:
     """
     with transaction.atomic():
         status = _lock(place)
-        still = due(place.run_id).get(place, {})
+        still = _still_due([one.point for one in judged])
         news = [one for one in judged if still.get(one.point) == one.asked]
         going_on = {one.point: one.upto for one in news if one.decision.kind == "more" and status != "cancelled"}
         _write(news, is_cancelled=status == "cancelled")
@@ -87,6 +96,12 @@ def settle(place: Place, judged: Sequence[Judged]) -> int:
             deltas.settle()
         finish_runs({place.run_id})
     return len(news)
+
+
+def _still_due(points: list[int]) -> dict[int, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(STILL_DUE, [points])
+        return dict(cursor.fetchall())
 
 
 def _lock(place: Place) -> str:
@@ -102,38 +117,39 @@ STATUS = {
     "exhausted": Point.Status.EXHAUSTED,
     "more": Point.Status.OPEN,
 }
-DECIDED = (
-    "status", "n_correct", "n_total", "n_truncated", "n_unread", "n_failed", "guess_chances", "half_width", "reason",
-    "rounds", "decided_at",
-)  # fmt: skip
+WRITE = """
+UPDATE runs_app_point p SET status = r.status, reason = r.reason, half_width = r.half_width, n_correct = r.correct,
+    n_total = r.total, n_truncated = r.truncated, n_unread = r.unread, n_failed = r.failed,
+    guess_chances = r.guess_chances, rounds = p.rounds || jsonb_build_array(r.round), decided_at = clock_timestamp()
+FROM json_to_recordset(%s) r(id bigint, status text, reason text, half_width float8, correct int, total int,
+    truncated int, unread int, failed int, guess_chances float8, round jsonb)
+WHERE p.id = r.id
+"""
 
 
 def _write(judged: Sequence[Judged], *, is_cancelled: bool) -> None:
-    points = Point.objects.defer("items").in_bulk([one.point for one in judged])
-    now = timezone.now()
-    for one in judged:
-        point, tally, decision = points[one.point], one.tally, one.decision
-        point.status, point.reason = STATUS[decision.kind], decision.reason
-        if is_cancelled and decision.kind == "more":
-            point.status, point.reason = Point.Status.CANCELLED, f"The run was cancelled: {decision.reason}"
-        point.n_correct, point.n_total, point.n_truncated = tally.correct, tally.total, tally.truncated
-        point.n_unread, point.n_failed, point.guess_chances = one.unread, one.failed, tally.guess_chances
-        point.half_width, point.decided_at = decision.half_width, now
-        point.rounds = [*point.rounds, _round(one, point.status, now.isoformat())]
-    Point.objects.bulk_update(points.values(), DECIDED)
+    at = timezone.now().isoformat()
+    rows = [_row(one, at, is_cancelled=is_cancelled) for one in judged]
+    with connection.cursor() as cursor:
+        cursor.execute(WRITE, [json.dumps(rows)])
 
 
-def _round(one: Judged, status: str, at: str) -> dict[str, Any]:
+def _row(one: Judged, at: str, *, is_cancelled: bool) -> dict[str, Any]:
+    """A point's columns; and its `round`, which is kept beside those before it."""
     tally, decision = one.tally, one.decision
+    status, reason = STATUS[decision.kind], decision.reason
+    if is_cancelled and decision.kind == "more":
+        status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
+    said = {"status": status, "reason": reason, "half_width": decision.half_width}
+    counts = {"correct": tally.correct, "total": tally.total, "truncated": tally.truncated}
     return {
-        "at": at,
-        "asked": one.asked,
-        "correct": tally.correct,
-        "total": tally.total,
-        "truncated": tally.truncated,
-        "half_width": decision.half_width,
-        "status": status,
-        "reason": decision.reason,
+        "id": one.point,
+        "unread": one.unread,
+        "failed": one.failed,
+        "guess_chances": tally.guess_chances,
+        "round": {"at": at, "asked": one.asked, **counts, **said},
+        **counts,
+        **said,
     }
 
 

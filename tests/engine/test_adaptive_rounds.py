@@ -7,7 +7,7 @@ import pytest
 from django.db import connections
 
 from grading_app import deciding
-from runs_app import steering
+from runs_app import removing, steering
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine import rounds
 from runs_app.engine.draining import work_is_left
@@ -320,6 +320,26 @@ def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(t
     point = run.points.get()
     assert (point.status, point.n_failed, point.n_total) == ("enough", 0, 16)
     assert len(point.rounds) == 3
+
+
+def test_an_experiment_is_deleted_with_its_points(experiment):
+    launch(experiment)
+    drain(answering(easy_is_right))
+    removing.delete(experiment, by=experiment.owner)
+    assert not Point.objects.exists()
+
+
+def test_a_pilots_trials_are_not_asked_again(experiment):
+    launch(experiment, pilot=20)
+    drain(answering(easy_is_right))
+    run = launch(experiment)
+    planned = Trial.objects.filter(status="pending").count()
+    assert 0 < planned < 16
+    drain(answering(easy_is_right))
+    run.refresh_from_db()
+    assert run.status == "done"
+    assert run.points.filter(status="open").count() == 0
+    assert differences() == []
 
 
 def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
