@@ -280,13 +280,13 @@ class AssumptionsForm(forms.Form):
     """What a detectable difference rests on: in the address of the design page."""
 
     between = forms.FloatField(
-        min_value=0, max_value=1, required=False, label="Variance between items", help_text="Share of all, 0 to 1"
+        min_value=0, max_value=1, label="Variance between items", help_text="Share of all, 0 to 1"
     )
     correlation = forms.FloatField(
-        min_value=-1, max_value=1, required=False, label="Correlation of conditions", help_text="Over items, -1 to 1"
+        min_value=-1, max_value=1, label="Correlation of conditions", help_text="Over items, -1 to 1"
     )
-    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, required=False, label="Level", help_text="Two-sided")
-    power = forms.FloatField(min_value=0.5, max_value=0.9999, required=False, label="Power")
+    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, label="Level", help_text="Two-sided")
+    power = forms.FloatField(min_value=0.5, max_value=0.9999, label="Power")
 
     def __init__(self, data: Any) -> None:
         """What was not said is as usual, and stands in the fields."""

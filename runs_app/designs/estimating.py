@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 
@@ -14,6 +14,7 @@ from runs_app.designs import piloting, points
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
 from runs_app.designs.drifting import drift_warnings
+from runs_app.designs.foreseeing import foreseen_hits
 from runs_app.models import Experiment, LanguageModel, Run
 
 
@@ -36,6 +37,8 @@ class Estimate:
     The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
     how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
     points stop early, `to_do` is the most that can be asked and `likely` what is, if every accuracy is equally likely.
+    `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
+    to cost from nothing.
     `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
     """
 
@@ -51,6 +54,8 @@ class Estimate:
     problems: list[str]
     warnings: list[str]
     likely: int | None = None
+    foreseen: int = 0
+    full_usd: Decimal | None = None
     batched: int = 0
     batches_save_usd: Decimal | None = None
 
@@ -76,6 +81,11 @@ class _Part:
     ceiling: Decimal | None
     expected: Expectation | None
     discount: Decimal
+    foreseen: int = 0
+
+    @property
+    def each(self) -> Decimal | None:
+        return self.expected.usd if self.expected else None
 
     @property
     def saves(self) -> Decimal | None:
@@ -99,8 +109,10 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
     wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
     left = points.left(experiment, design.adaptive) if design.adaptive and pilot is None else {}
     share = design.expected_share if pilot is None else 1.0
+    known = foreseen_hits(design, wave_label)
     parts = [
-        _part(design, cell, runs, wave_label, n, left, share) for cell, n in zip(design.cells, wanted, strict=True)
+        _foreseen(_part(design, cell, runs, wave_label, n, left, share), known.get(identity(cell.condition_id), 0))
+        for cell, n in zip(design.cells, wanted, strict=True)
     ]
     to_do = sum(part.to_do for part in parts)
     basis: Counter[Basis] = Counter()
@@ -113,7 +125,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         to_do=to_do,
         spent_usd=experiment.spent_usd,
         ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
-        expected_usd=total_of((part.likely, part.expected.usd if part.expected else None) for part in parts),
+        expected_usd=total_of((part.likely - part.foreseen, part.each) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
         prices=[price_of(model) for model in design.models],
@@ -121,6 +133,8 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         problems=design.problems(),
         warnings=[*design.warnings(), *drift_warnings(experiment)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
+        foreseen=sum(part.foreseen for part in parts),
+        full_usd=total_of((design.trials_per_cell, part.each) for part in parts),
         batched=sum(part.to_do for part in parts if part.discount),
         batches_save_usd=total_of((part.likely, part.saves) for part in parts),
     )
@@ -149,6 +163,10 @@ def _part(
     )
     to_do = _to_do(here, wanted, left)
     return _Part(to_do, round(to_do * share), ceiling, expected, design.discount(cell))
+
+
+def _foreseen(part: _Part, known: int) -> _Part:
+    return replace(part, foreseen=min(known, part.likely))
 
 
 def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:

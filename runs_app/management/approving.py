@@ -14,6 +14,12 @@ def say_estimate(command: SayingCommand, found: Estimate) -> None:
     likely = f", about {count_text(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
     command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do{likely}")
     command.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
+    if found.foreseen:
+        command.say(
+            f"      {count_text(found.foreseen)} were asked before and cost nothing, if the cache still has them"
+        )
+    if found.full_usd is not None and found.full_usd != found.expected_usd:
+        command.say(f"      all answers anew would be expected to cost {money_text(found.full_usd)}")
     if found.batched:
         saved = money_text(found.batches_save_usd)
         command.say(f"      {found.batched} trials go out in batches, which saves about {saved}; within a day")
