@@ -85,7 +85,7 @@ def _plain_grid(width: int, height: int) -> drawing.Grid:
 
 
 def _square_grid(categories: int, width: int) -> drawing.Grid:
-    side = min(width - 96, max(120, 44 * categories))
+    side = min(width - 96, max(232, 44 * categories))
     return drawing.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
 
 
