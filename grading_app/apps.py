@@ -34,3 +34,9 @@ class GradingConfig(AppConfig):
         from grading_app.judging.reading import unread_verdicts
 
         return unread_verdicts(experiment)
+
+    def judges_foreseen(self, experiment: Any, wave_label: str, answers: int, longest: int | None) -> Any:
+        """What the design's judges will cost on so many answers to come, of at most so many tokens: an estimate."""
+        from grading_app.judging.foreseeing import judges_foreseen
+
+        return judges_foreseen(experiment, wave_label, answers, longest)

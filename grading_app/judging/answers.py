@@ -82,7 +82,7 @@ class Answers:
 
     def run(self) -> Run | None:
         """The judge's, if it has one yet."""
-        if self.condition is None:
+        if self.condition is None or self.wave.pk is None:
             return None
         return Run.objects.filter(condition=self.condition.judge_condition, wave=self.wave).first()
 

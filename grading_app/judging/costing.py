@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
 from grading_app.judging import conditions
@@ -44,13 +45,13 @@ def _longest_text(grader: Grader) -> int:
 def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
     """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
     tokens = largest_request(answers)
-    ceiling = _ceiling(answers.grader, tokens)
+    ceiling = ceiling_of(answers.grader, tokens)
     usd = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
     usual = min(conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
     return {"reserve_usd": usd, "reserve_tokens": tokens + usual}
 
 
-def _ceiling(grader: Grader, input_tokens: int) -> Decimal | None:
+def ceiling_of(grader: Grader, input_tokens: int) -> Decimal | None:
     return costs.ceiling_per_call(grader.language_model.prices, input_tokens, conditions.limit_of(grader))
 
 
@@ -59,7 +60,29 @@ def estimate_judging(
 ) -> Estimate:
     """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait."""
     waves = list(waves)
-    parts = [Part(Answers(experiment, grader, wave, force)) for grader in graders for wave in waves]
+    parts = [_part_of(Answers(experiment, grader, wave, force)) for grader in graders for wave in waves]
+    return estimate_of(experiment, graders, parts)
+
+
+def _part_of(answers: Answers) -> Part:
+    run = answers.run()
+    wanted, new = answers.counted()
+    to_do = new + (run.n_pending + run.n_running if run else 0)
+    ceiling = ceiling_of(answers.grader, largest_request(answers)) if to_do else Decimal(0)
+    return Part(wanted, to_do, ceiling, expected_of(answers, ceiling))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One grader in one wave: verdicts that are wanted, calls that are to be made, and what each costs."""
+
+    wanted: int
+    to_do: int
+    ceiling: Decimal | None
+    expected: Expectation | None
+
+
+def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[Part]) -> Estimate:
     basis: Counter[Basis] = Counter()
     for part in parts:
         if part.expected:
@@ -82,19 +105,7 @@ def estimate_judging(
     )
 
 
-class Part:
-    """One grader in one wave: how many calls are to be made, and what each costs."""
-
-    def __init__(self, answers: Answers) -> None:
-        run = answers.run()
-        waiting = run.n_pending + run.n_running if run else 0
-        self.wanted, new = answers.counted()
-        self.to_do = new + waiting
-        self.ceiling = _ceiling(answers.grader, largest_request(answers)) if self.to_do else Decimal(0)
-        self.expected = _expected(answers, self.ceiling)
-
-
-def _expected(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
+def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
     """From this judge's own calls here, else from all calls to its model, else from all judges' here."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
     runs = list(judges.select_related("condition"))

@@ -15,6 +15,7 @@ from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
 from runs_app.designs.drifting import drift_warnings
 from runs_app.designs.foreseeing import foreseen_hits
+from runs_app.designs.judged import with_judges
 from runs_app.models import Experiment, LanguageModel, Run
 
 
@@ -40,6 +41,7 @@ class Estimate:
     `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
     to cost from nothing.
     `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
+    `verdicts` of the design's judges on its answers are in the costs, too.
     """
 
     trials: int
@@ -54,6 +56,7 @@ class Estimate:
     problems: list[str]
     warnings: list[str]
     likely: int | None = None
+    verdicts: int = 0
     foreseen: int = 0
     full_usd: Decimal | None = None
     batched: int = 0
@@ -120,7 +123,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         if part.expected:
             basis[part.expected.basis] += part.to_do
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
-    return Estimate(
+    found = Estimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
         spent_usd=experiment.spent_usd,
@@ -138,6 +141,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         batched=sum(part.to_do for part in parts if part.discount),
         batches_save_usd=total_of((part.likely, part.saves) for part in parts),
     )
+    return with_judges(found, design, wave_label, pilot)
 
 
 def _runs_of(experiment: Experiment) -> list[Run]:

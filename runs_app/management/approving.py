@@ -20,6 +20,8 @@ def say_estimate(command: SayingCommand, found: Estimate) -> None:
         )
     if found.full_usd is not None and found.full_usd != found.expected_usd:
         command.say(f"      all answers anew would be expected to cost {money_text(found.full_usd)}")
+    if found.verdicts:
+        command.say(f"      with {count_text(found.verdicts)} verdicts of its judges, once the answers are in")
     if found.batched:
         saved = money_text(found.batches_save_usd)
         command.say(f"      {found.batched} trials go out in batches, which saves about {saved}; within a day")

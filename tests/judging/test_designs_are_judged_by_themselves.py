@@ -1,9 +1,13 @@
 """Graders that a design names are asked once a wave's answers are in, and read when they have answered."""
 
+from decimal import Decimal
+
 import pytest
 
+from grading_app.judging.foreseeing import judges_foreseen
 from grading_app.models import Grading
-from grading_app.tasks import grade_experiment
+from grading_app.tasks import ask_judges, grade_experiment
+from runs_app.designs.estimating import estimate
 from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
 from tests import factories
 from tests.judging.conftest import drain, judge_run, judging, make_grader
@@ -63,3 +67,42 @@ def test_a_judge_that_cannot_judge_stops_no_rule(designed, caplog):
     grade_experiment(designed.pk)
     assert Grading.objects.filter(condition__scorer="numeric").count() == 12
     assert "is not judged by judge-a: unknown price" in caplog.text
+
+
+def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_db):
+    grader = make_grader()
+    sampler = factories.make_sampler("short", max_tokens=50)
+    without = factories.make_experiment("without", samplers=[sampler], samples=2)
+    experiment = factories.make_experiment("with", samplers=[sampler], samples=2, graders=["judge-a"])
+    alone, judged = estimate(without), estimate(experiment)
+
+    assert (judged.trials, judged.verdicts, alone.verdicts) == (6, 6, 0)
+    assert judged.ceiling_usd - alone.ceiling_usd >= 6 * Decimal("0.0004")  # 200 tokens at 2 dollars a million, each.
+    assert {price.model for price in judged.prices} == {"small", "judge"}
+    assert judged.problems == []
+
+    type(grader.rubric).objects.update(status="archived")
+    LanguageModel.objects.filter(name="judge").update(input_price=None)
+    judged = estimate(experiment)
+    assert judged.ceiling_usd is None
+    assert any("rubric standard@1 is archived" in problem for problem in judged.problems)
+    assert any("model judge has no price" in problem for problem in judged.problems)
+
+
+def test_verdicts_that_were_asked_for_are_foreseen_no_more(designed):
+    assert estimate(designed).verdicts == 12
+    grade_experiment(designed.pk)
+    drain(judging(1))
+    assert estimate(designed).verdicts == 0
+
+
+def test_no_verdict_sets_aside_more_than_was_foreseen(transactional_db):
+    """The ceiling before the answers are in holds for the request with the longest of them."""
+    make_grader()
+    experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
+    (run,) = factories.make_runs(experiment, status="done")
+    foreseen = judges_foreseen(experiment, "", 3, 50)
+    factories.plan_trials(run, answer=lambda *_: "x" * 150)
+    assert ask_judges(experiment, by="test") == 3
+    reserve = judge_run(experiment).reserve_usd
+    assert foreseen.ceiling_usd / 3 * Decimal("0.9") < reserve <= foreseen.ceiling_usd / 3 + Decimal("1e-8")
