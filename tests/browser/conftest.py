@@ -65,7 +65,8 @@ def checked():
     def check(page, name):
         SCREENSHOTS.mkdir(parents=True, exist_ok=True)
         page.screenshot(path=SCREENSHOTS / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.png", full_page=True)
-        found = Axe().run(page).response["violations"]
+        # Without its preloading of sheets, which a page with @import and this policy would complain about.
+        found = Axe().run(page, options={"preload": False}).response["violations"]
         serious = [
             (fault["id"], fault["nodes"][0]["target"], fault["nodes"][0]["failureSummary"])
             for fault in found
