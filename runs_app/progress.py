@@ -11,12 +11,12 @@ from itertools import groupby
 from typing import Any, Literal, Self
 
 from django.contrib.postgres.aggregates import ArrayAgg
-from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, QuerySet, Subquery, Sum
+from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
 from runs_app.curves import TICK
-from runs_app.models import Condition, Experiment, LedgerEntry, Run, Tick, Wave, Worker
+from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Wave, Worker
 from runs_app.models.work import CHANNELS
 
 RATE_OVER = timedelta(seconds=60)
@@ -132,6 +132,12 @@ def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> fl
         return 0.0
     # A run that began less than a minute ago is not averaged over the time before it began.
     return sum(n for _, n in ended) * 60 / (current - ended[0][0]).total_seconds()
+
+
+def points_of(runs: Iterable[Run]) -> dict[str, int]:
+    """How many points adaptive runs have, and how many of them are decided."""
+    counted = Point.objects.filter(run__in=[run.pk for run in runs])
+    return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
 
 
 def errors_of(runs: Iterable[Run]) -> list[tuple[str, int]]:

@@ -110,8 +110,9 @@ class Design:
         return self._model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
 
     def is_batched(self, cell: Cell) -> bool:
-        """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""
-        return self.experiment.batch and self._model(cell).endpoint.takes_batches
+        """Whether its calls go out in batches: where that is wanted, the endpoint takes them, and no round waits for
+        them, for a day each."""
+        return self.experiment.batch and self.adaptive is None and self._model(cell).endpoint.takes_batches
 
     def _model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)

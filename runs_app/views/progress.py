@@ -15,7 +15,7 @@ from runs_app import progress
 from runs_app.curves import throughput_curve
 from runs_app.designs.crossed import Design
 from runs_app.designs.drifting import served_models
-from runs_app.models import Experiment, Run
+from runs_app.models import Experiment, Point, Run
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
 from runs_app.views.steering import actions_for
@@ -73,6 +73,8 @@ def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
     first = progress.Totals.of(run for run in runs if run.wave.number == 0)
     if not first.trials or first.is_under_way or experiment.status != Experiment.Status.ACTIVE:
         return None
+    if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
+        return None  # Its points say themselves when they have enough.
     design = Design.of(experiment)
     trials = design.trials_per_cell * len(design.cells)
     return trials if trials > first.trials else None
@@ -104,4 +106,5 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "odd_answers": progress.odd_answers(runs),
         "spent": progress.spent_on(runs),
         "workers": list(progress.workers_alive()),
+        "points": progress.points_of(runs) if experiment.adaptive else None,
     }

@@ -10,7 +10,7 @@ from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.estimating import estimate
 from runs_app.designs.specs import AdaptiveSpec, SpecError, read_spec
-from runs_app.models import Experiment, Point, Run
+from runs_app.models import Endpoint, Experiment, Point, Run
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -117,6 +117,28 @@ def test_a_pilot_is_a_pilot(draft):
     assert (Run.objects.get().n_pending, Point.objects.count()) == (20, 0)
     steering.launch(draft, by=draft.owner)
     assert set(Point.objects.values_list("n_planned", flat=True)) == {32}
+
+
+def test_rounds_do_not_wait_for_batches(draft):
+    draft.batch = True
+    Endpoint.objects.update(batch_api="openai")
+    design = Design.of(draft)
+    assert not any(design.is_batched(cell) for cell in design.cells)
+    draft.adaptive = {}
+    design = Design.of(draft)
+    assert all(design.is_batched(cell) for cell in design.cells)
+
+
+def test_the_progress_page_counts_points_and_offers_no_rest(client, draft):
+    steering.launch(draft, by=draft.owner)
+    client.force_login(draft.owner)
+    text = " ".join(client.get(reverse("experiment_progress", args=["rounds"])).content.decode().split())
+    assert "0 <small>of 2</small>" in text
+    Point.objects.update(status="enough")
+    Run.objects.update(status="done")
+    text = " ".join(client.get(reverse("experiment_progress", args=["rounds"])).content.decode().split())
+    assert "2 <small>of 2</small>" in text
+    assert "Launch the rest" not in text
 
 
 @pytest.mark.parametrize(
