@@ -191,6 +191,33 @@ PREFERENCES = ExportTable(
 NORMS = """(SELECT jsonb_object_agg(dimension, jsonb_build_object('mean', mean, 'sd', sd, 'n', n))
     FROM datasets_app_norm WHERE item_id = i.id)"""
 
+RATINGS = ExportTable(
+    name="ratings",
+    columns=(
+        *DESIGN_CELL,
+        Column("trial_id", "integer", "h.trial_id"),
+        Column("queue", "text", "q.name"),
+        Column("rater", "integer", "a.number"),
+        Column("rated_on", "text", "qd.name"),
+        Column("rated_on_version", "integer", "qd.version"),
+        *_columns("text", "h", "kind"),
+        *_columns("integer", "h", "position"),
+        Column("rating", "integer", "h.value"),
+        *_columns("real", "h", "seconds"),
+        *_columns("integer", "h", "revisions"),
+        Column("excluded", "flag", "a.excluded_at IS NOT NULL"),
+        *_columns("time", "h", "rated_at"),
+    ),
+    sections="SELECT id FROM grading_app_ratingqueue WHERE experiment_id = %(experiment)s",
+    keys="""SELECT h.id FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
+        JOIN runs_app_trial t ON t.id = h.trial_id WHERE a.queue_id = %(section)s AND h.value IS NOT NULL""",
+    rows=f"""FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
+        JOIN grading_app_ratingqueue q ON q.id = a.queue_id JOIN runs_app_dimension qd ON qd.id = h.dimension_id
+        JOIN runs_app_trial t ON t.id = h.trial_id {DESIGN_JOINS}
+        WHERE a.queue_id = %(section)s AND h.value IS NOT NULL AND h.id > %(low)s AND h.id <= %(high)s""",
+    order="h.id",
+)
+
 ITEMS = ExportTable(
     name="items",
     columns=(
@@ -279,7 +306,7 @@ POINTS = ExportTable(
 )
 
 TABLES: Mapping[str, ExportTable] = {
-    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES)
+    table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS)
 }
 
 # Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows. They are called as in the

@@ -115,7 +115,12 @@ def read_cursor(text: str) -> tuple[float, int] | None:
 
 
 def is_too_much(question: Question) -> bool:
-    """Whether there are more answers than can be put in order while somebody waits; known from counters."""
+    """Whether there are more answers than can be put in order while somebody waits; known from counters.
+
+    Of items that people rated alone there are never so many.
+    """
+    if not question.on_answers and not any(rater.kind == "model" for rater in question.chosen):
+        return False
     runs = question.experiment.runs.generating()
     named = {"wave": question.narrowed.get("wave"), "condition": question.narrowed.get("condition")}
     chosen = runs.filter(**{name: key for name, key in named.items() if key})

@@ -34,7 +34,9 @@ PER_PAGE = 50
 @require_safe
 @members_only
 def queue_list(request: HttpRequest) -> HttpResponse:
-    table = QueueTable(RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner").with_counts())
+    table = QueueTable(
+        RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment").with_counts()
+    )
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     context = {
         "table": table,

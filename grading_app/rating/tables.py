@@ -20,7 +20,7 @@ NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 class QueueTable(tables.Table):
     name = tables.Column(verbose_name="Queue", attrs={"td": {"class": "primary"}})
     status = tables.Column()
-    dataset = tables.Column()
+    dataset = tables.Column(verbose_name="What is rated")
     n_raters = tables.Column(verbose_name="Raters", attrs=NUMBER)
     n_given = tables.Column(verbose_name="Ratings", attrs=NUMBER)
     owner = tables.Column()
@@ -36,6 +36,9 @@ class QueueTable(tables.Table):
             '<a href="{}">{}</a> <small class="muted d-block">{}</small>',
             record.get_absolute_url(), record.name, record.title,
         )  # fmt: skip
+
+    def render_dataset(self, record: RatingQueue) -> str:
+        return f"answers of {record.experiment}" if record.rates_answers else str(record.dataset)
 
     def render_status(self, record: RatingQueue) -> SafeString:
         return tags.status_badge(record.status, label=record.get_status_display())

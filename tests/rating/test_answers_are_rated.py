@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from datasets_app.models import TransitionError
 from evalsite.lib import roles
+from grading_app.exporting import export_chunks
 from grading_app.models import RatedAnswer, Rating, RatingQueue
 from grading_app.rating import queues, results, sessions
 from grading_app.rating.drawing import chosen, sampled
@@ -251,6 +253,25 @@ def test_what_comes_of_it_is_by_answer(client):
         queue.experiment.conditions.values_list("condition_id", flat=True)
     )
     assert len({row["trial_id"] for row in rows}) == 12
+
+
+def test_what_people_gave_is_a_table_of_the_experiments_exports():
+    queue = make_answer_queue(practice_items=1)
+    first, second = (make_rater(queue, started=True) for _ in range(2))
+    rate_all(first, 2)
+    sessions.rate(second, position=1, value=5, seconds=1)
+    queues.exclude(second, by=queue.owner, reason="x")
+    lines = b"".join(export_chunks(queue.experiment, "ratings", "jsonl")).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert Counter((row["rater"], row["kind"], row["rating"], row["excluded"]) for row in rows) == {
+        (1, "practice", 2, False): 1, (1, "item", 2, False): 10, (2, "practice", 5, True): 1,
+    }  # fmt: skip
+    stored = dict(Rating.objects.values_list("trial", "item__key"))
+    assert all(stored[row["trial_id"]] == row["item_key"] for row in rows)
+    assert {row["model"] for row in rows} == {"small", "large"}
+    assert {row["rated_on"] for row in rows} == {"reading-goodness"}
+    some = b"".join(export_chunks(queue.experiment, "ratings", "csv", {"item": "item-3"})).decode().splitlines()
+    assert len(some) == 1 + 2
 
 
 def test_norms_are_of_items_and_never_of_answers():
