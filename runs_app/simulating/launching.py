@@ -59,7 +59,7 @@ def _json(request: urllib.request.Request) -> dict[str, Any]:
 
 @contextmanager
 def simulator_process(
-    config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 20.0
+    config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
 ) -> Iterator[SimulatorProcess]:
     """Run a server until the block ends. RuntimeError with its own words if it does not listen within `timeout_s`."""
     arguments = arguments_for(config or SimulatorConfig())

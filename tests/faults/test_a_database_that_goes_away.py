@@ -64,8 +64,8 @@ def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice
         wait_until(lambda: time.monotonic() > back_at)
         assert stopped.poll() is None, "it left with answers that it had not written"
         mortal.start()
-        assert stopped.wait(timeout=20) == 0
-        assert worker.wait(timeout=40) == 0
+        assert stopped.wait(timeout=90) == 0
+        assert worker.wait(timeout=120) == 0
     assert_all_is_done_once(provider)
 
 
@@ -78,7 +78,7 @@ def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provide
         while time.monotonic() < until and Run.objects.get().status == "running":
             cuts += cut_connections()
         assert cuts > 2
-        assert (one.wait(timeout=40), other.wait(timeout=40)) == (0, 0)
+        assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
     assert_all_is_done_once(provider)
 
 
@@ -102,7 +102,7 @@ def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_
     started = time.monotonic()
     held = run.trials.filter(status="running").count()
     assert 0 < held <= IN_FLIGHT
-    wait_until(lambda: sweep() == held, seconds=20)
-    assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 2
+    wait_until(lambda: sweep() == held, seconds=60)
+    assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0
     assert differences() == []

@@ -68,7 +68,7 @@ def fill(disk):
             return ballast
 
 
-def wait_for_words(process, words, seconds=30):
+def wait_for_words(process, words, seconds=90):
     """Until the worker has said them; what it said."""
     said, deadline = "", time.monotonic() + seconds
     while words not in said:
@@ -93,5 +93,5 @@ def test_work_waits_for_room_and_goes_on(cramped):
             assert provider.counters()["requests"] <= asked + IN_FLIGHT
             ballast.unlink()
             embedded.start()  # Where it was so full that the server itself ended.
-            assert worker.wait(timeout=60) == 0
+            assert worker.wait(timeout=120) == 0
         assert_all_is_done_once(provider)

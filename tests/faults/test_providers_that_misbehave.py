@@ -65,7 +65,7 @@ def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
     with misbehaving_provider() as provider:
         run = run_of(experiment_at(provider.url, questions))
         with drain_process() as worker:
-            assert worker.wait(timeout=60) == 0
+            assert worker.wait(timeout=120) == 0
     found = dict(run.trials.values_list("item__input", "error_class"))
     done = dict(run.trials.filter(status="done").values_list("item__input", "answer"))
     assert done == ANSWERED
@@ -83,7 +83,7 @@ def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_wh
         url = provider.url
     run = run_of(experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
     with drain_process() as worker:
-        assert worker.wait(timeout=60) == 0
+        assert worker.wait(timeout=120) == 0
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}
     assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("transient", 0)}
 
@@ -91,7 +91,7 @@ def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_wh
         Endpoint.objects.update(base_url=provider.url)
         assert steering.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
         with drain_process() as worker:
-            assert worker.wait(timeout=60) == 0
+            assert worker.wait(timeout=120) == 0
         assert provider.counters()["requests"] == 20
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", 20, 0)

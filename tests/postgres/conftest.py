@@ -120,12 +120,12 @@ def hold(spawn: Spawn) -> Callable[[Embedded], "subprocess.Popen[str]"]:
 def line_of(process: "subprocess.Popen[str]") -> str:
     """The next line that the process prints, without its end; fails rather than waits for ever."""
     assert process.stdout
-    ready, _, _ = select.select([process.stdout], [], [], 20)
+    ready, _, _ = select.select([process.stdout], [], [], 60)
     assert ready, "printed nothing"
     return process.stdout.readline().rstrip("\n")
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"

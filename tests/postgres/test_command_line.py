@@ -48,7 +48,7 @@ def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embed
     assert line_of(command) == "on"
     assert query(embedded, "SELECT 1") == 1
     command.send_signal(number)
-    command.communicate(timeout=20)
+    command.communicate(timeout=60)
     assert abs(command.returncode) % 128 == number
     assert leaves_nothing(embedded)
 

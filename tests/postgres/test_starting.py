@@ -50,7 +50,7 @@ def test_starting_twice_keeps_the_server(embedded: Embedded) -> None:
 def test_four_processes_may_start_it_at_once(fresh: Embedded, spawn: Spawn) -> None:
     code = USE + "e.start(); import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('connected')"
     starters = [spawn(code, fresh.data_dir) for _ in range(4)]
-    assert [starter.communicate(timeout=30) for starter in starters] == [("connected\n", "")] * 4
+    assert [starter.communicate(timeout=60) for starter in starters] == [("connected\n", "")] * 4
     log = fresh.log.read_text()
     assert log.count("creating subdirectories") == 1
     assert log.count("ready to accept connections") == 1

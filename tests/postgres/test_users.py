@@ -87,19 +87,19 @@ def test_an_ordinary_user_runs_it_as_oneself(own_folder: Path, spawn: Spawn) -> 
     assert line_of(holder) == "in"
     embedded = Embedded(own_folder / "postgres")
     assert owner_of(postmaster(embedded)) == SOMEONE
-    assert holder.communicate(timeout=20) == ("", "")
+    assert holder.communicate(timeout=60) == ("", "")
     assert leaves_nothing(embedded)
 
 
 def test_root_goes_on_as_the_owner_of_an_existing_cluster(own_folder: Path, spawn: Spawn) -> None:
     own = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
-    assert own.communicate(timeout=30) == ("", "")
+    assert own.communicate(timeout=60) == ("", "")
     embedded = Embedded(own_folder / "postgres")
     embedded.start()
     assert owner_of(postmaster(embedded)) == SOMEONE
     embedded.stop()
     own_again = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
-    assert own_again.communicate(timeout=30) == ("", "")
+    assert own_again.communicate(timeout=60) == ("", "")
 
 
 def test_the_folder_of_another_user_is_refused_with_a_remedy(
@@ -107,7 +107,7 @@ def test_the_folder_of_another_user_is_refused_with_a_remedy(
 ) -> None:
     embedded.start()
     other = spawn(USE + "e.start()", embedded.data_dir, **as_someone())
-    _, errors = other.communicate(timeout=20)
+    _, errors = other.communicate(timeout=60)
     assert "PostgresError" in errors
     assert "EVALSITE_DATA_DIR" in errors
     assert query(embedded, "SELECT 1") == 1

@@ -36,7 +36,7 @@ def is_over():
 def leave(processes):
     for process in processes:
         process.terminate()
-    return [process.wait(timeout=30) for process in processes]
+    return [process.wait(timeout=90) for process in processes]
 
 
 def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice():
@@ -51,7 +51,7 @@ def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice(
         assert leave(old) == [0, 0]
         assert not is_over(), "the old ones did it all"
         provider.set_faults(latency_ms=100)
-        assert [process.wait(timeout=60) for process in new] == [0]
+        assert [process.wait(timeout=120) for process in new] == [0]
         run.refresh_from_db()
         assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
         assert provider.counters()["requests"] == TRIALS

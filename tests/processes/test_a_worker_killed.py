@@ -50,7 +50,7 @@ def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again(
             killed.wait()
             at_kill = time.monotonic()
             held = Trial.objects.filter(status="running", worker=victim).count()
-            survivor.wait(timeout=60)
+            survivor.wait(timeout=120)
             back_after = time.monotonic() - at_kill
 
         run.refresh_from_db()
@@ -59,7 +59,7 @@ def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again(
         assert held <= IN_FLIGHT
     assert Attempt.objects.filter(outcome="ok").count() == 400
     assert Attempt.objects.filter(outcome="lost").count() == held
-    assert back_after < 60
+    assert back_after < 120
     recovered = Trial.objects.filter(attempts=2).count()
     assert recovered == held
     assert Endpoint.objects.get().in_flight == 0
@@ -72,7 +72,7 @@ def test_a_worker_told_to_stop_ends_what_it_began_and_gives_nothing_away():
         with drain_process() as worker:
             wait_until(lambda: done() >= 20)
             worker.terminate()
-            assert worker.wait(timeout=20) == 0
+            assert worker.wait(timeout=60) == 0
         run.refresh_from_db()
         assert run.n_running == 0
         assert provider.counters()["requests"] == run.n_done

@@ -56,7 +56,7 @@ def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
             os.killpg(killed.pid, signal.SIGKILL)
             killed.wait()
             held = Trial.objects.filter(status="running", worker=victim).count()
-            survivor.wait(timeout=60)
+            survivor.wait(timeout=120)
         requests = provider.counters()["requests"]
 
     run.refresh_from_db()

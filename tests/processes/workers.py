@@ -47,7 +47,7 @@ def drain_process(shell=(), **environment):
         process.communicate()
 
 
-def wait_until(is_true, seconds=60.0):
+def wait_until(is_true, seconds=120.0):
     deadline = time.monotonic() + seconds
     while not is_true():
         assert time.monotonic() < deadline, "waited in vain"

@@ -17,7 +17,7 @@ import pytest
 from tests.postgres.conftest import ROOT, open_folder
 
 
-def until(condition: Callable[[], object], seconds: float = 30) -> None:
+def until(condition: Callable[[], object], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "waited in vain"
@@ -96,7 +96,7 @@ class Site:
             "shell", "--no-imports", "-c", f"import django_q.tasks as q; q.async_task('os.mkdir', {str(made)!r})"
         )
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 40) -> int:
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60) -> int:
         self.process.send_signal(number)
         return self.process.wait(seconds)
 

@@ -34,7 +34,7 @@ def stop_when(condition) -> None:
     """Send this process a SIGTERM, which a supervisor takes as its end, once the condition holds."""
 
     def wait():
-        until(condition, 10)
+        until(condition, 30)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -60,7 +60,7 @@ def test_what_a_child_forked_ends_with_it(tmp_path):
     orphan = int(forked.read_text())
     assert is_running(orphan)
     child.look(time.monotonic())
-    until(lambda: not is_running(orphan), 5)
+    until(lambda: not is_running(orphan), 30)
 
 
 def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
@@ -78,7 +78,7 @@ def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
     with kept_running(child):
         until((tmp_path / "done").exists)
         said = []
-        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said), 5)
+        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said), 30)
     assert "".join(said) == "small | first\nsmall | second\n"
 
 

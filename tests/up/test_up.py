@@ -104,7 +104,7 @@ def test_a_second_signal_stops_at_once(site: Site, place: Path) -> None:
     os.kill(site.child("gunicorn"), signal.SIGSTOP)  # will not end when asked to
     site.process.send_signal(signal.SIGINT)
     until(lambda: "stopping" in site.said())
-    assert site.stop(signal.SIGINT, seconds=7) == 0
+    assert site.stop(signal.SIGINT, seconds=7.5) == 0
     until(lambda: not processes_of(place), 15)
 
 
