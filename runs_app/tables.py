@@ -135,7 +135,6 @@ class BatchTable(tables.Table):
     spent_usd = tables.Column(verbose_name="Spent", attrs=NUMBER)
     saved_usd = tables.Column(verbose_name="Saved", attrs=NUMBER)
     submitted_at = TimeColumn(verbose_name="Submitted")
-    ended_at = TimeColumn(verbose_name="Ended")
 
     class Meta:
         model = ProviderBatch

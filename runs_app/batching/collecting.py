@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
@@ -74,7 +75,10 @@ async def _write(hold: Hold, sql: Sql, questions: Questions, lines: Sequence[Lin
     """Those whose trials this batch still holds: all others were written before, or are none of its own."""
     named = {trial: line for line in lines if (trial := trial_of(line.custom_id, hold.batch.key)) is not None}
     jobs = await sql(_jobs, hold, questions, named)
-    results = [await _result(hold, job, named[job.claim.trial_id]) for job in jobs]
+    results = []
+    for job in jobs:
+        results.append(await _result(hold, job, named[job.claim.trial_id]))
+        await asyncio.sleep(0)  # Reading takes a millisecond or two: others get their turn.
     if results:
         await sql(record_all, results, hold.worker_id)
 

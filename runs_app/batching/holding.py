@@ -19,7 +19,7 @@ from runs_app.engine.settling import Place
 from runs_app.models import ProviderBatch, Run, Trial
 
 LEASE_S = 60.0
-PORTION = 500  # Trials that one transaction moves.
+PORTION = 200  # Trials that are rendered, or moved, in one piece of SQL.
 
 TAKE = """
 UPDATE runs_app_providerbatch SET claim = %s, worker_id = %s, lease_until = clock_timestamp() + %s * interval '1 second'

@@ -9,9 +9,9 @@ from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import members_only
 from evalsite.lib.versions import code_version
-from runs_app.models import Worker
+from runs_app.models import ProviderBatch, Worker
 from runs_app.progress import state_of_worker
-from runs_app.tables import WorkerTable
+from runs_app.tables import BatchTable, WorkerTable
 
 SHOWN = 100  # The latest that were heard of: a task queue's drains come and go each minute.
 
@@ -31,6 +31,13 @@ def worker_list(request: HttpRequest) -> HttpResponse:
         "silent": states.count("silent"),
         "of_other_version": sum(others),
         "version": code_version(),
+        "batches": _open_batches(request),
     }
     is_poll = request.htmx  # type: ignore[attr-defined]
     return render(request, "runs_app/partials/workers_live.html" if is_poll else "runs_app/worker_list.html", context)
+
+
+def _open_batches(request: HttpRequest) -> BatchTable | None:
+    """Those of experiments that this person may see, which no worker need be at."""
+    batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:SHOWN])
+    return BatchTable(batches) if batches else None

@@ -90,3 +90,16 @@ def test_the_design_page_says_what_goes_out_in_batches(lab, as_):
     page = as_("owner").get(f"/experiments/{lab.experiment.slug}/launch/").content.decode()
     assert "In batches" in page
     assert "saves about" in page
+
+
+def test_the_workers_page_lists_open_batches_of_what_one_may_see(lab, batch, as_):
+    assert f"/batches/{batch.pk}/" in as_("owner").get("/workers/").content.decode()
+    assert f"/batches/{batch.pk}/" not in as_("researcher").get("/workers/").content.decode()
+    ProviderBatch.objects.update(status="collected")
+    assert "Open batches" not in as_("owner").get("/workers/").content.decode()
+
+
+def test_a_batched_run_offers_no_number_of_calls_in_flight(lab, batch, as_):
+    page = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
+    assert "handed over in batches" in page
+    assert "max_concurrency" not in page

@@ -1,0 +1,103 @@
+"""What providers say of batches is read whatever it is, and a name leads back to its trial."""
+
+import uuid
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.batch_apis import anthropic, openai
+from runs_app.batch_apis.states import Line, Phase, custom_id, trial_of
+from runs_app.batching.planning import LONGEST_LOOK_S, next_look_s, retry_s, room
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+KNOWN = [
+    "id", "status", "processing_status", "request_counts", "errors", "data", "metadata", "output_file_id", "created_at",
+    "error_file_id", "expires_at", "cancel_initiated_at", "custom_id", "response", "status_code", "body", "error",
+    "code", "result", "type", "message",
+]  # fmt: skip
+OBJECTS = st.dictionaries(st.sampled_from(KNOWN), JSON | st.dictionaries(st.sampled_from(KNOWN), JSON), max_size=8)
+
+
+@pytest.mark.parametrize("form", [openai, anthropic])
+@given(said=OBJECTS)
+def test_no_object_is_too_odd_to_be_read(form, said):
+    state, line = form.state_of(said), form.line_of(said)
+    assert len(state.provider_id) <= 200
+    assert len(state.word) <= 40
+    assert isinstance(state.phase, Phase)
+    assert line.status is None or isinstance(line.status, int)
+    assert (line.status is None) == (line.code in ("expired", "cancelled"))
+
+
+@given(st.uuids(), st.integers(1, 10**15))
+def test_a_name_leads_back_to_its_trial_and_to_no_other_batch(key, trial):
+    name = custom_id(key, trial)
+    assert len(name) <= 64
+    assert trial_of(name, key) == trial
+    assert trial_of(name, uuid.uuid4()) is None
+
+
+@given(st.text(max_size=70))
+def test_a_name_that_is_none_of_ours_means_no_trial(name):
+    assert trial_of(name, uuid.UUID(int=1)) is None
+
+
+@pytest.mark.parametrize(
+    ("said", "line"),
+    [
+        ({"custom_id": "a", "response": {"status_code": 200, "body": {"x": 1}}}, Line("a", 200, b'{"x": 1}')),
+        ({"custom_id": "a", "response": None, "error": {"code": "batch_expired"}}, Line("a", None, code="expired")),
+        ({"custom_id": "a", "response": None, "error": {"code": "batch_cancelled"}}, Line("a", None, code="cancelled")),
+        ({"custom_id": "a", "error": {"code": "odd"}}, Line("a", 500, b'{"error": {"code": "odd"}}')),
+    ],
+)
+def test_openais_lines(said, line):
+    assert openai.line_of(said) == line
+
+
+@pytest.mark.parametrize(
+    ("result", "status", "code"),
+    [
+        ({"type": "succeeded", "message": {}}, 200, ""),
+        ({"type": "expired"}, None, "expired"),
+        ({"type": "canceled"}, None, "cancelled"),
+        ({"type": "errored", "error": {"type": "error", "error": {"type": "overloaded_error"}}}, 529, ""),
+        ({"type": "errored", "error": {"type": "invalid_request_error"}}, 400, ""),
+        ({"type": "errored"}, 500, ""),
+    ],
+)
+def test_anthropics_lines(result, status, code):
+    line = anthropic.line_of({"custom_id": "a", "result": result})
+    assert (line.custom_id, line.status, line.code) == ("a", status, code)
+
+
+@given(
+    pending=st.integers(0, 10**6),
+    most=st.integers(1, 50_000),
+    left=st.none() | st.decimals(-10, 10**4, places=4),
+    each=st.decimals(0, 10, places=6),
+)
+def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
+    n = room(pending, most, left, each)
+    assert 0 <= n <= min(pending, most)
+    if left is not None and each > 0:
+        assert n * each <= max(left, Decimal(0))
+        assert n == min(pending, most) or (n + 1) * each > left
+
+
+@given(st.floats(0, 10**7))
+def test_looks_are_rarer_the_older_a_batch_is(age):
+    assert 1 <= next_look_s(age) <= next_look_s(age + 60) <= LONGEST_LOOK_S
+
+
+@given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))
+def test_what_fails_is_tried_again_later_and_not_sooner_than_asked(failures, asked_for):
+    wait = retry_s(failures, asked_for)
+    assert wait >= 1
+    assert wait <= 600 if asked_for is None else wait >= asked_for
