@@ -263,13 +263,12 @@ async def read(request: CallRequest, status: int, body: bytes, discount: Decimal
 
 
 def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
-    """Both prices of it, since what a batch saves is no saving of the provider's cache."""
+    """What it cost; its list price stays, and the ledger calls the difference what the batch saved."""
     if reply.cost_source not in ("price list", "litellm"):
         return reply
     listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
     share = 1 - discount if listed is None else listed
-    cost, at_list = (None if usd is None else usd * share for usd in (reply.cost_usd, reply.list_usd))
-    return replace(reply, cost_usd=cost, list_usd=at_list)
+    return replace(reply, cost_usd=None if reply.cost_usd is None else reply.cost_usd * share)
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:

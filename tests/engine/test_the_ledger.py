@@ -54,6 +54,16 @@ def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experi
     assert differences() == []
 
 
+def test_what_a_batch_saved_is_told_from_what_a_cache_saved(run):
+    trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
+    factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED, batched=True)
+    factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED)
+    sums = totals(run=trial.run)
+    saved = LedgerEntry.objects.filter(run=trial.run).aggregate(batch=Sum("batch_saved_usd"))["batch"]
+    assert saved == sums["cache_saved_usd"] == LISTED - PAID
+    assert sums["list_usd"] == sums["paid_usd"] + saved + sums["cache_saved_usd"]
+
+
 def test_calls_of_unknown_cost_are_counted_and_have_no_part_in_any_sum(run):
     async def hanging(request):
         raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")

@@ -77,6 +77,7 @@ def test_the_answer_is_read_as_a_calls_is_at_half_the_price(provider, fake):
     body = json.dumps(fake.reply).encode()
     called, read = run(gateway.call(request), gateway.read(request, 200, body, HALF))
     assert read.cost_usd == called.cost_usd / 2 > 0
+    assert read.list_usd == called.list_usd == called.cost_usd, "what a batch saves is told from its list price"
     own = {"latency_ms": 0, "trace_id": "", "cost_usd": None, "list_usd": None}
     assert dataclasses.replace(read, **own) == dataclasses.replace(called, **own)
 
