@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
 from django.db.models import Max
+from django.utils import timezone
 
+from datasets_app.models import StatusChange
 from evalsite.lib.hashing import content_hash
 from grading_app.analysis.clusters import ClusterSums, clustered_mean_of
 from grading_app.analysis.frames import SUMS
@@ -19,9 +23,11 @@ from grading_app.comparing.raters import grade_label
 from grading_app.judging.conditions import kin_of
 from grading_app.models import GradeCondition, Grading, Rubric
 from runs_app.models import Experiment, Run
-from runs_app.progress import Totals
+from runs_app.progress import UNDER_WAY, Totals
 
-LIVE_SECONDS = 10  # While verdicts come in, sums over all of them are made this often at most.
+LIVE_SECONDS = 3  # While verdicts come in, sums over all of them are kept so long ...
+LIVE_SHARE = 20  # ... or for so many times as long as they took.
+SETTLED_AFTER_S = 600  # After its last call, a judge's replies have been read.
 KEPT_SECONDS = 24 * 3600
 LENGTH_MATTERS = 0.3  # Correlation of score and length, either way, from which it is worth a look ...
 ENOUGH = 30  # ... and the answers that it needs to rest on.
@@ -114,7 +120,8 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
         ).order_by("pk")
     )
     runs = _runs_of(experiment)
-    scores = scores_of(experiment, [condition.pk for condition in conditions])
+    settled = not is_moving((run for of_one in runs.values() for run in of_one), SETTLED_AFTER_S)
+    scores = scores_of(experiment, [condition.pk for condition in conditions], settled=settled)
     return [
         GradeLine(
             condition,
@@ -146,22 +153,30 @@ def _kin(experiment: Experiment, condition: GradeCondition) -> tuple[str, ...]:
     return tuple(model.name for model in kin_of(experiment, condition.grader))
 
 
-def scores_of(experiment: Experiment, conditions: Sequence[int]) -> dict[int, Scores]:
-    """By condition. Kept until counters or gradings have moved, and while they move for some seconds."""
-    going = Run.objects.filter(experiment=experiment, condition__stage="judge", n_running__gt=0).exists()
-    key = f"scores:{experiment.pk}:{'live' if going else _state_of(experiment, conditions)}"
+def is_moving(runs: Iterable[Run], for_s: float) -> bool:
+    """Whether a judge is at work or ended so recently that its last replies may not be read yet."""
+    since = timezone.now() - timedelta(seconds=for_s)
+    return any(run.status in UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)
+
+
+def scores_of(experiment: Experiment, conditions: Sequence[int], *, settled: bool) -> dict[int, Scores]:
+    """By condition. Kept until counters have moved; for some seconds only, unless nothing can come any more."""
+    key = f"scores:{_state_of(experiment, conditions)}"
     found: dict[int, Scores] | None = cache.get(key)
     if found is None:
+        started = time.monotonic()
         found = _read(conditions)
-        cache.set(key, found, LIVE_SECONDS if going else KEPT_SECONDS)
+        live = max(LIVE_SECONDS, LIVE_SHARE * (time.monotonic() - started))
+        cache.set(key, found, KEPT_SECONDS if settled else live)
     return found
 
 
 def _state_of(experiment: Experiment, conditions: Sequence[int]) -> str:
-    """Another text once a call has ended or gradings were written or replaced."""
+    """Another text once calls have ended, rules have graded, or a grading is new anywhere. Never walks gradings."""
     counters = experiment.runs.order_by("pk").values_list("pk", "n_done", "n_failed")
-    newest = Grading.objects.filter(condition__in=conditions).aggregate(last=Max("pk"), at=Max("created_at"))
-    return content_hash([list(counters), list(conditions), newest["last"], str(newest["at"])])
+    graded = StatusChange.objects.of(experiment).filter(what="gradings").aggregate(last=Max("pk"))
+    newest = Grading.objects.aggregate(last=Max("pk"))
+    return content_hash([experiment.pk, list(counters), list(conditions), graded["last"], newest["last"]])
 
 
 def _read(conditions: Sequence[int]) -> dict[int, Scores]:

@@ -19,7 +19,7 @@ from grading_app.judging.costing import estimate_judging
 from grading_app.judging.planning import judge
 from grading_app.models import Grader, Panel
 from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
-from grading_app.overseeing.lines import GradeLine, grade_lines, tries_of
+from grading_app.overseeing.lines import GradeLine, grade_lines, is_moving, tries_of
 from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
@@ -27,6 +27,8 @@ from runs_app.models import Experiment
 from runs_app.progress import Totals, state_of
 from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_experiment
 from runs_app.views.steering import Action, actions_for
+
+POLLED_S = 60  # The page follows a judge until so long after its last call, when its replies have been read.
 
 
 @require_safe
@@ -39,7 +41,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),
         "lines": [_shown(experiment, line, editable) for line in lines],
-        "is_live": any(line.totals.is_under_way for line in lines),
+        "is_live": is_moving((run for line in lines for run in line.runs), POLLED_S),
         "standings": _standings(experiment, lines),
         "tries": tries_of(experiment),
         "editable": editable,

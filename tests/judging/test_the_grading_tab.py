@@ -1,9 +1,12 @@
 """The grading tab: what grades the answers, with what result; one more judge is asked there, and seen at work."""
 
+from datetime import timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import time_machine
 from django.urls import reverse
+from django.utils import timezone
 
 from grading_app.grading import grade
 from grading_app.judging import panels
@@ -54,8 +57,23 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     (line,) = (shown["line"] for shown in done.context["lines"])
     assert (line.scores.mean.n, line.scores.mean.clusters, line.scores.mean.mean) == (12, 3, 0.25)
     assert line.spent == judge_run(answered).spent_usd > 0
-    assert "hx-trigger" not in done.content.decode()
+    with time_machine.travel(timezone.now() + timedelta(seconds=61)):
+        later = web.get(tab(answered)).content.decode()
+    assert 'id="grading"' in later
+    assert "hx-trigger" not in later
     assert "Nothing was left to ask" in web.post(asking(answered), {"grader": "strict"}, follow=True).content.decode()
+
+
+def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
+    judge(answered, [make_grader()], list(answered.waves.all()), by="test")
+    drain(judging(0.5))
+    before = web.get(tab(answered))
+    assert before.context["lines"][0]["line"].scores.mean is None
+    assert "hx-trigger" in before.content.decode()
+    read_verdicts(answered)
+    with time_machine.travel(timezone.now() + timedelta(seconds=30)):
+        after = web.get(tab(answered))
+    assert after.context["lines"][0]["line"].scores.mean.n == 12
 
 
 def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
