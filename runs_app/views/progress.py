@@ -57,7 +57,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
         "served_models": served_models(run),
-        "batches": BatchTable(run.batches.all()[:RECENT]) if run.is_batched else None,
+        "batches": BatchTable(list(run.batches.all()[:RECENT])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }

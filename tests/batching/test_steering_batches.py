@@ -1,13 +1,17 @@
 """Budgets, cancellations, concurrency and the cache, where calls go out in batches."""
 
 import time
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.utils import timezone
 
 from runs_app import steering
+from runs_app.engine.draining import work_is_left
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.reconciling import differences
+from runs_app.tasks import drain_is_needed
 from tests import factories
 from tests.batching.world import batched_run, endpoint, work
 from tests.engine.conftest import answering, drain
@@ -149,3 +153,16 @@ def test_what_was_answered_before_is_not_sent(provider):
     assert provider.counters()["batches"] == 1
     assert Attempt.objects.filter(outcome="cached").count() == Trial.objects.filter(from_cache=True).count() == 6
     assert differences() == []
+
+
+def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
+    batched_run(provider.url)
+    assert drain_is_needed()
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    later = timezone.now() + timedelta(minutes=3)
+    ProviderBatch.objects.update(next_poll_at=later, claim=None, lease_until=None)
+    assert not drain_is_needed()
+    assert work_is_left()
+    ProviderBatch.objects.update(next_poll_at=timezone.now())
+    assert drain_is_needed()

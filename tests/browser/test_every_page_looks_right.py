@@ -141,6 +141,7 @@ def addresses(experiment):
     done = run.trials.filter(status="done").first()
     failed = run.trials.filter(status="failed").first()
     model = LanguageModel.objects.first()
+    batch = run.batches.create(endpoint_id=model.endpoint_id, status="submitted", provider_id="batch_" + 8 * "0af1")
     slug = [experiment.slug]
     return {
         "home": reverse("home"),
@@ -156,6 +157,7 @@ def addresses(experiment):
         "progress": reverse("experiment_progress", args=slug),
         "progress before": reverse("experiment_progress", args=["next-idea"]),
         "run": reverse("run_detail", args=[run.pk]),
+        "batch": reverse("batch_detail", args=[batch.pk]),
         "trials": reverse("trial_list") + "?experiment=affect-pilot",
         "trials nothing": reverse("trial_list") + "?item=nowhere",
         "trial": reverse("trial_detail", args=[done.pk]) + "?experiment=affect-pilot",

@@ -34,6 +34,8 @@ def queries_forbidden_in_templates(monkeypatch):
 
 def addresses(lab):
     slug = [lab.experiment.slug]
+    batch = lab.run.batches.create(endpoint_id=lab.model.endpoint_id, status="submitted")
+    type(lab.run).objects.filter(pk=lab.run.pk).update(is_batched=True)
     return {
         **{name: reverse(name) for name in PAGES},
         "experiment_detail": reverse("experiment_detail", args=slug),
@@ -42,6 +44,8 @@ def addresses(lab):
         "experiment_progress": reverse("experiment_progress", args=slug),
         "experiment_launch": reverse("experiment_launch", args=slug),
         "run_detail": reverse("run_detail", args=[lab.run.pk]),
+        "batch_detail": reverse("batch_detail", args=[batch.pk]),
+        "worker_list with a batch": reverse("worker_list"),
         "trial_detail": reverse("trial_detail", args=[lab.trial.pk]),
         "failed trial": reverse("trial_detail", args=[lab.failed.pk]),
         "endpoint_new": reverse("endpoint_new"),
