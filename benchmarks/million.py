@@ -1,0 +1,153 @@
+"""A whole experiment of a million trials: planned, drained by real worker processes, browsed, exported.
+
+    python -m benchmarks.million [--trials 1000000] [--workers 2] [--in-flight 512]
+
+The workers are real drains in processes of their own; their provider is a coroutine that answers at once, so what is
+measured is all that is not a call. Counters must equal the rows at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+MODELS, ITEMS = 5, 1000
+
+
+def worker(database: str, in_flight: int) -> tuple[int, float]:
+    """Drain until all is done. Returns the results it wrote, and its processor seconds."""
+    import django
+
+    django.setup()
+    from django.db import connection
+
+    connection.settings_dict["NAME"] = database
+    from runs_app.engine.draining import Drain, Limits
+    from runs_app.engine.registering import Registration
+    from tests.engine.conftest import reply
+
+    answer = reply("The sum is 4. ANSWER: 4")
+
+    async def call(_request: object) -> Any:
+        return answer
+
+    drain = Drain(call, Registration(), Limits(concurrency=in_flight, until_idle=True))
+    started = time.process_time()
+    return asyncio.run(drain.run()), time.process_time() - started
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=1_000_000)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--in-flight", type=int, default=512, help="of each worker")
+    options = parser.parse_args()
+    from benchmarks.stored import database_of_its_own
+
+    with database_of_its_own():
+        live(options)
+
+
+def live(options: argparse.Namespace) -> None:
+    from runs_app.designs import planning
+    from runs_app.models import Experiment, Run
+
+    experiment = designed(options)
+    timed("plan", options.trials, lambda: planning.plan(experiment))
+    Experiment.objects.filter(pk=experiment.pk).update(status="active")
+    Run.objects.update(status="running")
+    rows = timed("drain", options.trials, lambda: drained(options))
+    processor = 1000 * sum(seconds for _, seconds in rows) / sum(n for n, _ in rows)
+    print(
+        f"  {options.workers} workers wrote {[n for n, _ in rows]}; {processor:.2f} ms of their processor time a trial"
+    )
+    timed("reconcile", options.trials, reconciled)
+    browse(experiment)
+    export(experiment, options.trials)
+
+
+def designed(options: argparse.Namespace) -> Any:
+    from tests import factories
+
+    everything = options.workers * options.in_flight
+    endpoint = factories.make_endpoint("at-once", is_free=True, max_concurrency=everything, adaptive=False)
+    return factories.make_experiment(
+        "million",
+        dataset=factories.make_dataset("many", ITEMS),
+        models=[factories.make_model(f"m{at}", endpoint=endpoint, model=f"m{at}") for at in range(MODELS)],
+        samples=max(1, options.trials // ITEMS // MODELS),
+        max_concurrency=everything,
+        cache=False,
+        max_usd=None,
+    )
+
+
+def timed(what: str, n: int, work: Callable[[], Any]) -> Any:
+    started = time.perf_counter()
+    result = work()
+    seconds = time.perf_counter() - started
+    print(f"{what}: {seconds:,.1f} s, {n / seconds:,.0f} trials/s", flush=True)
+    return result
+
+
+def drained(options: argparse.Namespace) -> list[tuple[int, float]]:
+    from django.db import connection, connections
+
+    database = connection.settings_dict["NAME"]
+    connections.close_all()
+    with get_context("spawn").Pool(options.workers) as pool:
+        return pool.starmap(worker, [(database, options.in_flight)] * options.workers)
+
+
+def reconciled() -> None:
+    from runs_app.models import Run
+    from runs_app.reconciling import differences
+
+    if found := differences() or list(Run.objects.exclude(status="done")):
+        raise SystemExit(f"not all is done, or counters do not equal the rows: {found[:3]}")
+
+
+def browse(experiment: Any) -> None:
+    from django.test import Client
+
+    from runs_app.models import Run
+
+    client = Client()
+    client.force_login(experiment.owner)
+    run = Run.objects.filter(experiment=experiment).first()
+    pages = [f"/experiments/{experiment.slug}/", f"/trials/?experiment={experiment.pk}", f"/runs/{run.pk}/"]
+    for page in pages:
+        client.get(page, HTTP_HOST="localhost")
+        started = time.perf_counter()
+        response = client.get(page, HTTP_HOST="localhost")
+        print(f"page {page}: {1000 * (time.perf_counter() - started):,.0f} ms, status {response.status_code}")
+
+
+def export(experiment: Any, n: int) -> None:
+    from django.core.management import call_command
+
+    with tempfile.TemporaryDirectory() as folder:
+        out = str(Path(folder) / "trials.csv")
+        timed(
+            "export",
+            n,
+            lambda: call_command("export", experiment.slug, table="trials", format="csv", out=out, verbosity=0),
+        )
+        with Path(out).open("rb") as file:
+            rows = sum(1 for _ in file) - 1
+        print(f"  {rows:,} rows")
+
+
+if __name__ == "__main__":
+    main()

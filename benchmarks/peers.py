@@ -1,0 +1,158 @@
+"""Our drain against others that ask models many questions, in one run, against one simulated provider.
+
+    python -m benchmarks.peers [--trials 2000] [--in-flight 64] [--latency-ms 50] [--rounds 3] [--folder DIR]
+
+In turn: bare `litellm.acompletion`, one drain, inspect_ai, promptfoo. The latter two are installed into a virtual
+environment and an npm prefix of their own under a temporary folder (`--folder` keeps it), never into this project's;
+what cannot be installed is left out and said. Each of these is run with few questions and with many, and the difference
+counts: so nobody pays for starting up. Rates are calls a second, processor time is of the process and its children.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+FEW = 64
+INSPECT = """
+import sys
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import includes
+from inspect_ai.solver import generate
+n, in_flight, url, logs = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
+samples = [Sample(input=f"What is {number} plus 1?", target=str(number + 1)) for number in range(n)]
+(log,) = eval(
+    Task(dataset=samples, solver=generate(), scorer=includes()), model="openai/sim-a", model_base_url=url,
+    max_connections=in_flight, max_samples=in_flight, max_tokens=64, log_dir=logs, display="none",
+)
+sys.exit(log.status != "success" or len(log.samples) != n)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """`command` makes what to run out of a folder of its own, a number of questions, calls in flight and the URL."""
+
+    name: str
+    install: Callable[[Path], list[list[str]]]
+    command: Callable[[Path, int, int, str], list[str]]
+
+
+def _pip(folder: Path) -> list[list[str]]:
+    return [
+        [sys.executable, "-m", "venv", str(folder / "venv")],
+        [str(folder / "venv/bin/pip"), "install", "-q", "inspect-ai", "openai"],
+    ]
+
+
+def _inspect(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
+    script = folder / "questions.py"
+    script.write_text(INSPECT)
+    return [str(folder / "venv/bin/python"), str(script), str(n), str(in_flight), url, str(folder / "logs")]
+
+
+def _npm(folder: Path) -> list[list[str]]:
+    return [["npm", "install", "--silent", "--prefix", str(folder / "npm"), "promptfoo"]]
+
+
+def _promptfoo(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
+    provider = {"id": "openai:chat:sim-a", "config": {"apiBaseUrl": url, "apiKey": "none", "max_tokens": 64}}
+    tests = [
+        {"vars": {"a": str(at)}, "assert": [{"type": "icontains", "value": str(at + 1), "weight": 0}]}
+        for at in range(n)
+    ]
+    config = folder / "questions.json"
+    config.write_text(json.dumps({"prompts": ["What is {{a}} plus 1?"], "providers": [provider], "tests": tests}))
+    options = ["--no-cache", "--no-table", "--no-progress-bar", "-o", str(folder / "answers.json")]
+    return [str(folder / "npm/node_modules/.bin/promptfoo"), "eval", "-c", str(config), "-j", str(in_flight), *options]
+
+
+PEERS = [Peer("inspect_ai", _pip, _inspect), Peer("promptfoo", _npm, _promptfoo)]
+
+
+def installed(peer: Peer, folder: Path) -> bool:
+    folder.mkdir(parents=True, exist_ok=True)
+    for command in peer.install(folder):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            print(f"  {peer.name} is left out: {error}")
+            return False
+        if done.returncode:
+            print(f"  {peer.name} is left out, it cannot be installed: {done.stderr.strip()[-300:]}")
+            return False
+    return True
+
+
+def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> dict[str, float]:
+    """Of the questions beyond the first few."""
+    few = _run(peer.command(folder, FEW, options.in_flight, url), folder)
+    many = _run(peer.command(folder, options.trials, options.in_flight, url), folder)
+    seconds, processor = (after - before for after, before in zip(many, few, strict=True))
+    calls = options.trials - FEW
+    return {"calls_per_s": calls / seconds, "processor_ms": 1000 * processor / calls}
+
+
+def _run(command: list[str], folder: Path) -> tuple[float, float]:
+    """Seconds of time and of processor time. SystemExit with its last words where it fails."""
+    quiet = {
+        "PROMPTFOO_DISABLE_TELEMETRY": "1",
+        "PROMPTFOO_DISABLE_UPDATE": "1",
+        "PROMPTFOO_FAILED_TEST_EXIT_CODE": "0",
+    }
+    environment = {**os.environ, **quiet, "OPENAI_API_KEY": "none", "PROMPTFOO_CONFIG_DIR": str(folder / "state")}
+    started, before = time.perf_counter(), os.times()
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
+    if done.returncode:
+        raise SystemExit(f"{command[0]} failed: {(done.stderr or done.stdout)[-1000:]}")
+    after = os.times()
+    children = after.children_user + after.children_system - before.children_user - before.children_system
+    return time.perf_counter() - started, children
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--trials", type=int, default=2000)
+    parser.add_argument("--in-flight", type=int, default=64)
+    parser.add_argument("--latency-ms", type=float, default=50)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="Where peers are installed; a temporary one unless named")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        compare(options, (options.folder or Path(temporary)).resolve())
+
+
+def compare(options: argparse.Namespace, folder: Path) -> None:
+    from benchmarks.drain import report, rounds
+    from benchmarks.stored import database_of_its_own
+    from runs_app.simulating import SimulatorConfig, simulator_process
+
+    there = [peer for peer in PEERS if installed(peer, folder / peer.name)]
+    rows: dict[str, list[dict[str, float]]] = {}
+    with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
+        for _ in range(options.rounds):
+            ours = rounds(provider.url, options)
+            measured = {name: ours[name] for name in ("litellm.acompletion, defaults", "one drain")}
+            measured |= {
+                peer.name: lambda peer=peer: asked(peer, folder / peer.name, provider.url, options) for peer in there
+            }
+            for name, measure in measured.items():
+                rows.setdefault(name, []).append(measure())
+                print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
+    report(rows)
+
+
+if __name__ == "__main__":
+    main()
