@@ -15,7 +15,7 @@ from runs_app.engine import rounds
 from runs_app.engine.rescuing import OUTAGES
 from runs_app.engine.rounds import Judged
 from runs_app.engine.settling import Place
-from runs_app.models import Experiment, Run
+from runs_app.models import Experiment, Point, Run
 from runs_app.stopping import Tally
 
 logger = logging.getLogger("evalsite.drain")
@@ -97,7 +97,11 @@ class _Counted:
 
 
 def _stop(place: Place, fault: Exception) -> None:
+    """So that nobody tries again each second: the run stops, and the points of a cancelled one are closed unread."""
     reason = f"Its rounds cannot be decided: {fault}"[:500]
+    Point.objects.open().filter(run=place.run_id, run__status=Run.Status.CANCELLED).update(
+        status=Point.Status.CANCELLED, reason=reason
+    )
     Run.objects.filter(pk=place.run_id).transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
     )

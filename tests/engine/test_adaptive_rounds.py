@@ -350,3 +350,9 @@ def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
     run.refresh_from_db()
     assert run.status == "stopped"
     assert run.stop_reason.startswith("Its rounds cannot be decided: ")
+    assert rounds.due() == {}
+
+    steering.cancel(Run.objects.all(), by=experiment.owner)
+    assert deciding.decide_due() == 0
+    assert set(run.points.values_list("status", flat=True)) == {"cancelled"}
+    assert rounds.due() == {}
