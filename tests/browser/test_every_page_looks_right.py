@@ -141,6 +141,7 @@ def addresses(experiment):
     done = run.trials.filter(status="done").first()
     failed = run.trials.filter(status="failed").first()
     model = LanguageModel.objects.first()
+    factories.make_attempt(done, list_usd=Decimal("0.001"), cache_read_tokens=80)
     batch = run.batches.create(endpoint_id=model.endpoint_id, status="submitted", provider_id="batch_" + 8 * "0af1")
     slug = [experiment.slug]
     return {
@@ -156,6 +157,9 @@ def addresses(experiment):
         "workers": reverse("worker_list"),
         "progress": reverse("experiment_progress", args=slug),
         "progress before": reverse("experiment_progress", args=["next-idea"]),
+        "costs": reverse("experiment_ledger", args=slug),
+        "costs of the lab": reverse("ledger") + "?by=experiment",
+        "costs before": reverse("experiment_ledger", args=["next-idea"]),
         "run": reverse("run_detail", args=[run.pk]),
         "batch": reverse("batch_detail", args=[batch.pk]),
         "trials": reverse("trial_list") + "?experiment=affect-pilot",
