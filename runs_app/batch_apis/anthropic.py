@@ -11,7 +11,7 @@ from uuid import UUID
 
 from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import Line, Package, Phase, Sought, State, Undecided
-from runs_app.batch_apis.wire import Door, counts_of, object_of
+from runs_app.batch_apis.wire import Door, counts_of, named, object_of
 
 PATH = "/v1/messages/batches"
 VERSION = "2023-06-01"
@@ -50,7 +50,7 @@ class AnthropicBatches:
             raise ValueError("there is nothing to submit")
         with package.opened() as file:
             headers = {"content-type": "application/json", **package.headers}
-            return state_of(await self._door.post(PATH, data=file, **headers))
+            return state_of(named(await self._door.post(PATH, data=file, **headers)))
 
     async def find(self, sought: Sought) -> State | None:
         """By what is in it, since a batch has no name here: only one that has ended shows its calls.

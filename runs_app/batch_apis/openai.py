@@ -13,7 +13,7 @@ import aiohttp
 
 from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import Line, Package, Phase, Sought, State
-from runs_app.batch_apis.wire import Door, counts_of, object_of
+from runs_app.batch_apis.wire import Door, counts_of, named, object_of
 
 ADDRESS = "/v1/chat/completions"
 OUR_KEY = "evalsite_batch"
@@ -48,8 +48,8 @@ class OpenAiBatches:
         form.add_field("purpose", "batch")
         with package.opened() as file:
             form.add_field("file", file, filename=name, content_type="application/jsonl")
-            reply = await self._door.post("/files", data=form)
-        return _text(reply.get("id"), 200)
+            reply = named(await self._door.post("/files", data=form))
+        return _text(reply["id"], 200)
 
     async def create(self, package: Package | None, input_file: str, key: UUID) -> State:
         asked = {
@@ -58,7 +58,7 @@ class OpenAiBatches:
             "completion_window": "24h",
             "metadata": {OUR_KEY: key.hex},
         }
-        return state_of(await self._door.post("/batches", json=asked))
+        return state_of(named(await self._door.post("/batches", json=asked)))
 
     async def find(self, sought: Sought) -> State | None:
         async for batch in self._pages("/batches?limit=100"):

@@ -33,8 +33,8 @@ class Door:
 
     async def post(self, path: str, *, json: Any = None, data: Any = None, **headers: str) -> dict[str, Any]:
         """`data` is a form or an open file, which may take its time."""
-        named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self._json("POST", path, REQUEST_S if data is None else UPLOAD_S, named, json=json, data=data)
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self._json("POST", path, REQUEST_S if data is None else UPLOAD_S, more, json=json, data=data)
 
     async def _json(
         self, method: str, path: str, seconds: float, headers: dict[str, str] | None = None, **body: Any
@@ -107,6 +107,13 @@ async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             raise ValueError(f"a line is longer than {MAX_REPLY_BYTES // 2**20} MB")
     if rest.strip():
         yield rest
+
+
+def named(found: dict[str, Any]) -> dict[str, Any]:
+    """What was made, which must have an id: without one nobody knows what was made, if anything."""
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the provider did not say which id it gave")
+    return found
 
 
 def object_of(line: bytes) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from django.db.models.functions import Now
 from runs_app.batch_apis.states import BatchApi, Phase
 from runs_app.batching.holding import Hold, give_back
 from runs_app.batching.packing import Sql
-from runs_app.batching.planning import SHORTEST_LOOK_S, next_look_s, retry_s
+from runs_app.batching.planning import SHORTEST_LOOK_S, next_look_s
 from runs_app.batching.polling import age_s
-from runs_app.batching.submitting import Submitting, columns_of, is_gone
+from runs_app.batching.submitting import Submitting, columns_of, is_gone, look_again
 from runs_app.models import ProviderBatch
 
 S = ProviderBatch.Status
@@ -36,10 +36,10 @@ async def _cancel_unknown(hold: Hold, sql: Sql, submitting: Submitting) -> bool:
     if hold.batch.gone_by is not None:
         found = await submitting.search()
         if found is not None:
-            await sql(hold.save, submitted_at=Now(), **columns_of(found))
+            await sql(hold.save, submitted_at=Now(), provider_id=found.provider_id, **columns_of(found))
             return True
         if not await sql(is_gone, hold):
-            await sql(hold.wait, retry_s(hold.batch.tries), error="Its submission is looked for.")
+            await sql(look_again, hold)
             return False
     await sql(_end, hold)
     return False

@@ -13,6 +13,7 @@ from runs_app import gateway
 from runs_app.batch_apis.states import BatchApi, Line, Phase, State, trial_of
 from runs_app.batching.holding import Hold, give_back, held_claims, stop_run
 from runs_app.batching.packing import Sql
+from runs_app.batching.planning import SHORTEST_LOOK_S
 from runs_app.batching.submitting import columns_of, refuse
 from runs_app.calls import CallFailure, CallReply, ErrorClass
 from runs_app.engine import concluding
@@ -44,11 +45,15 @@ async def collect(hold: Hold, api: BatchApi, sql: Sql) -> bool:
     """Read all there is, settle what is missing, and end the batch. Done again, it writes nothing twice."""
     state = await api.look(hold.batch.provider_id)
     await sql(hold.save, **columns_of(state))
+    if state.phase == Phase.WORKING:  # It had said otherwise: what is not there yet is not missing.
+        await sql(hold.wait, SHORTEST_LOOK_S)
+        return False
     if state.phase == Phase.FAILED:
         await sql(_failed, hold, state)
         return False
     questions = Questions()
-    async for lines in _portions(api.lines(state.provider_id, state.files), most=2 * hold.batch.n_requests + LINES):
+    came = api.lines(hold.batch.provider_id, state.files)
+    async for lines in _portions(came, most=2 * hold.batch.n_requests + LINES):
         await _write(hold, sql, questions, lines)
     await sql(_end, hold, state.phase)
     return False

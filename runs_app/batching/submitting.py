@@ -42,7 +42,7 @@ class Submitting:
             if found is not None:
                 return await self._adopt(found, "found again by its key")
             if not await self._sql(is_gone, self._hold):
-                await self._sql(self._hold.wait, retry_s(self._hold.batch.tries), error="Its submission is looked for.")
+                await self._sql(look_again, self._hold)
                 return False
         try:
             state = await self._upload_and_create()
@@ -77,7 +77,7 @@ class Submitting:
         return await self._api.create(package, self._hold.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, how: str) -> bool:
-        await self._sql(self._hold.save, **columns_of(state))
+        await self._sql(self._hold.save, provider_id=state.provider_id, **columns_of(state))
         await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
         if package := self._packages.pop(self._hold.batch.pk, None):
             package.file.close()
@@ -87,7 +87,6 @@ class Submitting:
 def columns_of(state: State) -> dict[str, object]:
     """What a batch's row keeps of what its provider says."""
     return {
-        "provider_id": state.provider_id,
         "provider_status": state.word,
         "provider_counts": state.counts,
         "output_files": state.files,
@@ -107,9 +106,16 @@ def is_gone(hold: Hold) -> bool:
     return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
 
 
+def look_again(hold: Hold) -> None:
+    """Later and later: where a nameless batch may be the one, that can be a day."""
+    tries = hold.batch.tries + 1
+    hold.wait(retry_s(tries), tries=tries, error="Its submission is looked for.")
+
+
 def after_failure(hold: Hold, failure: CallFailure) -> None:
     """A refusal gives everything back and stops the run; what may pass is tried again, by the same key."""
-    refused = failure.http_status is not None and failure.http_status < 500
+    status = failure.http_status
+    refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
     if refused or not failure.was_sent:
         hold.save(gone_by=None)  # Nothing was made.
     if failure.kind == Kind.PERMANENT and (refused or not failure.was_sent):

@@ -1,7 +1,11 @@
 """Lost answers, expiry, refusals and gaps: each trial ends once, and each call is paid once."""
 
+import dataclasses
+
 import pytest
 
+from runs_app.batch_apis.openai import OpenAiBatches
+from runs_app.batch_apis.states import Phase
 from runs_app.batch_apis.wire import Door
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.sweeping import sweep
@@ -175,3 +179,36 @@ def test_nothing_but_its_batch_ends_a_claim(provider):
     assert Trial.objects.filter(status="running", lease_until=None, worker=None).count() == 6
     assert sweep() == 0
     assert differences() == []
+
+
+@BOTH
+def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkeypatch):
+    run = batched_run(provider.url, kind)
+    post, asked = Door.post, []
+
+    async def forgetting(door, path, **named):
+        reply = await post(door, path, **named)
+        asked.append(path)
+        return reply if path == "/files" else {"status": "odd"}
+
+    monkeypatch.setattr(Door, "post", forgetting)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
+    assert [path for path in asked if path.endswith("batches")] == [asked[-1]]
+
+
+def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
+    run = batched_run(provider.url)
+    look, looks = OpenAiBatches.look, []
+
+    async def going_back(api, provider_id):
+        looks.append(provider_id)
+        state = await look(api, provider_id)
+        return dataclasses.replace(state, phase=Phase.WORKING) if len(looks) in (2, 3) else state
+
+    monkeypatch.setattr(OpenAiBatches, "look", going_back)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)
+    assert len(looks) == 4
