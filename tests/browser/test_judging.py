@@ -153,6 +153,9 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     author.goto("/experiments/pilot/item-rubrics/")
     author.get_by_role("button", name="See the cost").click()
     checked(author, "write item rubrics")
+    assert "csrf" not in author.url
+    author.get_by_role("button", name="Ask for the rubrics").click()
+    expect(author.get_by_role("heading", name="pilot-rubrics@1")).to_be_visible()
 
 
 def test_versions_and_tries_of_a_rubric_are_seen(visitor, checked, curator, experiment):
