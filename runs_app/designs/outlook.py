@@ -34,7 +34,7 @@ class Outlook:
     @property
     def detectable(self) -> Detectable | None:
         """Under the usual assumptions; the design page tries others."""
-        return detectable(self.items, self.samples)
+        return detectable(self.items, self.samples) if self.samples > 0 else None
 
     @property
     def coverage_percent(self) -> int:
