@@ -145,7 +145,15 @@ def test_a_draft_is_edited_by_its_owner(entered, as_):
 
 def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/edit/"
-    form = {"title": "New words", "sharing": "group", "samples": 3, "on_empty": "keep", "max_usd": "9", "dataset": "1", "slug": "other"}
+    form = {
+        "title": "New words",
+        "sharing": "group",
+        "samples": 3,
+        "on_empty": "keep",
+        "max_usd": "9",
+        "dataset": "1",
+        "slug": "other",
+    }
     as_("owner").post(address, form)
     lab.experiment.refresh_from_db()
     assert (lab.experiment.title, lab.experiment.samples, lab.experiment.slug) == ("New words", 3, "pilot")
@@ -154,7 +162,10 @@ def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
 
 
 def test_a_raised_budget_shows_in_the_history(lab, as_, people):
-    as_("owner").post(f"/experiments/{lab.experiment.slug}/edit/", {"sharing": "private", "samples": 2, "on_empty": "keep", "max_usd": "9"})
+    as_("owner").post(
+        f"/experiments/{lab.experiment.slug}/edit/",
+        {"sharing": "private", "samples": 2, "on_empty": "keep", "max_usd": "9"},
+    )
     change = lab.experiment.history.get(what="budget")
     assert (change.from_value, change.to_value, change.by) == ("5.0000", "9", people["owner"])
 
