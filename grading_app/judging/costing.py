@@ -45,14 +45,24 @@ def _longest_text(grader: Grader) -> int:
 def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
     """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
     tokens = largest_request(answers)
-    ceiling = ceiling_of(answers.grader, tokens)
+    ceiling = ceiling_of(answers, tokens)
     usd = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
     usual = min(conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
     return {"reserve_usd": usd, "reserve_tokens": tokens + usual}
 
 
-def ceiling_of(grader: Grader, input_tokens: int) -> Decimal | None:
-    return costs.ceiling_per_call(grader.language_model.prices, input_tokens, conditions.limit_of(grader))
+def is_batched(answers: Answers) -> bool:
+    """Whether verdicts are asked for in batches: as the answers were, where the judge's endpoint takes them."""
+    return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
+
+
+def prices_of(answers: Answers) -> costs.Prices:
+    model = answers.grader.language_model
+    return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
+
+
+def ceiling_of(answers: Answers, input_tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(prices_of(answers), input_tokens, conditions.limit_of(answers.grader))
 
 
 def estimate_judging(
@@ -68,7 +78,7 @@ def _part_of(answers: Answers) -> Part:
     run = answers.run()
     wanted, new = answers.counted()
     to_do = new + (run.n_pending + run.n_running if run else 0)
-    ceiling = ceiling_of(answers.grader, largest_request(answers)) if to_do else Decimal(0)
+    ceiling = ceiling_of(answers, largest_request(answers)) if to_do else Decimal(0)
     return Part(wanted, to_do, ceiling, expected_of(answers, ceiling))
 
 
@@ -111,7 +121,7 @@ def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None
     runs = list(judges.select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None
     return costs.expected_per_call(
-        answers.grader.language_model.prices,
+        prices_of(answers),
         ceiling,
         own=observed_tokens(run for run in runs if run.condition_id == own),
         group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),

@@ -7,7 +7,6 @@ from decimal import Decimal
 from grading_app.judging import choosing
 from grading_app.judging.answers import Answers
 from grading_app.judging.costing import Part, ceiling_of, estimate_of, expected_of, largest_request
-from grading_app.models import Grader
 from runs_app.designs.estimating import Estimate
 from runs_app.models import Experiment, Wave
 
@@ -29,7 +28,7 @@ def _part(found: Answers, answers: int, longest: int | None) -> Part:
     run = found.run()
     wanted = _verdicts(found, answers)
     to_do = max(0, wanted - (run.n_trials if run else 0)) + (run.n_pending + run.n_running if run else 0)
-    ceiling = _ceiling(found, found.grader, longest) if to_do else Decimal(0)
+    ceiling = _ceiling(found, longest) if to_do else Decimal(0)
     return Part(wanted, to_do, ceiling, expected_of(found, ceiling))
 
 
@@ -40,7 +39,7 @@ def _verdicts(found: Answers, answers: int) -> int:
     return answers * (cells - 1) if found.in_pairs else answers
 
 
-def _ceiling(found: Answers, grader: Grader, longest: int | None) -> Decimal | None:
+def _ceiling(found: Answers, longest: int | None) -> Decimal | None:
     if longest is None:
-        return Decimal(0) if grader.language_model.prices.free else None
-    return ceiling_of(grader, largest_request(found, longest * BYTES_A_TOKEN))
+        return Decimal(0) if found.grader.language_model.prices.free else None
+    return ceiling_of(found, largest_request(found, longest * BYTES_A_TOKEN))

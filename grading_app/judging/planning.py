@@ -92,13 +92,13 @@ def _plan(answers: Answers, by: Actor) -> JudgingReport:
 def _run(answers: Answers, condition: GradeCondition) -> Run:
     """The judge's run in this wave, made if it is new; its reserve is that of the longest answer there is by now."""
     experiment = answers.experiment
-    reserves = costing.reserves_for(answers)
+    asked = costing.reserves_for(answers) | {"is_batched": costing.is_batched(answers)}
     run: Run
     run, is_new = Run.objects.select_for_update(of=("self",)).get_or_create(
         condition=condition.judge_condition,
         wave=answers.wave,
-        defaults={"experiment": experiment, "max_concurrency": experiment.max_concurrency, **reserves},
+        defaults={"experiment": experiment, "max_concurrency": experiment.max_concurrency, **asked},
     )
     if not is_new:
-        Run.objects.filter(pk=run.pk).update(**reserves)
+        Run.objects.filter(pk=run.pk).update(**asked)
     return run
