@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 
 from datasets_app.importing import read_items
@@ -11,6 +13,14 @@ def media(settings, tmp_path):
     """Images of a test land in a folder of its own."""
     settings.MEDIA_ROOT = tmp_path / "media"
     return settings.MEDIA_ROOT
+
+
+@pytest.fixture(autouse=True)
+def usual_csv_limit():
+    """What an import with small limits sets holds for the whole process, and so for the tests after it."""
+    usual = csv.field_size_limit()
+    yield
+    csv.field_size_limit(usual)
 
 
 @pytest.fixture

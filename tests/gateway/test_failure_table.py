@@ -62,6 +62,7 @@ def test_every_class_has_a_kind() -> None:
         "overloaded",
     }
     assert {name for name, kind in kinds.items() if kind == Kind.TRANSIENT} == {
+        "batch_expired",
         "server_error",
         "timeout",
         "connection",

@@ -119,11 +119,11 @@ def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
 def test_the_list_of_endpoints_takes_a_constant_number_of_queries(lab, as_, django_assert_num_queries):
     client = as_("operator")
     client.get("/endpoints/")
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(10):
         client.get("/endpoints/")
     for number in range(4):
         factories.make_model(f"m{number}", endpoint=factories.make_endpoint(f"e{number}"))
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(10):
         client.get("/endpoints/")
 
 

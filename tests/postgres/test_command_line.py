@@ -17,7 +17,14 @@ def manage(place: Path, *arguments: str) -> "subprocess.Popen[str]":
     environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
     environment |= {"EVALSITE_DATA_DIR": str(place), "EVALSITE_DEBUG": "1"}
     command = [sys.executable, str(ROOT / "manage.py"), *arguments]
-    return subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, preexec_fn=heed_signals, **pipes)
+
+
+def heed_signals() -> None:
+    """As in a terminal: tests that run in the background, or without one, would hand on that two are ignored."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.mark.parametrize(
