@@ -133,7 +133,7 @@ def test_an_answer_of_another_experiment_is_not_there(client, experiment):
     assert client.get(reverse("disagreement", args=["pilot", trials_of(other)[0].pk])).status_code == 404
 
 
-def test_the_number_of_queries_does_not_grow_with_the_rows(client, experiment, django_assert_max_num_queries):
+def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_num_queries):
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
         client.get(reverse("experiment_disagreements", args=["pilot"]))

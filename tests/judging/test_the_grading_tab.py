@@ -184,7 +184,7 @@ def test_one_who_may_only_read_gets_no_buttons(client, answered):
     assert client.get(asking(answered)).status_code == 404
 
 
-def test_queries_do_not_grow_with_the_gradings(web, answered, django_assert_num_queries):
+def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queries):
     judged(answered, make_grader(), judging())
     with django_assert_num_queries(30, exact=False):
         web.get(tab(answered))
