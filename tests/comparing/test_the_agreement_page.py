@@ -314,4 +314,5 @@ def test_the_number_of_queries_does_not_grow_with_raters(client, experiment):
             assert client.get(reverse("experiment_agreement", args=["pilot"])).status_code == 200
         return len(asked)
 
-    assert queries_with(range(2)) == queries_with(range(2, 8)) <= 26
+    queries_with(range(1))  # The first visit of a process also looks up what Django then remembers.
+    assert queries_with(range(1, 3)) == queries_with(range(3, 8)) <= 26
