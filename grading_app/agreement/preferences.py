@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grading_app.agreement.ratings import Floats, Whole
-from grading_app.agreement.resampling import MOST_DEGENERATE, draws
+from grading_app.agreement.resampling import MOST_DEGENERATE, draws_of_kinds
 from grading_app.analysis.statistics import normal_quantile
 
 STEPS = 50_000
@@ -30,30 +30,44 @@ class Comparison(NamedTuple):
     item: Hashable = None
 
 
+class Tally(NamedTuple):
+    """What the comparisons of two on one item add up to, a tie being half a win each way."""
+
+    first: Hashable
+    second: Hashable
+    won: float
+    lost: float
+
+
 @dataclass(frozen=True, eq=False)
 class Comparisons:
     """Who beat whom, line by line, a tie being half a win each way.
 
-    names: those compared; items: how many items; item, pair, wins: (lines,), the item of a line, the place of its
-    winner and loser in a table of names x names, and how many wins it tells of.
+    names: those compared; alike: (kinds,), how many items there are of each kind, those of one kind having the same
+    tally; kind, pair, wins: (lines,), the kind of item a line is of, the place of its winner and loser in a table of
+    names x names, and how many wins it tells of.
     """
 
     names: tuple[Hashable, ...]
-    items: int
-    item: Whole
+    alike: Floats
+    kind: Whole
     pair: Whole
     wins: Floats
 
     @property
+    def items(self) -> int:
+        return int(self.alike.sum())
+
+    @property
     def total(self) -> Floats:
         """(names, names): how often row beat column."""
-        total: Floats = self.drawn(np.ones((1, self.items)))[0]
+        total: Floats = self.drawn(self.alike[None])[0]
         return total
 
     def drawn(self, times: Floats) -> Floats:
-        """(resamples, items), how often each item counts -> (resamples, names, names), how often row beat column."""
+        """(resamples, kinds), how many items count of each -> (resamples, names, names), how often row beat column."""
         size = len(self.names)
-        tables = [np.bincount(self.pair, self.wins * row[self.item], minlength=size * size) for row in times]
+        tables = [np.bincount(self.pair, self.wins * row[self.kind], minlength=size * size) for row in times]
         stacked: Floats = np.stack(tables).astype(np.float64).reshape(len(times), size, size)
         return stacked
 
@@ -132,9 +146,33 @@ def comparisons_from(rows: Iterable[Comparison | tuple[Hashable, Hashable, float
         number = items.setdefault(("its own", at) if item is None else ("item", item), len(items))
         one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
         found += [(number, one, other, outcome), (number, other, one, 1 - outcome)]
-    lines = np.array(found, dtype=np.float64).reshape(-1, 4)
-    item, winner, loser = lines[:, :3].astype(np.intp).T
-    return Comparisons(tuple(names), len(items), item, winner * len(names) + loser, lines[:, 3])
+    return _comparisons(names, np.ones(len(items)), found)
+
+
+def comparisons_from_tallies(tallies: Iterable[tuple[int, Iterable[Tally]]]) -> Comparisons:
+    """Comparisons that were added up: (how many items have this tally, the tally) for each kind of item.
+
+    The same as their comparisons one by one: what is drawn is items, and those of one kind are alike.
+    ValueError for something compared with itself, or fewer wins than none.
+    """
+    names: dict[Hashable, int] = {}
+    alike: list[float] = []
+    found: list[tuple[int, int, int, float]] = []
+    for items, tally in tallies:
+        for first, second, won, lost in tally:
+            if first == second or min(won, lost) < 0:
+                raise ValueError(f"{first!r} against {second!r}, {won} to {lost}, is no tally")
+            one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+            found += [(len(alike), one, other, won), (len(alike), other, one, lost)]
+        alike.append(items)
+    return _comparisons(names, np.array(alike), found)
+
+
+def _comparisons(names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]) -> Comparisons:
+    """found: kind of item, winner, loser, wins."""
+    every, lines = tuple(names), np.array(found, dtype=np.float64).reshape(-1, 4)
+    kind, winner, loser = lines[:, :3].astype(np.intp).T
+    return Comparisons(every, alike, kind, winner * len(every) + loser, lines[:, 3])
 
 
 def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
@@ -146,7 +184,7 @@ def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
     if table.shape != (len(names), len(names)) or not (table >= 0).all() or np.trace(table):
         raise ValueError("wins are a square table of counts, with a name a row and nothing against itself")
     pairs = np.arange(table.size)
-    return Comparisons(tuple(names), 1, np.zeros_like(pairs), pairs, table.ravel())
+    return Comparisons(tuple(names), np.ones(1), np.zeros_like(pairs), pairs, table.ravel())
 
 
 def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing: float = 0.0) -> BradleyTerry:
@@ -181,8 +219,8 @@ def bradley_terry_by_items(
     (smoothing makes them rarer). The same seed gives the same intervals. ValueError as of `bradley_terry`.
     """
     fitted = bradley_terry(comparisons, confidence, smoothing)
-    items, cells = comparisons.items, comparisons.items + len(comparisons.names) ** 2
-    steps = draws(np.arange(items), resamples, seed, cells)
+    items, cells = comparisons.items, len(comparisons.alike) + len(comparisons.names) ** 2
+    steps = draws_of_kinds(comparisons.alike, resamples, seed, cells)
     drawn = np.concatenate([maximum_likelihood(_smoothed(comparisons.drawn(times), smoothing)) for times in steps])
     drawn = drawn[~np.isnan(drawn).any(axis=1)]
     degenerate = resamples - len(drawn)
@@ -235,9 +273,10 @@ def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
     """ValueError that names who was never compared with the others, or never lost to them."""
     if len(names) < 2:
         raise ValueError("a comparison takes two")
-    apart = ~_reached((wins + wins.T)[None])[0, 0]
-    if apart.any():
-        raise ValueError(f"never compared with the others: {_listed(names, apart)}")
+    groups = np.unique(_reached((wins + wins.T)[None])[0], axis=0)
+    if len(groups) > 1:
+        told = "; ".join(sorted(_listed(names, group) for group in groups))
+        raise ValueError(f"groups that were never compared with each other: {told}")
     reached = _reached(wins[None])[0]
     if reached.all():
         return

@@ -71,9 +71,20 @@ def clusters_of(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | 
 
 def draws(clusters: Whole, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
     """(some resamples, units) at a time: how often each unit was drawn with its cluster."""
-    n = int(clusters.max()) + 1
+    alike = np.ones(int(clusters.max()) + 1)
+    for times in draws_of_kinds(alike, resamples, seed, cells):
+        yield times[:, clusters]
+
+
+def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
+    """(some resamples, kinds) at a time: how many clusters were drawn of each kind.
+
+    alike: (kinds,), how many clusters there are that tell the same, of which it is all one which is drawn.
+    cells: how many numbers a resample takes, which bounds how many are made at once.
+    """
+    n = int(alike.sum())
     random = np.random.default_rng(seed)
     step = max(1, CELLS_AT_ONCE // cells)
     for start in range(0, resamples, step):
-        times = random.multinomial(n, np.full(n, 1 / n), size=min(step, resamples - start))
-        yield times[:, clusters].astype(np.float64)
+        times = random.multinomial(n, alike / n, size=min(step, resamples - start))
+        yield times.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,6 @@ KEPT_SECONDS = 24 * 3600
 RESAMPLES = 400
 SEED = 1
 SMOOTHING = 0.5
-MOST_VERDICTS = 200_000
 
 # The newest verdict of each pair in each order; sides: 1 where the answer with the lower key won, -1, or 0 for a tie.
 NEWEST = """SELECT DISTINCT ON (p.trial_a_id, p.trial_b_id) p.trial_a_id AS a, p.trial_b_id AS b,
@@ -32,11 +32,20 @@ ORDERS = f"""WITH newest AS ({NEWEST}), pairs AS (
 SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
     count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0)
 FROM pairs"""  # noqa: S608 - fixed text
-WINS = f"""WITH newest AS ({NEWEST})
-SELECT ra.condition_id, rb.condition_id, ta.item_id, (newest.for_first + 1) / 2.0
-FROM newest JOIN runs_app_trial ta ON ta.id = newest.a JOIN runs_app_trial tb ON tb.id = newest.b
-JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
-WHERE ra.condition_id <> rb.condition_id ORDER BY newest.a, newest.b LIMIT %(most)s"""  # noqa: S608 - fixed text
+# How often each condition won against each other one on an item, a tie being half a win for both; items whose tallies
+# are the same make one row, so that there are as many rows as different tallies, however many verdicts.
+TALLIES = f"""WITH newest AS ({NEWEST}), met AS (
+    SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
+        greatest(ra.condition_id, rb.condition_id) AS high,
+        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN newest.for_first ELSE -newest.for_first END) / 2.0 AS won
+    FROM newest JOIN runs_app_trial ta ON ta.id = newest.a JOIN runs_app_trial tb ON tb.id = newest.b
+    JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
+    WHERE ra.condition_id <> rb.condition_id),
+of_pair AS (SELECT item, low, high, sum(won)::float8 AS won, (count(*) - sum(won))::float8 AS lost FROM met
+    GROUP BY item, low, high),
+of_item AS (SELECT jsonb_agg(jsonb_build_array(low, high, won, lost) ORDER BY low, high) AS tally FROM of_pair
+    GROUP BY item)
+SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S608 - fixed text
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,17 +104,20 @@ def pairwise_standing(condition: GradeCondition, labels: dict[int, str]) -> Pair
 
 
 def _standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStanding:
-    from grading_app.agreement.preferences import Comparison, comparisons_from
+    from grading_app.agreement.preferences import Tally, comparisons_from_tallies
 
-    rows = _rows(WINS, condition)
     bias = OrderBias(*_rows(ORDERS, condition)[0])
-    comparisons = comparisons_from(Comparison(a, b, float(outcome), item) for a, b, item, outcome in rows)
+    comparisons = comparisons_from_tallies(
+        (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
+        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, condition))
+    )
+    verdicts = round(comparisons.total.sum())
     fitted, note = _fitted(comparisons)
     if fitted is None:
-        return PairwiseStanding(bias, (), len(rows), comparisons.items, problem=note)
+        return PairwiseStanding(bias, (), verdicts, comparisons.items, problem=note)
     best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
-    ranked = tuple(Ranked(labels.get(one.name, str(one.name)), one.strength, one.low, one.high) for one in best_first)
-    return PairwiseStanding(bias, ranked, len(rows), comparisons.items, note)
+    ranked = tuple(Ranked(one.name, one.strength, one.low, one.high) for one in best_first)
+    return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
 
 
 def _fitted(comparisons: Any) -> tuple[Any, str]:
@@ -125,6 +137,6 @@ def _fitted(comparisons: Any) -> tuple[Any, str]:
 
 def _rows(statement: str, condition: GradeCondition) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {"condition": condition.pk, "most": MOST_VERDICTS})
+        cursor.execute(statement, {"condition": condition.pk})
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

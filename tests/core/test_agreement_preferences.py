@@ -1,4 +1,5 @@
 import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -7,9 +8,11 @@ from hypothesis import strategies as st
 
 from grading_app.agreement.preferences import (
     Comparison,
+    Tally,
     bradley_terry,
     bradley_terry_by_items,
     comparisons_from,
+    comparisons_from_tallies,
     comparisons_of,
     maximum_likelihood,
 )
@@ -125,7 +128,7 @@ def test_what_is_no_table_of_wins_is_refused(wins):
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ([("a", "b", 0.5), ("c", "d", 0.5)], "never compared with the others: c, d"),
+        ([("a", "b", 0.5), ("c", "d", 0.5)], "never compared with each other: a, b; c, d"),
         ([("a", "b", 1), ("b", "c", 0.5)], "never lost to any of the others.*: a;"),
         ([("a", "b", 0.5), ("a", "c", 1), ("b", "c", 1)], "never lost to any of the others.*: a, b;"),
         ([], "takes two"),
@@ -200,3 +203,36 @@ def test_too_many_resamples_without_strengths_refuse_the_interval():
     odds = found.odds("a", "b")
     assert (odds.difference, odds.low, odds.chances[1]) == (pytest.approx(math.log(19)), None, None)
     assert bradley_terry_by_items(comparisons_from(rows), seed=1, resamples=200, smoothing=0.5).degenerate == 0
+
+
+@given(st.lists(st.tuples(st.permutations(range(3)), st.sampled_from([0, 0.5, 1]), st.integers(0, 5)), max_size=25))
+def test_comparisons_that_were_added_up_are_those_one_by_one(rows):
+    def name(place):
+        return "abc"[place]
+
+    single = [Comparison(name(order[0]), name(order[1]), outcome, item) for order, outcome, item in rows]
+    items = {}
+    for one in single:
+        items.setdefault(one.item, []).append(Tally(one.first, one.second, one.outcome, 1 - one.outcome))
+    alike = Counter(tuple(sorted(tally)) for tally in items.values())
+    added = comparisons_from_tallies((times, tally) for tally, times in alike.items())
+    expected = comparisons_from(single)
+    order = [added.names.index(name) for name in expected.names]
+    assert added.total[np.ix_(order, order)].tolist() == expected.total.tolist()
+    assert (added.items, len(added.names)) == (expected.items, len(expected.names))
+
+
+def test_items_that_tell_the_same_are_drawn_as_they_are_one_by_one():
+    single = [("a", "b", float(item % 3 == 0), item) for item in range(60)]
+    kinds = [(20, [Tally("a", "b", 1, 0)]), (40, [Tally("a", "b", 0, 1)])]
+    one = bradley_terry_by_items(comparisons_from(single), seed=1, resamples=4000).odds("a", "b")
+    other = bradley_terry_by_items(comparisons_from_tallies(kinds), seed=2, resamples=4000).odds("a", "b")
+    # A bootstrap of 4,000 knows its standard error to one part in 90: three of them, of both.
+    assert other.se == pytest.approx(one.se, rel=0.05)
+    assert other.difference == pytest.approx(one.difference)
+
+
+@pytest.mark.parametrize("tally", [("a", "a", 1, 0), ("a", "b", -1, 2)])
+def test_a_tally_of_nothing_is_refused(tally):
+    with pytest.raises(ValueError, match="is no tally"):
+        comparisons_from_tallies([(1, [Tally(*tally)])])
