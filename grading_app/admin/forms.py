@@ -127,7 +127,7 @@ class AnswerForm(forms.Form):
 
     def _answer(self, name: str, rows: Any) -> Trial:
         key = self.cleaned_data.get(name)
-        found: Trial | None = (rows.filter(pk=key) if key else rows.exclude(answer="").order_by("run_id", "pk")).first()
+        found: Trial | None = (rows.filter(pk=key) if key else rows.with_text().order_by("run_id", "pk")).first()
         if found is None:
             said = f"no answered trial {key}" if key else "no such answer"
             of = "" if name == "trial" else " to the same item"

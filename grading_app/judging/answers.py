@@ -12,10 +12,10 @@ from grading_app.judging import conditions
 from grading_app.models import Grader, Rubric
 from grading_app.paging import bare_cursor
 from runs_app.models import Experiment, Run, Wave
+from runs_app.models.work import BLANK
 
-EMPTY = "btrim({t}.answer, E' \\t\\r\\n') = ''"
 LONG = "char_length({t}.answer) > %(longest)s"
-FITS = f"(%(judges_empty)s OR NOT {EMPTY}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
+FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
 
 # A verdict that waits or is in flight is never asked for twice, not even by force.
 ASKED = """EXISTS (SELECT FROM runs_app_trial v
@@ -35,7 +35,7 @@ INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_i
 SELECT %(run)s, %(sample_idx)s, a.item_id, a.dimension_id, a.id, {rival} {answers} AND NOT {asked}
 ORDER BY a.sample_idx, a.item_id, a.dimension_id, a.id"""
 COUNT = "SELECT count(*), count(*) FILTER (WHERE NOT {asked}) {answers}"
-SEEN = f"""SELECT count(*), count(*) FILTER (WHERE {EMPTY.format(t="a")}),
+SEEN = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
     count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {LONG.format(t="a")}),
     count(*) FILTER (WHERE a.truncated), count(*) FILTER (WHERE a.refused), coalesce(max(octet_length(a.answer)), 0)
 FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - the texts above
@@ -45,9 +45,9 @@ NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE
 SCORE_UNASKED = f"""INSERT INTO grading_app_grading
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT %(condition)s, a.id, %(lowest)s, '', true, '', '', jsonb_build_object('code', code), now()
-FROM (SELECT id, CASE WHEN {EMPTY.format(t="t")} THEN 'empty_answer' ELSE 'answer_too_long' END AS code
+FROM (SELECT id, CASE WHEN {BLANK.format(t="t")} THEN 'empty_answer' ELSE 'answer_too_long' END AS code
     FROM runs_app_trial t WHERE t.run_id = ANY(%(runs)s) AND t.status = 'done'
-    AND ((%(zeroes_empty)s AND {EMPTY.format(t="t")}) OR (%(longest)s::int IS NOT NULL AND {LONG.format(t="t")}))) a
+    AND ((%(zeroes_empty)s AND {BLANK.format(t="t")}) OR (%(longest)s::int IS NOT NULL AND {LONG.format(t="t")}))) a
 ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - the texts above
 
 

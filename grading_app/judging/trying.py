@@ -57,7 +57,7 @@ class Try:
         runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
         found: list[tuple[Trial, Trial | None]] = []
         for at, item in enumerate(_spaced(self.experiment)):
-            said = Trial.objects.filter(run__in=runs, item=item, status=Trial.Status.DONE).exclude(answer="")
+            said = Trial.objects.with_text().filter(run__in=runs, item=item)
             rows = list(said.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
             subject = rows[at % len(rows)] if rows else None
             rival = next((row for row in rows if subject and row.run_id != subject.run_id), None)

@@ -1,7 +1,7 @@
 """Which answers a queue asks about: drawn once, when it first opens, with its seed; no model is preferred.
 
 Of each drawn item every condition gives the same number of its answers, so that the raters' means compare conditions.
-Empty answers are left out: there is nothing to rate in them.
+Blank answers are left out: there is nothing to rate in them.
 """
 
 from __future__ import annotations
@@ -47,12 +47,10 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
 
 def answers(queue: RatingQueue) -> Any:
     """Every stored answer that could be asked about."""
-    found = Trial.objects.generating().filter(
-        run__experiment=queue.experiment, status=Trial.Status.DONE, item__excluded=False
-    )
+    found = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
     conditions = list(queue.conditions.values_list("pk", flat=True))
     found = found.filter(run__condition__in=conditions) if conditions else found
-    return found.exclude(answer="").order_by("pk")
+    return found.order_by("pk")
 
 
 def sampled(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:

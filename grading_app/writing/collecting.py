@@ -5,14 +5,15 @@ from __future__ import annotations
 from django.db import connection, transaction
 
 from runs_app.models import Experiment, TextSet
+from runs_app.models.work import BLANK
 
-COLLECT = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
+COLLECT = f"""INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
 SELECT %(texts)s, t.item_id, btrim(t.answer, E' \\t\\r\\n'), t.id
 FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
 WHERE r.condition_id = %(condition)s AND t.status = 'done' AND NOT t.truncated AND NOT t.refused
-AND btrim(t.answer, E' \\t\\r\\n') <> ''
+AND NOT {BLANK.format(t="t")}
 ORDER BY t.item_id, t.id
-ON CONFLICT (text_set_id, item_id) DO NOTHING"""
+ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
 
 
 def collect(texts: TextSet) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from django.db import models
+from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models import Item
@@ -19,6 +20,9 @@ CHANNELS = {
     "refused": models.Q(refused=True),
     "unparsed": ~models.Q(parse_error=""),
 }
+# An answer of white space alone says nothing: no judge and no rater is asked about it. In SQL, of the trial {t}.
+WHITE_SPACE = " \t\r\n"
+BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
 ODD = models.Q(status="done") & (CHANNELS["empty"] | CHANNELS["truncated"] | CHANNELS["refused"] | CHANNELS["unparsed"])
 
 
@@ -68,6 +72,12 @@ class TrialQuerySet(models.QuerySet["Trial"]):
     def generating(self) -> Self:
         """Calls that answer the design's items: without verdicts on answers."""
         return self.filter(run__condition__stage=Condition.Stage.GENERATE)
+
+    def with_text(self) -> Self:
+        """Done, with an answer that says something: what one can be asked about."""
+        trimmed = models.Func(models.F("answer"), models.Value(WHITE_SPACE), function="btrim")
+        trimmed.output_field = models.TextField()
+        return self.filter(status="done").exclude(Exact(trimmed, ""))
 
 
 class Trial(WorkUnit):

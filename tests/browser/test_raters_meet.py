@@ -2,7 +2,13 @@
 
 import pytest
 
-from grading_app.models import Adjudication, Grading, Rubric
+from grading_app.agreement.alpha import krippendorff_alpha
+from grading_app.agreement.intraclass import intraclass_correlation
+from grading_app.agreement.judges import judge_bias
+from grading_app.agreement.kappas import cohens_kappa, percent_agreement
+from grading_app.agreement.ratings import ratings_from
+from grading_app.analysis.wording import number
+from grading_app.models import Adjudication, Grading, Rating, Rubric
 from tests import factories
 from tests.browser.conftest import LAPTOP, PHONE
 from tests.comparing.world import graded, make_rubric
@@ -79,6 +85,40 @@ def rate_by_keys(visitor, rater):
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
+def stored_ratings():
+    """(answer, rater, value) as the tables hold them, and the item of each answer; the judge is called judge."""
+    people = [(row.trial_id, row.assignment_id, row.value) for row in Rating.objects.counted()]
+    judged = Grading.objects.select_related("trial")
+    items = {row.trial_id: row.trial.item_id for row in judged}
+    return ratings_from([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
+
+
+def shown(page, table, name):
+    """The cells of a row of a table, by the section and the row's name."""
+    rows = page.locator(f"section[aria-labelledby={table}] tbody tr")
+    row = rows.filter(has=page.get_by_text(name)).first
+    return [cell.strip() for cell in row.locator("td").all_inner_texts()]
+
+
+def see_numbers(page):
+    """What stands on the page is what the pure measures make of the stored rows."""
+    ratings, items = stored_ratings()
+    expected = {
+        "Percent agreement": percent_agreement(ratings),
+        "Krippendorff's alpha, ordinal": krippendorff_alpha(ratings, "ordinal"),
+        "ICC(2,1)": intraclass_correlation(ratings, "2,1"),
+    }
+    for name, measure in expected.items():
+        assert shown(page, "measures", name)[1] == number(measure.estimate, 3)
+    assert 0 < expected["Krippendorff's alpha, ordinal"].estimate < 1
+    assert shown(page, "against", "Bias")[1] == number(judge_bias(ratings, "judge", items).estimate, 3)
+    first, second = (rater for rater in ratings.raters if rater != "judge")
+    both = cohens_kappa(ratings.of(first, second), "quadratic")
+    pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
+    between_people = pairs.filter(has_text="rater 1").filter(has_text="rater 2").locator("td").all_inner_texts()
+    assert between_people[4].strip() == number(both.estimate)
+
+
 def test_two_people_and_a_judge_meet(visitor, queue, owner):
     rate_by_touch(visitor, make_rater(queue))
     rate_by_keys(visitor, make_rater(queue))
@@ -88,6 +128,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     for name in ("judge-a", "rater 1", "rater 2"):
         assert page.get_by_role("cell", name=name).first.is_visible()
     assert page.get_by_role("heading", name="against people").is_visible()
+    see_numbers(page)
     page.get_by_text("Krippendorff's alpha, ordinal").click()
     assert page.get_by_text("distances by the ranks between them").is_visible()
     for picture in page.locator(".figure-card img").all():

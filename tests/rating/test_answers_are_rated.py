@@ -15,16 +15,20 @@ from hypothesis import strategies as st
 
 from datasets_app.models import TransitionError
 from evalsite.lib import roles
+from grading_app.admin.forms import AnswerForm
 from grading_app.exporting import export_chunks
-from grading_app.models import RatedAnswer, Rating, RatingQueue
+from grading_app.judging.answers import Answers
+from grading_app.judging.trying import Try
+from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
 from grading_app.rating import queues, results, sessions
 from grading_app.rating.drawing import chosen, sampled
 from grading_app.rating.forms import AnswerQueueForm
 from grading_app.rating.norms import make_norms
 from grading_app.rating.ordering import Material, kept_apart, steps
 from runs_app import removing
+from runs_app.models import Trial
 from tests import factories
-from tests.comparing.world import make_answers
+from tests.comparing.world import make_answers, make_rubric
 from tests.rating.world import make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +80,29 @@ def test_only_chosen_conditions_and_only_done_answers_with_text():
     queues.open_queue(queue, by=queue.owner, reason="ready")
     assert {one.trial.run_id for one in queue.answers.select_related("trial")} == {run.pk}
     assert sorted(one.item.key for one in queue.answers.select_related("item")) == ["item-1", "item-2", "item-3"]
+
+
+BLANK = ("", "   ", "\n\t \r\n")
+
+
+def test_blank_answers_are_never_asked_about_by_anybody():
+    """Neither of people nor of judges, nor of who tries a rubric: one rule for all."""
+    study = factories.make_experiment("blanks", dataset=factories.make_dataset("blanks", 6))
+    (run,) = factories.make_runs(study)
+    factories.plan_trials(run, answer=lambda item, *_: (*BLANK, "said", " said ", "\n0")[item.position])
+    said = {"item-3", "item-4", "item-5"}
+    queue = make_answer_queue(experiment=study)
+    assert {one.item.key for one in queue.answers.select_related("item")} == said
+    assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
+    rubric = make_rubric()
+    tried = Try(rubric, study, factories.make_model(), study.samplers.get())
+    assert {trial.item.key for trial, _ in tried.answers()} == said
+    judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
+    seen = Answers(study, judge, run.wave)
+    assert (seen.seen.empty, seen.counted()[0]) == (3, 3)
+    form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
+    assert form.is_valid()
+    assert form.chosen()[0].item.key == "item-3"
 
 
 def test_empty_answers_are_never_asked_about():
