@@ -27,8 +27,8 @@ from runs_app.models.work import ODD
 RULES_VERSION = 1  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
 LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
 
-DONE = """FROM runs_app_trial t
-    WHERE t.run_id = %(run)s AND t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"""
+GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
+DONE = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
 UNGRADED = """ AND NOT EXISTS
     (SELECT FROM grading_app_grading g WHERE g.condition_id = %(condition)s AND g.trial_id = t.id)"""
 KEYS = f"SELECT t.id {DONE}"
@@ -234,13 +234,17 @@ class _Grading:
 
 
 OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choices FROM runs_app_trial t
-    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND t.status = 'done'{UNGRADED}"""  # noqa: S608
+    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
 def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
-    """Grade those of these trials that this rule has not graded; returns the key of the rule's grade condition."""
+    """Grade those of these trials that this rule has not graded; returns the key of the rule's grade condition.
+
+    Blank answers are left out where the experiment leaves them out of grading.
+    """
     grading = _Grading(experiment, rule, None, False, math.inf)
-    rows = _rows(OF_TRIALS, {"trials": list(trials), "condition": grading._condition})
+    wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
+    rows = _rows(OF_TRIALS, wanted)
     scores = [
         rule.score(Answer(answer, rating, error or None), ScoredItem(target, tuple(map(str, choices))))
         for _, answer, rating, error, target, choices in rows

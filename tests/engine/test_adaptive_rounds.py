@@ -7,6 +7,7 @@ import pytest
 from django.db import connections
 
 from grading_app import deciding
+from grading_app.models import Grading
 from runs_app import removing, steering
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine import rounds
@@ -202,6 +203,20 @@ def test_answers_that_cannot_be_read_are_no_cases(transactional_db):
     drain(answering(lambda question: False))
     point = run.points.get()
     assert (point.status, point.n_unread, point.n_total) == ("exhausted", 40, 0)
+
+
+@pytest.mark.parametrize(("on_empty", "scored", "unread"), [("keep", 8, 0), ("skip", 4, 4)])
+def test_blank_answers_are_cases_only_where_they_are_graded(transactional_db, on_empty, scored, unread):
+    experiment = make(questions(8, "easy"), adaptive={**ADAPTIVE, "max": 8}, on_empty=on_empty)
+    run = launch(experiment)
+
+    async def blank_half_of_the_time(request):
+        return reply("right" if is_even(request.messages[-1]["content"]) else "")
+
+    drain(blank_half_of_the_time)
+    point = run.points.get()
+    assert (point.n_correct, point.n_total, point.n_unread) == (4, scored, unread)
+    assert Grading.objects.count() == scored
 
 
 def test_parameters_make_points_too(transactional_db):
