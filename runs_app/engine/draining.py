@@ -30,6 +30,7 @@ from runs_app.engine.registering import Registration
 from runs_app.engine.rescuing import OUTAGES, give_back_unknown, record_all, trouble_of
 from runs_app.engine.rounds import Lookout
 from runs_app.engine.stalling import has_stalled
+from runs_app.engine.standing_in import StandIn
 from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
 from runs_app.engine.turning import turn
@@ -78,6 +79,10 @@ class Drain:
     _questions: Questions = field(default_factory=Questions)
     _lookout: Lookout = field(default_factory=Lookout)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
+    _stand_in: StandIn = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._stand_in = StandIn(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
 
     def stop(self) -> None:
         """Claim no more, and come to an end. Safe to call from a signal handler of the loop."""
@@ -87,6 +92,7 @@ class Drain:
     async def run(self) -> int:
         """Drain. Returns how many results were written. SchemaMismatch, at its end, if the database was migrated."""
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
+        self._stand_in.begin()
         chores = [asyncio.create_task(self._beat())]
         chores.append(asyncio.create_task(Keeper(self._sql, self.registration.worker_id).keep()))
         try:
@@ -98,6 +104,7 @@ class Drain:
             for chore in chores:
                 chore.cancel()
             await asyncio.gather(*chores, return_exceptions=True)
+            self._stand_in.end()
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
             self._thread.shutdown()
@@ -127,7 +134,7 @@ class Drain:
     async def _look_for_unknown(self) -> None:
         """After a broken connection: what was claimed in the moment of the break is held here without our knowing."""
         self._was_cut_off = False
-        known = {claim.key for claim in (*self._flying.values(), *(result.claim for result in self._results))}
+        known = {claim.key for claim in self._held()}
         await self._sql(give_back_unknown, self.registration.worker_id, known)
 
     def _in_flight(self) -> Counter[int]:
@@ -247,8 +254,13 @@ class Drain:
             await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
 
     async def _renew(self) -> None:
-        held = list(self._flying.values())
+        held = self._held()
         await self._sql(renew, [claim.trial_id for claim in held], list({claim.token for claim in held}))
+        self._stand_in.sign()
+
+    def _held(self) -> list[Claim]:
+        """In flight, or answered and yet to be written."""
+        return [*self._flying.values(), *(result.claim for result in self._results)]
 
     async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.

@@ -111,3 +111,23 @@ def renew(trial_ids: list[int], tokens: list[UUID]) -> int:
     with connection.cursor() as cursor:
         cursor.execute(RENEW, [trial_ids, tokens])
         return int(cursor.rowcount)
+
+
+# SKIP LOCKED: what is being written at this moment is as good as answered, and whoever stands in may not wait for it.
+RENEW_ALL = f"""
+WITH held AS (
+    SELECT t.id, e.lease_s FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_experiment e ON e.id = r.experiment_id
+    WHERE t.status = '{Trial.Status.RUNNING}' AND t.worker_id = %s AND t.lease_until IS NOT NULL
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE runs_app_trial t SET lease_until = clock_timestamp() + held.lease_s * interval '1 second'
+FROM held WHERE t.id = held.id
+"""  # noqa: S608 - a constant
+
+
+def renew_all(worker_id: int) -> int:
+    """Extend the leases of all that this worker holds, also of what it does not know of yet. Returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW_ALL, [worker_id])
+        return int(cursor.rowcount)

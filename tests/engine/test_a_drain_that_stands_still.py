@@ -1,0 +1,157 @@
+"""A drain that stands still for longer than a lease keeps what it holds; one that hangs for good gives it back."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from django.db import connections
+
+from runs_app.engine import standing_in
+from runs_app.engine.admitting import admit
+from runs_app.engine.draining import Drain, Limits
+from runs_app.engine.registering import Registration
+from runs_app.engine.sweeping import renew_all, sweep
+from runs_app.models import Attempt, Experiment, Trial
+from runs_app.reconciling import differences
+from tests.engine.conftest import reply
+from tests.engine.test_fencing_and_leases import expire, worker
+
+LEASE_S = 2.0
+DEADLINE_S = 40
+
+
+class Stall:
+    """Where a thread of the drain stands still, once, until it is let go."""
+
+    def __init__(self):
+        self.began, self.over = threading.Event(), threading.Event()
+
+    def stand_still(self):
+        if not self.began.is_set():
+            self.began.set()
+            assert self.over.wait(DEADLINE_S)
+
+
+class SlowBeat(Registration):
+    """Its second beat takes as long as the stall: the database's thread is busy with it."""
+
+    def __init__(self, stall):
+        super().__init__()
+        self.stall = stall
+
+    def beat(self, in_flight, recorded):
+        if in_flight:
+            self.stall.stand_still()
+        super().beat(in_flight, recorded)
+
+
+def started(call, registration):
+    """A drain in a thread of its own, until nothing is left."""
+
+    async def go():
+        await Drain(call, registration, Limits(until_idle=True)).run()
+
+    def run():
+        try:
+            asyncio.run(go())
+        finally:
+            connections.close_all()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def swept_until(is_enough):
+    """Sweep as other workers do, again and again; returns how many claims were taken back, and after how long."""
+    taken, began = 0, time.monotonic()
+    while not is_enough(taken, time.monotonic() - began):
+        assert time.monotonic() - began < DEADLINE_S
+        taken += sweep()
+        threading.Event().wait(0.05)
+    return taken, time.monotonic() - began
+
+
+@pytest.fixture
+def leased(experiment):
+    Experiment.objects.update(lease_s=LEASE_S)
+    return experiment
+
+
+def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, caplog):
+    stall = Stall()
+
+    async def blocking(request):
+        stall.stand_still()
+        return reply()
+
+    thread = started(blocking, Registration())
+    assert stall.began.wait(DEADLINE_S)
+    taken, _ = swept_until(lambda taken, after: after > 1.5 * LEASE_S)
+    stall.over.set()
+    thread.join(DEADLINE_S)
+
+    assert taken == 0
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
+    assert "leases renewed in its place" in caplog.text
+    assert differences() == []
+
+
+def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(leased):
+    stall = Stall()
+
+    async def answering_after_the_stall(request):
+        while not stall.over.is_set():
+            await asyncio.sleep(0.05)
+        return reply()
+
+    thread = started(answering_after_the_stall, SlowBeat(stall))
+    assert stall.began.wait(DEADLINE_S)
+    taken, _ = swept_until(lambda taken, after: after > 1.5 * LEASE_S)
+    stall.over.set()
+    thread.join(DEADLINE_S)
+
+    assert taken == 0
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+    assert differences() == []
+
+
+def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_change_nothing(experiment, caplog):
+    Experiment.objects.update(lease_s=1)
+    stall = Stall()
+
+    async def hanging(request):
+        stall.stand_still()
+        return reply("late")
+
+    async def answering(request):
+        return reply("in time")
+
+    thread = started(hanging, Registration())
+    assert stall.began.wait(DEADLINE_S)
+    taken, after = swept_until(lambda taken, after: taken > 0)
+    assert taken == 6
+    # Its patience, and the lease that was renewed last; a quarter for threads that had to wait for a processor.
+    assert after > standing_in.PATIENCE * 0.75
+    assert "its claims return" in caplog.text
+
+    started(answering, Registration()).join(DEADLINE_S)
+    stall.over.set()
+    thread.join(DEADLINE_S)
+    assert set(Trial.objects.values_list("status", "attempts", "answer")) == {("done", 2, "in time")}
+    assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["late"] * 6 + ["ok"] * 6
+    assert differences() == []
+
+
+def test_only_ones_own_leases_are_renewed_and_batches_have_none(leased):
+    mine, theirs = worker(), worker()
+    admit(mine, 2)
+    admit(theirs, 2)
+    expire()
+    batched = Trial.objects.filter(worker_id=mine).first()
+    Trial.objects.filter(pk=batched.pk).update(lease_until=None)
+    assert renew_all(mine) == 1
+    assert sweep() == 2
+    assert set(Trial.objects.filter(status="running").values_list("worker_id", flat=True)) == {mine}
