@@ -87,7 +87,9 @@ def _line(named: Mapping[str, Any]) -> str:
 def verdict_form(rubric: Mapping[str, Any]) -> str:
     """The sentences that ask for the form of the verdict, which is what can be read."""
     example, meaning = FORMS[rubric["kind"]](rubric)
-    block = json.dumps(example | {"reasoning": "..."}, ensure_ascii=False).replace('"N"', "N", 1)
+    block = json.dumps(example | {"reasoning": "..."}, ensure_ascii=False)
+    if rubric["kind"] == "score":
+        block = block.replace('"N"', "N", 1)  # A number to fill in, which JSON has no sign for.
     return f"End your reply with one fenced block of JSON:\n```json\n{block}\n```\n{meaning}"
 
 

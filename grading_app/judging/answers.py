@@ -89,11 +89,12 @@ class Answers:
     @cached_property
     def _parameters(self) -> dict[str, Any]:
         runs = Run.objects.generating().filter(experiment=self.experiment, wave=self.wave)
+        grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # Else out of all grading, as for rules.
         return {
             "runs": list(runs.values_list("pk", flat=True)),
             "longest": self.grader.longest_answer,
-            "judges_empty": self.grader.on_empty == Grader.OnEmpty.GRADE,
-            "zeroes_empty": self.grader.on_empty == Grader.OnEmpty.ZERO,
+            "judges_empty": grades_empty and self.grader.on_empty == Grader.OnEmpty.GRADE,
+            "zeroes_empty": grades_empty and self.grader.on_empty == Grader.OnEmpty.ZERO,
             "force": self.force,
         }
 

@@ -114,15 +114,18 @@ def limit_of(grader: Grader) -> int | None:
     return grader.sampler.most_tokens or grader.language_model.max_output_tokens
 
 
-def kin_of(experiment: Experiment, grader: Grader) -> list[LanguageModel]:
-    """The experiment's models that are of the judge's own family, whose answers it may prefer."""
-    models: Iterable[LanguageModel] = experiment.language_models.select_related("endpoint").order_by("name")
-    return [model for model in models if prefers_itself(_named(grader.language_model), _named(model))]
+def solvers_of(experiment: Experiment) -> list[LanguageModel]:
+    return list(experiment.language_models.select_related("endpoint").order_by("name"))
+
+
+def kin_among(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
+    """Those of the judge's own family, whose answers it may prefer."""
+    return [model for model in solvers if prefers_itself(_named(grader.language_model), _named(model))]
 
 
 def warnings_for(experiment: Experiment, grader: Grader) -> Iterator[str]:
     """What is allowed and yet may mislead."""
-    if kin := kin_of(experiment, grader):
+    if kin := kin_among(solvers_of(experiment), grader):
         names = ", ".join(str(model) for model in kin)
         yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"
 

@@ -17,6 +17,7 @@ from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.judging import conditions
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.paging import bare_cursor
+from runs_app.designs.crossing import identity
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
 
@@ -78,9 +79,19 @@ def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCon
     if len({_scale(rubric) for rubric in rubrics}) > 1:
         raise PlanError([f"rubrics of one panel have one scale; these differ: {', '.join(map(str, rubrics))}"])
     found = {grader: conditions.known(experiment, grader) for grader in graders}
+    if twins := _twins(graders):
+        raise PlanError([f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"])
     if missing := [str(grader) for grader, condition in found.items() if condition is None]:
         raise PlanError([f"{', '.join(missing)} did not judge {experiment} yet; grade by each member first"])
     return [condition for condition in found.values() if condition is not None]
+
+
+def _twins(graders: Sequence[Grader]) -> list[str]:
+    """The names of the first graders that are one judge under several names; none where all differ."""
+    by_identity: dict[str, list[str]] = {}
+    for grader in sorted(graders, key=str):
+        by_identity.setdefault(identity(conditions.grade_condition_id_of(grader)), []).append(str(grader))
+    return next((names for names in by_identity.values() if len(names) > 1), [])
 
 
 def _scale(rubric: Rubric) -> Any:

@@ -14,20 +14,25 @@ from decimal import ROUND_UP, Decimal
 from django.db import transaction
 from django.db.models import F, Max, QuerySet
 
-from datasets_app.models import Item
 from datasets_app.models.history import Actor
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.judging import conditions
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
+from grading_app.paging import bare_cursor
 from runs_app import briefing, costs
 from runs_app.designs import sizing
 from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, Trial, Wave
+from runs_app.models.work import BLANK
 from runs_app.waking import wake
 
 ANSWERS = 5
 SHOWN = 25
+ANSWERED = f"""SELECT i.id FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded
+AND %(by)s <= (SELECT count(*) FROM unnest(%(runs)s::bigint[]) AS r (id) WHERE EXISTS (SELECT FROM runs_app_trial t
+    WHERE t.run_id = r.id AND t.item_id = i.id AND t.status = 'done' AND NOT {BLANK.format(t="t")}))
+ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
 
 
 @dataclass(frozen=True)
@@ -53,26 +58,36 @@ class Try:
         yield from conditions.problems_with(self.experiment, self.grader)
 
     def answers(self) -> list[tuple[Trial, Trial | None]]:
-        """Of items evenly spaced over the dataset, an answer each, and for a comparison another one beside it."""
+        """Of answered items evenly spaced over the dataset, an answer each, and for a comparison another beside it."""
         runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
-        found: list[tuple[Trial, Trial | None]] = []
-        for at, item in enumerate(_spaced(self.experiment)):
-            said = Trial.objects.with_text().filter(run__in=runs, item=item)
-            rows = list(said.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
-            subject = rows[at % len(rows)] if rows else None
-            rival = next((row for row in rows if subject and row.run_id != subject.run_id), None)
-            if subject and (rival or self.rubric.kind != Rubric.Kind.PAIRWISE):
-                found.append((subject, rival if self.rubric.kind == Rubric.Kind.PAIRWISE else None))
-        return found[:ANSWERS]
+        in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
+        items = _spaced(_answered(self.experiment, runs, 2 if in_pairs else 1))
+        return [pair for at, item in enumerate(items) for pair in _answers_to(item, at, runs, in_pairs)]
 
 
-def _spaced(experiment: Experiment) -> list[Item]:
-    """Up to five times as many items as answers are wanted, since some may have none; the same each time."""
-    keys = list(experiment.dataset.items.active().order_by("position", "pk").values_list("pk", flat=True))
-    first = keys[:: max(1, len(keys) // ANSWERS)][:ANSWERS]
-    others = [key for key in keys[: 5 * ANSWERS] if key not in first]
-    items = Item.objects.in_bulk([*first, *others])
-    return [items[key] for key in (*first, *others)]
+def _answered(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
+    """The items that so many runs have an answer to, in the order of the dataset."""
+    with bare_cursor() as cursor:
+        cursor.execute(ANSWERED, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "by": by})
+        return [key for (key,) in cursor.fetchall()]
+
+
+def _spaced(keys: list[int]) -> list[int]:
+    """So many as answers are wanted, evenly spaced from the first; all of fewer. The same each time."""
+    if len(keys) <= ANSWERS:
+        return keys
+    return [keys[at * len(keys) // ANSWERS] for at in range(ANSWERS)]
+
+
+def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
+    """An answer to the item, of the runs in turn; in pairs with another run's to the same question, or none at all."""
+    done = Trial.objects.with_text().filter(run__in=runs, item=item)
+    rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
+    subject = rows[at % len(rows)]
+    if not in_pairs:
+        return [(subject, None)]
+    rivals = done.filter(dimension=subject.dimension_id).exclude(run=subject.run_id)
+    return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
 
 
 def prefix_of(rubric: Rubric) -> str:

@@ -3,6 +3,9 @@
 A reply ends in a fenced block of JSON. Fenced blocks are tried from the last to the first, then bare {...} in the same
 order; the first that has the verdict's key decides, and what it says there is never overruled by another. A reply that
 cannot be read is a result with a code, never zero and never an exception.
+
+A judge may quote what the answer says, think tags too. So only a block of thoughts that the reply begins with is passed
+over: a tag anywhere else hides nothing, and an answer gains nothing by having one repeated.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runs_app.failures import storable
-from runs_app.parsing import visible_text
+from runs_app.parsing import THINK_TAG
 
 FENCED = re.compile(r"```[^\S\n]*[\w-]*[^\S\n]*\n?(.*?)```", re.DOTALL)
 STRAY_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
@@ -63,7 +66,8 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
     """
     key = KEYS[rubric["kind"]]
     has_object = False
-    for found in _objects(visible_text(reply)[-LONGEST_READ:]):
+    mended = _with_stray_backslashes_doubled(reply)
+    for found in _objects(_without_leading_thoughts(mended)[-LONGEST_READ:]):
         has_object = True
         lowered = {name.lower(): value for name, value in found.items()}
         if key in lowered:
@@ -156,16 +160,34 @@ def _plain(text: str) -> str:
     return " ".join(text.split()).casefold()
 
 
+# --- the thoughts before a verdict -----------------------------------------------------------------------------------
+
+
+def _without_leading_thoughts(text: str) -> str:
+    """What follows the think blocks that a text begins with; nothing where the last of them was cut off.
+
+    A block ends at its first closing tag that does not stand inside a JSON object, where it is quoted.
+    """
+    start, thinking = 0, False
+    quoted = [(begin, end) for begin, end, _ in _bare_objects(text)]
+    for tag in THINK_TAG.finditer(text):
+        closes = bool(tag.group(1))
+        if not thinking and (closes or text[start : tag.start()].strip()):
+            break
+        if not (closes and any(begin < tag.start() < end for begin, end in quoted)):
+            start, thinking = tag.end(), not closes
+    return "" if thinking else text[start:]
+
+
 # --- the objects in a text -------------------------------------------------------------------------------------------
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a reply: its fenced blocks, last first, then its bare {...}, last first."""
-    mended = _with_stray_backslashes_doubled(text)
-    for block in reversed(FENCED.findall(mended)):
+    for block in reversed(FENCED.findall(text)):
         if (found := _object(block)) is not None:
             yield found
-    yield from reversed(list(_bare_objects(mended)))
+    yield from reversed([found for _, _, found in _bare_objects(text)])
 
 
 def _with_stray_backslashes_doubled(text: str) -> str:
@@ -181,8 +203,8 @@ def _object(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _bare_objects(text: str) -> Iterator[dict[str, Any]]:
-    """The outermost objects of a text, in order, of its last braces."""
+def _bare_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The outermost objects of a text with where they begin and end, in order, of its last braces."""
     decoder = json.JSONDecoder(strict=False)
     end = 0
     for start in [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]:
@@ -192,4 +214,4 @@ def _bare_objects(text: str) -> Iterator[dict[str, Any]]:
             found, end = decoder.raw_decode(text, start)
         except (ValueError, RecursionError):
             continue
-        yield found
+        yield start, end, found

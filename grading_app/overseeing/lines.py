@@ -20,7 +20,7 @@ from grading_app.analysis.clusters import ClusterSums, clustered_mean_of
 from grading_app.analysis.frames import SUMS
 from grading_app.analysis.statistics import Mean
 from grading_app.comparing.raters import grade_label
-from grading_app.judging.conditions import kin_of
+from grading_app.judging.conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Grading, Rubric
 from runs_app.models import Experiment, Run
 from runs_app.progress import UNDER_WAY, Totals
@@ -120,6 +120,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
         ).order_by("pk")
     )
     runs = _runs_of(experiment)
+    kin = _kin_of(experiment, conditions)
     settled = not is_moving((run for of_one in runs.values() for run in of_one), SETTLED_AFTER_S)
     scores = scores_of(experiment, [condition.pk for condition in conditions], settled=settled)
     return [
@@ -127,7 +128,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
             condition,
             tuple(runs.get(condition.judge_condition_id, ())),
             scores.get(condition.pk, Scores()),
-            _kin(experiment, condition),
+            kin.get(condition.pk, ()),
         )
         for condition in conditions
     ]
@@ -147,10 +148,19 @@ def _runs_of(experiment: Experiment) -> dict[int | None, list[Run]]:
     return found
 
 
-def _kin(experiment: Experiment, condition: GradeCondition) -> tuple[str, ...]:
-    if condition.grader is None:
-        return ()
-    return tuple(model.name for model in kin_of(experiment, condition.grader))
+def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
+    """By condition, the solvers of a judge's family; of a panel, those of any of its members' families."""
+    solvers = solvers_of(experiment)
+    found = {
+        condition.pk: tuple(model.name for model in kin_among(solvers, condition.grader))
+        for condition in conditions
+        if condition.grader is not None
+    }
+    for condition in conditions:
+        if condition.kind == GradeCondition.Kind.PANEL:
+            names = [name for member in condition.parameters["members"] for name in found.get(member, ())]
+            found[condition.pk] = tuple(sorted(set(names)))
+    return found
 
 
 def is_moving(runs: Iterable[Run], for_s: float) -> bool:

@@ -1,5 +1,6 @@
 """What a judge is told: its answers are data that cannot end their own fence."""
 
+import json
 import re
 
 import pytest
@@ -96,3 +97,19 @@ def test_the_family_of_a_model_is_told_by_its_name(provider, model, expected):
 def test_kin_are_found_across_providers():
     assert prefers_itself(("openrouter", "openai/gpt-4.1"), ("openai", "gpt-4o"))
     assert not prefers_itself(("openrouter", "qwen/qwen3"), ("openai", "gpt-4o"))
+
+
+NAMES = st.sampled_from(["N", "n", "score", "reasoning", "right", "..."])
+
+
+@given(st.lists(NAMES, min_size=2, max_size=4, unique=True), st.sampled_from(["criteria", "label", "pairwise"]))
+def test_the_form_of_a_verdict_is_json_whatever_its_parts_are_called(names, kind):
+    parts = [{"name": name} for name in names]
+    form = briefing.verdict_form({"kind": kind, "criteria": parts, "labels": parts})
+    shown = json.loads(re.search(r"```json\n(.*)\n```", form)[1])
+    assert set(shown) == {{"pairwise": "winner"}.get(kind, kind), "reasoning"}
+    assert kind != "criteria" or list(shown["criteria"]) == names
+
+
+def test_a_score_is_asked_for_as_a_number_to_fill_in():
+    assert '{"score": N, "reasoning": "..."}' in briefing.verdict_form(SCORE)

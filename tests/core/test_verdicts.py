@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from collections import Counter
 
 import pytest
@@ -64,6 +65,47 @@ def test_replies_in_assorted_shapes_are_read_or_get_the_right_code(kind, replies
 )
 def test_the_last_fenced_block_that_has_a_score_decides_and_then_the_last_object(reply, score):
     assert read_verdict(reply, SCORE).score == score
+
+
+@pytest.mark.parametrize(
+    ("reply", "score"),
+    [
+        ('```json\n{"score": 3, "reasoning": "ends with a stray </think> tag but is right"}\n```', 3),
+        ('{"score": 0}\nNo wait.\n```json\n{"score": 1, "reasoning": "it opens <think> and"}\n```', 1),
+        ('It opens <think> and never closes it.\n```json\n{"score": 3}\n```', 3),
+        ('```json\n{"score": 3}\n```\nThe answer has a stray </think> and says {"score": 9}.', 3),
+        ('I weighed it.</think>\n```json\n{"score": 3}\n```', 3),
+        ('<think>It says {"reasoning": "</think>"}, so {"score": 9}</think>{"score": 3}', 3),
+        ('<think>a</think>\n<thinking>{"score": 9}</thinking>\n{"score": 3}', 3),
+        ('<think>It says {"reasoning": "</think>"}, so {"score": 9}', None),
+        ('<think>{"score": 9}</think> I cannot say.', None),
+    ],
+)
+def test_only_thoughts_that_a_reply_begins_with_are_passed_over(reply, score):
+    assert read_verdict(reply, SCORE).score == score
+
+
+TAGS = st.sampled_from(["<think>", "</think>", "<THINKING>", "</thinking>"])
+QUOTING = st.lists(st.one_of(TAGS, st.sampled_from([" ", "the answer says", "{", "}", '"', "\\("])), max_size=6).map(
+    "".join
+)
+AROUND = st.sampled_from(["", "I compared both. ", "First {x}.\n", '{"note": 1} ', "<think>hm</think>", "<think>"])
+
+
+@given(
+    AROUND,
+    st.lists(st.tuples(QUOTING, st.booleans(), st.sampled_from([1, 7, 99, "high", None])), max_size=3),
+    AROUND.filter(lambda text: "think" not in text),
+)
+def test_a_think_tag_inside_a_json_string_never_changes_score_or_code(before, blocks, after):
+    def reply(tag):
+        said = [(tag(quoting), fenced, {} if score is None else {"score": score}) for quoting, fenced, score in blocks]
+        objects = [(json.dumps({"reasoning": quoting} | found), fenced) for quoting, fenced, found in said]
+        return before + "".join(f"```json\n{text}\n```\n" if fenced else f"{text} " for text, fenced in objects) + after
+
+    quoted = read_verdict(reply(str), SCORE)
+    plain = read_verdict(reply(lambda text: re.sub("<(/?)think(ing)?>", "tag", text, flags=re.IGNORECASE)), SCORE)
+    assert (quoted.score, quoted.error) == (plain.score, plain.error)
 
 
 def test_latex_survives_in_the_reasoning():

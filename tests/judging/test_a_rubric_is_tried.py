@@ -9,7 +9,7 @@ from grading_app.models import GradeCondition, Grading
 from runs_app.designs.planning import PlanError
 from runs_app.models import Attempt, Experiment, Run, Trial
 from runs_app.reconciling import differences
-from tests.factories import make_experiment, make_model, make_sampler
+from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.judging.conftest import drain, judging, make_rubric
 
 
@@ -52,6 +52,42 @@ def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
     drain(judging())
     run.refresh_from_db()
     assert (run.n_done, run.n_pending) == (3, 3)
+
+
+def sparsely(answered_items, blank=()):
+    """An experiment over forty items of which few are answered, as a pilot leaves it."""
+    experiment = make_experiment("sparse", dataset=make_dataset("forty", 40), models=[make_model("a"), make_model("b")])
+    for run in make_runs(experiment, status="done"):
+        keys = {f"item-{number}" for number in answered_items}
+        plan_trials(
+            run,
+            answer=lambda item, *_, keys=keys: (
+                ("right" if item.position not in blank else " \n") if item.key in keys else None
+            ),
+        )
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("answers", "blank", "tried_items"),
+    [
+        ((37,), (), [37]),
+        ((1, 26, 39), (), [1, 26, 39]),
+        ((1, 26, 39), (26,), [1, 39]),
+        ((3, 4, 5, 30, 31, 32, 33, 34, 35, 39), (), [3, 5, 31, 33, 35]),
+        (range(40), (), [0, 8, 16, 24, 32]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["score", "pairwise"])
+def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind, answers, blank, tried_items):
+    experiment = sparsely(answers, blank)
+    tried = Try(make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold"))
+    found = tried.answers()
+    assert [subject.item.position for subject, _ in found] == tried_items
+    assert len({subject.run_id for subject, _ in found}) == min(2, len(found))
+    assert all((rival is not None) == (kind == "pairwise") for _, rival in found)
+    assert all(rival is None or rival.run_id != subject.run_id for subject, rival in found)
+    assert tried.answers() == found
 
 
 def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):

@@ -96,3 +96,13 @@ def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
     panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
     with pytest.raises(PlanError, match="give none"):
         panels.convene(stored, panel)
+
+
+def test_one_judge_under_two_names_is_refused_with_both_names(stored):
+    one = make_grader("judge-a")
+    twin = make_grader("judge-b", rubric=one.rubric, model=one.language_model, sampler=one.sampler)
+    graded(conditions.made(stored, one), 1)
+    panel = Panel.objects.create(name="twins", rule="mean")
+    panel.graders.set([one, twin])
+    with pytest.raises(PlanError, match="judge-a and judge-b ask the same"):
+        panels.convene(stored, panel)

@@ -16,7 +16,7 @@ from grading_app.models import GradeCondition, Grading, Panel, Preference
 from grading_app.overseeing.lines import grade_lines
 from grading_app.overseeing.pairs import pairwise_standing
 from runs_app.models import Run, Trial
-from tests.factories import make_model
+from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_world, plan_trials
 from tests.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
 
 
@@ -125,13 +125,45 @@ def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
     assert "Self-preference." in web.get(tab(answered)).content.decode()
 
 
-def test_scores_that_follow_the_length_of_answers_are_flagged(answered):
+def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, answered):
+    cousin = make_grader("cousin", model=make_model("kin", model="vendor/small-2"))
+    stranger = make_grader("stranger", rubric=cousin.rubric, model=make_model("far", model="other/far-1"))
+    judged(answered, cousin, judging())
+    judged(answered, stranger, judging())
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([cousin, stranger])
+    panels.convene(answered, panel)
+    kin = {line.condition.grade_condition_id.partition("--")[0]: line.kin for line in grade_lines(answered)}
+    assert kin == {
+        "cousin_standard": ("large", "small"),
+        "stranger_standard": (),
+        "bench": ("large", "small"),
+    }
+    assert "A member of the panel is of one family with large, small" in web.get(tab(answered)).content.decode()
+
+
+def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactional_db):
+    world = make_world()
+    experiment = make_experiment("long", owner=world.owner, dataset=make_dataset("many", 40), max_usd=None)
+    (run,) = make_runs(experiment, status="done")
+    plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
+    judged(experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50)))
+    judged(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
+    wordy, fair = grade_lines(experiment)
+    assert wordy.scores.length > 0.9
+    assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
+    client.force_login(world.owner)
+    page = client.get(tab(experiment)).content.decode()
+    assert page.count("Scores go with the length of the answer") == 1
+
+
+def test_so_few_answers_say_nothing_of_their_length(answered):
     judged(answered, make_grader(), judging())
     for grading in Grading.objects.select_related("trial"):
         Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
     (line,) = grade_lines(answered)
     assert line.scores.length_n == 12
-    assert not line.scores.follows_length  # So few answers say nothing.
+    assert not line.scores.follows_length
 
 
 def test_rules_judges_and_panels_stand_side_by_side(web, answered):
@@ -155,7 +187,7 @@ def test_rules_judges_and_panels_stand_side_by_side(web, answered):
 def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
     panel = Panel.objects.create(name="bench")
     one = make_grader("one")
-    panel.graders.set([one, make_grader("two", rubric=one.rubric)])
+    panel.graders.set([one, make_grader("two", rubric=one.rubric, model=make_model("second-judge"))])
     told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
     assert "did not judge pilot yet" in told.content.decode()
     assert not GradeCondition.objects.exists()

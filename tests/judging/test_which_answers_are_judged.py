@@ -57,6 +57,15 @@ def test_empty_answers_get_the_lowest_score_without_a_call(odd):
     assert (row.score, row.parse_ok, row.judged_by, row.detail) == (-2, True, None, {"code": "empty_answer"})
 
 
+@pytest.mark.parametrize("on_empty", ["skip", "grade", "zero"])
+def test_an_experiment_that_leaves_empty_answers_out_of_grading_leaves_them_out_of_judging(odd, on_empty):
+    type(odd).objects.update(on_empty="skip")
+    odd.refresh_from_db()
+    report = judged(odd, on_empty=on_empty)
+    assert scores() == {"item-1": 1, "item-2": 1}
+    assert (report.added, report.unasked, report.seen.empty) == (2, 0, 1)
+
+
 def test_answers_that_are_too_long_get_the_lowest_score_without_a_call(odd):
     report = judged(odd, longest_answer=49)
     assert (report.added, report.unasked, report.seen.too_long) == (1, 1, 1)
