@@ -12,9 +12,9 @@ from datasets_app.models.history import Actor, record_changes
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.designs.planning import PlanReport, plan
-from runs_app.engine.finishing import start_queued
 from runs_app.engine.rounds import reopen
 from runs_app.engine.settling import Deltas, Place, lock
+from runs_app.engine.starting import start, start_queued
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from runs_app.models.runs import RunQuerySet
 from runs_app.waking import wake
@@ -41,51 +41,32 @@ def launch(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
         runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
-        _start(runs, experiment, by=by, reason=reason)
+        start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
     experiment.refresh_from_db()
     wake()
     return report
 
 
-def _start(runs: RunQuerySet, experiment: Experiment, *, by: Actor, reason: str) -> None:
-    target = Run.Status.QUEUED if experiment.sequential else Run.Status.RUNNING
-    runs.transition(
-        sources=[Run.Status.PLANNED, Run.Status.DONE], target=target, by=by, reason=reason, finished_at=None
-    )
-    if experiment.sequential:
-        start_queued([experiment.pk])
-
-
 def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """No more claims; what is in flight is answered and recorded."""
-    return _transition(
-        runs,
-        sources=[Run.Status.RUNNING, Run.Status.QUEUED],
-        target=Run.Status.PAUSED,
-        by=by,
-        reason=reason,
-        stop_reason=reason,
-    )
+    with transaction.atomic():
+        lock(set(_places(runs)))
+        return runs.transition(
+            sources=[Run.Status.RUNNING, Run.Status.QUEUED],
+            target=Run.Status.PAUSED,
+            by=by,
+            reason=reason,
+            stop_reason=reason,
+        )
 
 
 def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
-    moved = _transition(
-        runs,
-        sources=[Run.Status.PAUSED, Run.Status.STOPPED],
-        target=Run.Status.RUNNING,
-        by=by,
-        reason=reason,
-        stop_reason="",
-    )
-    wake()
-    return moved
-
-
-def _transition(runs: RunQuerySet, **how: Any) -> list[int]:
-    """As the set's own, with the locks taken in the one order: a run that ends may start another of its experiment."""
+    """They go on, those of a design in sequence in their turn; what failed until now does not stop them again."""
     with transaction.atomic():
         lock(set(_places(runs)))
-        return runs.transition(**how)
+        moved = start(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
+    wake()
+    return moved
 
 
 CANCEL_PENDING = """
@@ -101,7 +82,7 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
-    for place in _places(runs):
+    for place in reversed(_places(runs)):  # Of a sequence the last one first, lest the next start in between.
         with transaction.atomic():
             lock({place})
             run = Run.objects.filter(pk=place.run_id)
@@ -153,21 +134,15 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
             n = _move_trials(place, RETRY, [place.run_id, error_class, error_class], before="failed", after="pending")
             if n:
                 reopen(place.run_id)
-                _start_again(place, by=by, reason=reason or f"retry of {n} failed ({error_class or 'all classes'})")
+                start(
+                    Run.objects.filter(pk=place.run_id),
+                    sources=[Run.Status.DONE, Run.Status.STOPPED],
+                    by=by,
+                    reason=reason or f"retry of {n} failed ({error_class or 'all classes'})",
+                )
             total += n
     wake()
     return total
-
-
-def _start_again(place: Place, *, by: Actor, reason: str) -> None:
-    Run.objects.filter(pk=place.run_id).transition(
-        sources=[Run.Status.DONE, Run.Status.STOPPED],
-        target=Run.Status.RUNNING,
-        by=by,
-        reason=reason,
-        finished_at=None,
-        stop_reason="",
-    )
 
 
 def set_concurrency(run: Run, n: int, *, by: Actor) -> None:

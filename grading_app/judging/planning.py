@@ -18,6 +18,7 @@ from grading_app.models import GradeCondition, Grader
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.designs.planning import PlanError
+from runs_app.engine.starting import start
 from runs_app.models import Experiment, Run, Wave
 from runs_app.waking import wake
 
@@ -79,12 +80,11 @@ def _plan(answers: Answers, by: Actor) -> JudgingReport:
     added = 0 if run.status == Run.Status.CANCELLED else answers.add_trials(run)
     if added:
         Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        Run.objects.filter(pk=run.pk).transition(
+        start(
+            Run.objects.filter(pk=run.pk),
             sources=[Run.Status.PLANNED, Run.Status.DONE],
-            target=Run.Status.RUNNING,
             by=by,
             reason=f"{added} verdicts were asked for",
-            finished_at=None,
         )
     return JudgingReport(condition, run, added, answers.score_unasked(condition.pk), answers.seen)
 

@@ -23,6 +23,7 @@ from grading_app.paging import bare_cursor
 from runs_app import briefing, costs
 from runs_app.designs import sizing
 from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
+from runs_app.engine.starting import start
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, Trial, Wave
 from runs_app.models.work import BLANK
 from runs_app.waking import wake
@@ -113,12 +114,11 @@ def try_out(tried: Try, *, by: Actor) -> Run:
         ]
         Trial.objects.bulk_create(asked)
         Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + len(asked))
-        Run.objects.filter(pk=run.pk).transition(
+        start(
+            Run.objects.filter(pk=run.pk),
             sources=[Run.Status.PLANNED, Run.Status.DONE],
-            target=Run.Status.RUNNING,
             by=by,
             reason=f"{tried.rubric} is tried on {len(asked)} answers",
-            finished_at=None,
         )
     wake()
     return run

@@ -19,6 +19,7 @@ from runs_app.designs.crossed import USUAL_OUTPUT
 from runs_app.designs.manifests import write_manifest
 from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
 from runs_app.designs.versioning import next_version
+from runs_app.engine.starting import start
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Wave
 from runs_app.waking import wake
 
@@ -140,12 +141,11 @@ def _start(writer: Writer, condition: Condition, by: Actor) -> None:
         added = int(cursor.rowcount)
     if added:
         Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        Run.objects.filter(pk=run.pk).transition(
+        start(
+            Run.objects.filter(pk=run.pk),
             sources=[Run.Status.PLANNED, Run.Status.DONE],
-            target=Run.Status.RUNNING,
             by=by,
             reason=f"{added} rubrics were asked for",
-            finished_at=None,
         )
         write_manifest(writer.experiment, by=by, wave=wave.label)
 

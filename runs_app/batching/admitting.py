@@ -15,6 +15,7 @@ from django.db import connection, transaction
 from runs_app.batching.planning import room
 from runs_app.engine.admitting import is_short, pause_for_budget
 from runs_app.engine.allotting import Demand
+from runs_app.engine.finishing import finish_runs
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Endpoint, ProviderBatch
 
@@ -68,6 +69,7 @@ def runs_with_work() -> list[Place]:
 def _admit(place: Place) -> ProviderBatch | None:
     with transaction.atomic():
         lock({place})
+        finish_runs({place.run_id})  # A limit on failures that was lowered stops it here, before it hands over more.
         endpoint = Endpoint.objects.get(pk=place.endpoint_id)
         if endpoint.batches.open().count() >= endpoint.batch_max_open:
             return None

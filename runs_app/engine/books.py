@@ -19,6 +19,8 @@ from runs_app.engine.throttles import GATE, Gate, gate_of
 from runs_app.engine.throttling import Throttle
 from runs_app.stopping import should_stop_itself
 
+NOTHING = RunDelta()
+
 # Those of results that came in, and those with something to claim at this endpoint (none, where that is NULL).
 OF_INTEREST = """(
     SELECT unnest(%s::bigint[]) AS id
@@ -31,8 +33,8 @@ WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {OF_INTEREST})
 ORDER BY id FOR NO KEY UPDATE
 """  # noqa: S608 - a constant
 LOCK_RUNS = f"""
-SELECT r.id, r.status, r.status = 'running' AND NOT r.is_batched, r.n_attempts, r.n_permanent,
-    e.stop_failure_rate, e.stop_after_attempts,
+SELECT r.id, r.status, r.status = 'running' AND NOT r.is_batched,
+    r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before, e.stop_failure_rate, e.stop_after_attempts,
     r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens,
     e.priority
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
@@ -43,7 +45,7 @@ ORDER BY r.id FOR NO KEY UPDATE OF r
 
 @dataclass(frozen=True, slots=True)
 class LockedRun:
-    """A run as it was when it was locked."""
+    """A run as it was when it was locked; attempts, and those that failed for good, since it was started last."""
 
     status: str
     may_claim: bool
@@ -55,13 +57,21 @@ class LockedRun:
 
     def demand_after(self, delta: RunDelta) -> Demand:
         """What it wants once that is counted: nothing, if that stops it."""
-        attempts, permanent = self.attempts + delta.attempts, self.permanent + delta.permanent
-        stops = permanent and should_stop_itself(
-            attempts, permanent, threshold=self.stop_failure_rate, minimum=self.stop_after_attempts
-        )
         before = self.demand
-        pending = 0 if stops or not self.may_claim else before.pending + delta.pending
+        pending = before.pending + delta.pending if self.may_claim and not self.fails_too_much(delta) else 0
         return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
+
+    def fails_too_much(self, delta: RunDelta) -> bool:
+        """Whether it has to stop itself once that is counted."""
+        permanent = self.permanent + delta.permanent
+        return permanent > 0 and bool(
+            should_stop_itself(
+                self.attempts + delta.attempts,
+                permanent,
+                threshold=self.stop_failure_rate,
+                minimum=self.stop_after_attempts,
+            )
+        )
 
 
 @dataclass(slots=True)
@@ -98,8 +108,7 @@ class Books:
 
     def demands(self) -> list[Demand]:
         """Of the runs that may claim, after what was counted here."""
-        nothing = RunDelta()
-        return [run.demand_after(self.deltas.by_run.get(key, nothing)) for key, run in self.runs.items()]
+        return [run.demand_after(self.deltas.by_run.get(key, NOTHING)) for key, run in self.runs.items()]
 
     def budgets(self) -> dict[int, Decimal | None]:
         """What each experiment's budget still admits, after what was counted here; None where there is no budget."""
@@ -112,9 +121,13 @@ class Books:
 
     def settle(self) -> None:
         """Write what changed, and end the runs that it ends."""
-        if ended := self.deltas.settle(self.calls):
+        if ended := {*self.deltas.settle(self.calls), *self._failing()}:
             finish_runs(ended)
         self.deltas, self.calls = Deltas(), []
+
+    def _failing(self) -> list[int]:
+        """Those that claim nothing for what was counted before: no result comes to stop them."""
+        return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NOTHING)]
 
 
 def open_books(endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False) -> Books | None:

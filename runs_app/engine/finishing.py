@@ -1,4 +1,4 @@
-"""How a run ends by itself: when nothing is left to do, or when too much of it fails for good."""
+"""How a run ends by itself: when nothing is left to do, or when too much of it fails for good since it was started."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Collection
 from django.db import connection
 from django.utils import timezone
 
+from runs_app.engine.starting import start_queued
 from runs_app.models import Run
 from runs_app.stopping import should_stop_itself
 from runs_app.waking import runs_finished
@@ -15,11 +16,12 @@ from runs_app.waking import runs_finished
 ALL_ENDED = """r.n_pending + r.n_running = 0
     AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
 ENDING = f"""
-SELECT r.id, {ALL_ENDED}, r.n_attempts, r.n_permanent, e.stop_failure_rate, e.stop_after_attempts
+SELECT r.id, {ALL_ENDED}, r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before,
+    e.stop_failure_rate, e.stop_after_attempts
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id = ANY(%s) AND (
     (r.status IN ('running', 'paused', 'stopped') AND {ALL_ENDED})
-    OR (r.status = 'running' AND r.n_permanent > 0 AND r.n_attempts >= e.stop_after_attempts))
+    OR (r.status = 'running' AND r.n_permanent > r.permanent_before))
 """  # noqa: S608 - the text above
 
 
@@ -49,15 +51,3 @@ def _finish(run_ids: list[int]) -> None:
     )
     start_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
     runs_finished(run_ids)
-
-
-def start_queued(experiment_ids: Collection[int]) -> None:
-    """Where conditions run in sequence, the next one starts when none of its experiment is running."""
-    for experiment_id in experiment_ids:
-        runs = Run.objects.generating().filter(experiment_id=experiment_id)
-        if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
-            continue
-        upcoming = runs.filter(status=Run.Status.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]
-        Run.objects.filter(pk__in=list(upcoming)).transition(
-            sources=[Run.Status.QUEUED], target=Run.Status.RUNNING, by="engine", reason="The run before it has ended."
-        )

@@ -99,7 +99,7 @@ UPDATE runs_app_run t SET
         FROM jsonb_each_text(r.errors)) END,
     started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
 FROM runs r WHERE t.id = r.id
-RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > 0
+RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > t.permanent_before
 """  # noqa: S608 - a constant
 
 

@@ -57,6 +57,12 @@ class Run(models.Model):
     n_cancelled = models.IntegerField(default=0, editable=False)
     n_attempts = models.IntegerField(default=0, editable=False)
     n_permanent = models.IntegerField(default=0, editable=False, help_text="Attempts that failed for good")
+    attempts_before = models.IntegerField(
+        default=0, db_default=0, editable=False, help_text="Attempts when it was last started: those count no more ..."
+    )
+    permanent_before = models.IntegerField(
+        default=0, db_default=0, editable=False, help_text="... towards stopping itself, nor do those that failed"
+    )
     errors = models.JSONField(default=dict, editable=False, help_text="Attempts by error class")
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     n_unpriced = models.IntegerField(default=0, editable=False, help_text="Attempts whose cost is unknown")

@@ -8,11 +8,13 @@ import pytest
 from runs_app import steering
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
+from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.models import Experiment, Run
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
+from tests.faults.outcomes import result_of
 
 
 def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
@@ -142,3 +144,46 @@ def _pause():
 
     steering.pause(Run.objects.all(), by="test", reason="to look at it")
     connection.close()
+
+
+@pytest.fixture
+def sequence(transactional_db):
+    models = [factories.make_model(name) for name in ("small", "middle", "large")]
+    experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
+    steering.launch(experiment, by="test")
+    return experiment
+
+
+def states():
+    return list(Run.objects.order_by("pk").values_list("status", flat=True))
+
+
+def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
+    steering.pause(Run.objects.all(), by="test")
+    assert states() == ["paused", "paused", "paused"]
+    assert len(steering.resume(Run.objects.all(), by="test")) == 3
+    assert states() == ["running", "queued", "queued"]
+    assert drain(answering()) == 9
+    assert states() == ["done", "done", "done"]
+
+
+def test_what_is_resumed_behind_a_condition_that_runs_waits_for_its_turn(sequence):
+    last = Run.objects.filter(pk=Run.objects.latest("pk").pk)
+    steering.pause(last, by="test")
+    steering.resume(last, by="test")
+    assert states() == ["running", "queued", "queued"]
+
+
+def test_what_is_tried_again_in_a_sequence_waits_for_its_turn(sequence):
+    worker = Registration().worker_id
+    refused = ("failure", ErrorClass.CONTENT_REFUSED)
+    record([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    assert states() == ["done", "running", "queued"]
+    assert steering.retry_failed(Run.objects.all(), by="test") == 3
+    assert states() == ["queued", "running", "queued"]
+
+
+def test_cancelling_a_sequence_starts_none_of_it(sequence):
+    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    assert states() == ["cancelled", "cancelled", "cancelled"]
+    assert [change.to_value for change in Run.objects.latest("pk").history] == ["cancelled", "queued"]
