@@ -17,6 +17,7 @@ from datasets_app.models import Dataset
 from datasets_app.models.history import record_changes
 from runs_app.adaptive_form import AdaptiveForm
 from runs_app.designs.detecting import USUAL, Assumptions
+from runs_app.draw_form import DrawForm
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 
 LONGEST_FILE = 1_000_000
@@ -125,18 +126,31 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
         )
+        self.drawing = DrawForm(self.data if self.is_bound else None, stored=self.instance.draws.get("models", {}))
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
+        self._take_errors(self.drawing, "Draw")
+        self.instance.draws = self.drawing.kept(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
-            for name, errors in self.adaptive.errors.items():
-                label = self.adaptive.fields[name].label or name if name in self.adaptive.fields else "Points"
-                self.add_error(None, [f"{label}: {error}" for error in errors])
+            self._take_errors(self.adaptive, "Points")
             return cleaned
         self.instance.adaptive = chosen = self.adaptive.content
         if chosen and chosen["scorer"] not in cleaned.get("scorers", []):
             cleaned["scorers"] = [*cleaned.get("scorers", []), chosen["scorer"]]
         return cleaned
+
+    def _take_errors(self, part: forms.Form, name: str) -> None:
+        for field, errors in part.errors.items():
+            label = part.fields[field].label or field if field in part.fields else name
+            self.add_error(None, [f"{label}: {error}" for error in errors])
+
+    @property
+    def draw_lines(self) -> Any:
+        """The draw that the ticked models came from, if any, line by line."""
+        ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
+        rows = self.fields["language_models"].queryset  # type: ignore[attr-defined]
+        return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
     def explain_what_is_missing(self) -> None:
         """Where there is nothing to choose, say who makes it and where. The choices are fetched."""

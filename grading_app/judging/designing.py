@@ -7,6 +7,8 @@ from typing import Any
 
 from grading_app.models import Grader, Rubric
 from runs_app.designs.designing import Maker, model_spec, sampler_spec
+from runs_app.designs.drawing import DrawSpec
+from runs_app.designs.drawn import judge_name
 from runs_app.designs.specs import GraderSpec, RubricSpec
 from runs_app.models import LanguageModel, Sampler, TextSet
 
@@ -19,10 +21,10 @@ def graders_named(maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
     names: list[str] = []
     for at, one in enumerate(said):
         path = f"grade.graders[{at}]"
-        grader = _known(maker, path, one) if isinstance(one, str) else _inline(maker, path, one)
-        if grader is not None and grader.name in names:
-            maker.problems.append(f"{path}: {grader} is named twice")
-        names += [grader.name] if grader else []
+        for grader in [_known(maker, path, one)] if isinstance(one, str) else _inline(maker, path, one):
+            if grader is not None and grader.name in names:
+                maker.problems.append(f"{path}: {grader} is named twice")
+            names += [grader.name] if grader else []
     return names
 
 
@@ -33,28 +35,46 @@ def _known(maker: Maker, path: str, name: str) -> Grader | None:
     return grader
 
 
-def _inline(maker: Maker, path: str, spec: GraderSpec) -> Grader | None:
-    """The grader of this name where it says the same, or a new one."""
-    parts = {
-        "language_model": _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model),
+def _inline(maker: Maker, path: str, spec: GraderSpec) -> list[Grader | None]:
+    """The grader that is written there, or where its model is drawn one of each model."""
+    parts = _parts(maker, path, spec)
+    if not isinstance(spec.model, DrawSpec):
+        model = _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model)
+        return [_grader(maker, path, spec, spec.name, parts | {"language_model": model})]
+    if (made := maker.drawn(f"{path}.model", spec.model)) is None:
+        return []
+    maker.draws.setdefault("judges", {})[spec.name] = made.content
+    return [
+        _grader(maker, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
+        for model in maker.models_of(made)
+    ]
+
+
+def _parts(maker: Maker, path: str, spec: GraderSpec) -> dict[str, Any]:
+    """What a grader has beside its model."""
+    return {
         "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
         "sampler": _part(maker, f"{path}.sampler", Sampler, spec.sampler, maker.sampler),
         "text_set": maker.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
     }
-    if any(part is None for name, part in parts.items() if name != "text_set"):
+
+
+def _grader(maker: Maker, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
+    """The grader of this name where it says the same, or a new one."""
+    if any(part is None for field, part in parts.items() if field != "text_set"):
         return None
     grader = Grader(
-        name=spec.name,
+        name=name,
         on_empty=spec.on_empty,
         longest_answer=spec.longest_answer,
         created_by=maker.by,
         **parts,
     )
-    known: Grader | None = Grader.objects.filter(name=spec.name).first()
+    known: Grader | None = Grader.objects.filter(name=name).first()
     if known is None:
         return grader if maker.save(path, grader) else None
-    if any(getattr(known, name) != getattr(grader, name) for name in SAME):
-        maker.problems.append(f"{path}: grader {spec.name} is another one here; give this one another name")
+    if any(getattr(known, field) != getattr(grader, field) for field in SAME):
+        maker.problems.append(f"{path}: grader {name} is another one here; give this one another name")
     return known
 
 

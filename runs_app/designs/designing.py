@@ -12,6 +12,8 @@ from django.db import models, transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib.hashing import content_hash
+from runs_app.designs.drawing import Draw, DrawError, DrawSpec
+from runs_app.designs.drawn import draw_models
 from runs_app.designs.specs import (
     PROVIDER_DEFAULT,
     DimensionSpec,
@@ -45,7 +47,7 @@ SETTINGS = (
     "stop_failure_rate",
     "stop_after_attempts",
 )
-COPIED = ("max_usd", "confirm_above_usd", "scorers", "graders", "adaptive")
+COPIED = ("max_usd", "confirm_above_usd", "scorers", "graders", "adaptive", "draws")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 APPROVE = "runs_app.approve_prompt"
 # Where the file's key has another name than the column.
@@ -75,17 +77,18 @@ class Maker:
     def __init__(self, spec: ExperimentSpec, by: User, trusted: bool) -> None:
         self.spec, self.by, self.trusted = spec, by, trusted
         self.problems: list[str] = []
+        self.draws: dict[str, Any] = spec.drawn.content
 
     def make(self) -> Experiment:
         axes = {
-            "language_models": self._axis("models", LanguageModel, self.spec.models, self.model),
+            "language_models": self._models(),
             "prompts": self._axis("prompts", Prompt, self.spec.prompts, self._prompt),
             "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
             "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self._dimension),
         }
         graders = self._graders()
         experiment = self._experiment()
-        experiment.graders = graders
+        experiment.graders, experiment.draws = graders, self.draws
         if self.problems:
             raise SpecError(self.problems)
         experiment.save()
@@ -137,6 +140,28 @@ class Maker:
         """The names of the judges, which the app that grades finds or makes."""
         said = self.spec.grade.graders
         return grading().graders_named(self, said) if said else []
+
+    def _models(self) -> list[Any]:
+        said = self.spec.models
+        if not isinstance(said, DrawSpec):
+            return self._axis("models", LanguageModel, said, self.model)
+        if (made := self.drawn("models", said)) is None:
+            return []
+        self.draws["models"] = made.content
+        return self.models_of(made)
+
+    def drawn(self, path: str, spec: DrawSpec) -> Draw | None:
+        """A draw from the models that this author sees; None where it cannot be made."""
+        try:
+            return draw_models(spec, self._visible(LanguageModel))
+        except DrawError as error:
+            self.problems.append(f"{path}.{error.key}: {error}")
+            return None
+
+    def models_of(self, made: Draw) -> list[LanguageModel]:
+        """The rows of a draw that was just made, in its order."""
+        rows = {row.name: row for row in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
+        return [rows[name] for name in made.drawn]
 
     def _axis(
         self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
@@ -277,6 +302,7 @@ def spec_of(experiment: Experiment) -> dict[str, Any]:
         "adaptive": dict(experiment.adaptive),
         "budget": _said({name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}),
         "grade": _said({"scorers": list(experiment.scorers), "graders": _grader_specs(experiment)}),
+        "drawn": dict(experiment.draws),
     }
     return {key: value for key, value in spec.items() if value not in ([], {})}
 

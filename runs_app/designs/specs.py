@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Hashable, Sequence
-from decimal import Decimal
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from evalsite.lib.hashing import canonical_json
+from runs_app.designs.drawing import Candidate, Draw, DrawSpec, Stratum
+from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text
 from runs_app.stopping import Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
-POINT = re.compile(r"-?[0-9]{1,9}\Z")
-NAMED, INLINE = "named", "inline"  # Tags of the two ways to say a facet; no part of what a message shows.
 
 
 class SpecError(ValueError):
@@ -36,46 +23,6 @@ class SpecError(ValueError):
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
         super().__init__("; ".join(self.problems))
-
-
-def _without_nul(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a NUL character, which the database cannot keep")
-    return text
-
-
-def _decimal(value: Any) -> Any:
-    """As it was written: 0.1 is a tenth, not the binary number next to it."""
-    return Decimal(str(value)) if isinstance(value, int | float) and not isinstance(value, bool) else value
-
-
-def _points(labels: Any) -> Any:
-    """The points of a scale as numbers, also from JSON, whose keys are always texts."""
-    if not isinstance(labels, dict):
-        return labels
-    return {int(at) if isinstance(at, str) and POINT.match(at) else at: label for at, label in labels.items()}
-
-
-def _storable(extra: dict[str, Any]) -> dict[str, Any]:
-    try:
-        _without_nul(canonical_json(extra).replace("\\u0000", "\0"))
-    except TypeError as error:
-        raise ValueError(str(error)) from None
-    return extra
-
-
-Text = Annotated[str, AfterValidator(_without_nul)]
-# In the engine that reads these, $ is the end of the text, never the end of a line.
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
-Reference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*(@[0-9]+)?$", max_length=100)]
-Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0, max_digits=12, decimal_places=4)]
-Settings = Annotated[dict[str, Any], AfterValidator(_storable)]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors, and a "3" is not a 3."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
 class ModelSpec(Strict):
@@ -131,7 +78,7 @@ class DimensionSpec(Strict):
     instructions: Text
     min: int = 1
     max: int = 7
-    labels: Annotated[dict[int, Text], BeforeValidator(_points)] = {}
+    labels: Labels = {}
 
 
 class BudgetSpec(Strict):
@@ -191,6 +138,10 @@ def _form_of(value: Any) -> str:
     return NAMED if isinstance(value, str) else INLINE
 
 
+def _is_draw(value: Any) -> bool:
+    return isinstance(value, DrawSpec) or (isinstance(value, dict) and "draw" in value)
+
+
 def _either(inline: Any) -> Any:
     """A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant."""
     return Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[inline, Tag(INLINE)], Discriminator(_form_of)]
@@ -223,10 +174,13 @@ JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
 
 
 class GraderSpec(Strict):
-    """A judge model with a rubric; without a sampler, at temperature 0."""
+    """A judge model with a rubric; without a sampler, at temperature 0. Of models that are drawn, a judge of each."""
 
     name: Name
-    model: _either(ModelSpec)  # type: ignore[valid-type]
+    model: Annotated[
+        Annotated[Reference, Tag(NAMED)] | Annotated[ModelSpec, Tag(INLINE)] | Annotated[DrawSpec, Tag(DRAWN)],
+        Discriminator(lambda value: DRAWN if _is_draw(value) else _form_of(value)),
+    ]
     rubric: _either(RubricSpec)  # type: ignore[valid-type]
     sampler: _either(SamplerSpec) = JUDGING_SAMPLER  # type: ignore[valid-type]
     texts: Reference | None = None
@@ -239,6 +193,18 @@ class GradeSpec(Strict):
     graders: list[_either(GraderSpec)] = []  # type: ignore[valid-type]
 
 
+class DrawsSpec(Strict):
+    """Draws that were made: of the models, and of judges' models by the names of their graders."""
+
+    models: Draw | None = None
+    judges: dict[str, Draw] = {}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        judges = {name: made.content for name, made in self.judges.items()}
+        return ({"models": self.models.content} if self.models else {}) | ({"judges": judges} if judges else {})
+
+
 class ExperimentSpec(Strict):
     """An experiment file. What is None was not said, and takes the site's default."""
 
@@ -247,7 +213,11 @@ class ExperimentSpec(Strict):
     description: Text = ""
     dataset: Reference
     dataset_hash: Text = ""
-    models: list[_either(ModelSpec)] = Field(min_length=1)  # type: ignore[valid-type]
+    models: Annotated[
+        Annotated[list[_either(ModelSpec)], Field(min_length=1), Tag(NAMED)]  # type: ignore[valid-type]
+        | Annotated[DrawSpec, Tag(DRAWN)],
+        Discriminator(lambda value: DRAWN if isinstance(value, dict | DrawSpec) else NAMED),
+    ]
     prompts: list[_either(PromptSpec)] = Field(min_length=1)  # type: ignore[valid-type]
     samplers: list[_either(SamplerSpec)] = Field(default=[PROVIDER_DEFAULT], min_length=1)  # type: ignore[valid-type]
     dimensions: list[_either(DimensionSpec)] = []  # type: ignore[valid-type]
@@ -267,6 +237,7 @@ class ExperimentSpec(Strict):
     adaptive: AdaptiveSpec | None = None
     budget: BudgetSpec = BudgetSpec()
     grade: GradeSpec = GradeSpec()
+    drawn: DrawsSpec = DrawsSpec()
 
 
 def read_yaml(text: str) -> ExperimentSpec:
@@ -322,18 +293,19 @@ class _Loader(yaml.SafeLoader):
 
 FACETS = (ModelSpec, PromptSpec, SamplerSpec, DimensionSpec)
 JUDGING = (GradeSpec, GraderSpec, RubricSpec, CriterionSpec, LabelSpec)
+DRAWING = (DrawSpec, DrawsSpec, Draw, Stratum, Candidate)
 KNOWN_KEYS = sorted(
     {
-        key
-        for spec in (*FACETS, *JUDGING, ExperimentSpec, AdaptiveSpec, BudgetSpec, TurnSpec)
-        for key in spec.model_fields
+        field.alias or key
+        for spec in (*FACETS, *JUDGING, *DRAWING, ExperimentSpec, AdaptiveSpec, BudgetSpec, TurnSpec)
+        for key, field in spec.model_fields.items()
     }
 )
 
 
 def _sentence(problem: Any) -> str:
     """`prompts[1].usr: unknown key; did you mean user?`"""
-    path = path_of([step for step in problem["loc"] if step not in (NAMED, INLINE)])
+    path = path_of([step for step in problem["loc"] if step not in (NAMED, INLINE, DRAWN)])
     if problem["type"] == "extra_forbidden":
         close = get_close_matches(str(problem["loc"][-1]), KNOWN_KEYS, n=1)
         return f"{path}: unknown key" + (f"; did you mean {close[0]}?" if close else "")

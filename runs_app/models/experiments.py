@@ -72,6 +72,9 @@ class Experiment(models.Model):
     adaptive = models.JSONField(
         default=dict, blank=True, help_text="When a point of the design is known well enough; empty to ask every case"
     )
+    draws = models.JSONField(
+        default=dict, blank=True, editable=False, help_text="Draws that its models and judges came from, as made"
+    )
 
     cache = models.BooleanField(
         default=True, help_text="Answer a request that was answered before from the response cache"

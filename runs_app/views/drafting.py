@@ -16,6 +16,7 @@ from evalsite.lib.choices import fetch_choices
 from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.outlook import Outlook, outlook
+from runs_app.draw_form import redrawn
 from runs_app.forms import ExperimentFileForm, ExperimentForm, LaunchedExperimentForm
 from runs_app.models import Experiment
 from runs_app.views.fetching import editable_experiment, posted
@@ -70,12 +71,20 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
 
 
 def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
-    looking = "look" in request.POST
+    looking = "look" in request.POST or "draw" in request.POST
+    if "draw" in request.POST:
+        form = redrawn(form)
     if request.method == "POST" and not looking and form.is_valid():
         return _saved(request, form)
     fetch_choices(form)
     form.explain_what_is_missing()
-    context = {"form": form, "heading": heading, "outlook": _outlook(form), "experiment": form.instance}
+    context = {
+        "form": form,
+        "heading": heading,
+        "outlook": _outlook(form),
+        "experiment": form.instance,
+        "made": form.draw_lines,
+    }
     return render(request, "runs_app/experiment_form.html", context)
 
 

@@ -16,6 +16,7 @@ from evalsite.lib.roles import is_member
 from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.detecting import detectable
+from runs_app.designs.drawn import draws_of
 from runs_app.designs.outlook import cells_of, outlook
 from runs_app.designs.points import outlook_of_points
 from runs_app.filters import ExperimentFilter
@@ -59,6 +60,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "points": outlook_of_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": rule_in_words(design.adaptive) if design.adaptive else [],
         "cells": cells_of(design),
+        "draws": draws_of(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "totals": totals,
         "state": state_of(experiment, totals),

@@ -1,0 +1,118 @@
+"""The fields that draw the models of a design: part of the form of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.core import signing
+from pydantic import ValidationError
+
+from runs_app.designs.drawing import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
+from runs_app.designs.drawn import DrawLines, draw_models, lines_of
+from runs_app.models import LanguageModel
+
+SALT = "runs_app.draw"
+FIELDS = {"from": "wanted"}  # Keys of an experiment file that have another name here.
+WAYS = [
+    ("price", "Price, in bands"),
+    ("provider", "Provider"),
+    ("family", "Family"),
+    ("none", "Nothing"),
+]
+
+
+class DrawForm(forms.Form):
+    """What to draw, and in a hidden field the draw that was made, signed: nobody edits it on the way."""
+
+    draw = forms.IntegerField(min_value=1, max_value=MOST, required=False, label="How many")
+    seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=USUAL_SEED)
+    by = forms.ChoiceField(choices=WAYS, required=False, label="Strata by", help_text="At least one model of each")
+    bands = forms.IntegerField(
+        min_value=1,
+        max_value=MOST,
+        required=False,
+        label="Bands",
+        help_text=f"Of prices, with as many models each; {USUAL_BANDS} unless said",
+    )
+    wanted = forms.CharField(
+        max_length=2000,
+        required=False,
+        label="From",
+        help_text="Names, or endpoint:, provider:, family:NAME, price:known, sees:images, with commas between. "
+        "Empty: all active models",
+    )
+    pinned = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any, *, stored: dict[str, Any]) -> None:
+        initial = {name: value for name, value in stored.items() if name in ("draw", "seed", "by", "bands")}
+        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": _signed(stored) if stored else ""}
+        super().__init__(data, prefix="draw", initial=initial)
+
+    @property
+    def is_used(self) -> bool:
+        return bool(self["draw"].value())
+
+    def clean_pinned(self) -> Draw | None:
+        text = self.cleaned_data["pinned"]
+        try:
+            return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
+        except (signing.BadSignature, ValidationError):
+            raise forms.ValidationError("The draw cannot be read any more; draw again.") from None
+
+    @property
+    def pinned_draw(self) -> Draw | None:
+        if self.is_bound:
+            return self.cleaned_data.get("pinned") if self.is_valid() else None
+        text = self.initial["pinned"]
+        return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
+
+    def lines(self, used: Iterable[str]) -> DrawLines | None:
+        """The draw beside the models that are ticked now."""
+        return lines_of("", made, set(used)) if (made := self.pinned_draw) else None
+
+    def kept(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
+        """What an experiment stores of its draws: that of the models as long as one of them came from it."""
+        others = {name: value for name, value in stored.items() if name != "models"}
+        made = self.pinned_draw
+        if made is None or not {model.name for model in chosen} & set(made.drawn):
+            return others
+        return {"models": made.content} | others
+
+    def make(self, visible: Any) -> Draw | None:
+        """A fresh draw from these models; None, with the error at its field, where it cannot be made."""
+        if not self.is_valid():
+            return None
+        names = ("draw", "seed", "by", "bands")
+        said = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
+        said["from"] = [entry.strip() for entry in self.cleaned_data["wanted"].split(",") if entry.strip()]
+        try:
+            return draw_models(DrawSpec.model_validate(said), visible)
+        except ValidationError as refused:
+            problem = refused.errors()[0]
+            key = str(problem["loc"][0]) if problem["loc"] else "bands"
+            self._refuse(key, "Say how many." if problem["type"] == "missing" else problem["msg"])
+        except DrawError as refused:
+            self._refuse(refused.key, str(refused))
+        return None
+
+    def _refuse(self, key: str, message: str) -> None:
+        field = key.partition("[")[0]
+        self.add_error(FIELDS.get(field, field), message.removeprefix("Value error, "))
+
+
+def redrawn(form: Any) -> Any:
+    """A form of an experiment with the models of a fresh draw ticked; or with what kept it from being made."""
+    made = form.drawing.make(form.fields["language_models"].queryset)
+    if made is None:
+        return form
+    data = form.data.copy()
+    rows = form.fields["language_models"].queryset.filter(name__in=made.drawn)
+    data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
+    data["draw-pinned"] = _signed(made.content)
+    return type(form)(data, instance=form.instance, user=form.user)
+
+
+def _signed(content: dict[str, Any]) -> str:
+    return signing.dumps(content, salt=SALT, compress=True)

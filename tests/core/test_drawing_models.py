@@ -1,0 +1,143 @@
+"""Draws of models: the same for the same names, prices and seed; of each stratum its share; a record that proves it."""
+
+from decimal import Decimal
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from datasets_app.sampling import stratified_shares
+from runs_app.designs.drawing import Candidate, Draw, DrawError, DrawSpec, draw
+
+NOON = "2026-03-01T12:00:00+00:00"
+PROVIDERS = ("openai", "anthropic", "hosted_vllm")
+names = st.lists(st.from_regex(r"[a-z][a-z0-9]{0,6}", fullmatch=True), min_size=1, max_size=25, unique=True)
+prices = st.decimals(0, 100, places=2, allow_nan=False).map(str)
+seeds = st.integers(0, 2**31)
+
+
+def candidate(name, price="1", provider="openai", **said):
+    prices_ = {"input_price": price, "output_price": price}
+    return Candidate.model_validate(
+        {"name": name, "endpoint": "lab", "provider": provider, "model": f"maker/{name}", **prices_, **said}
+    )
+
+
+def spec(**said):
+    return DrawSpec.model_validate(said)
+
+
+@st.composite
+def sites(draw_):
+    return [candidate(name, draw_(prices), draw_(st.sampled_from(PROVIDERS))) for name in draw_(names)]
+
+
+def strata_of(made):
+    return {stratum.name: [one.name for one in stratum.candidates] for stratum in made.strata}
+
+
+@given(sites(), seeds, st.data())
+def test_a_draw_is_the_same_whatever_the_order_of_the_site(site, seed, data):
+    said = spec(draw=data.draw(st.integers(1, len(site))), seed=seed)
+    shuffled = data.draw(st.permutations(site))
+    assert draw(said, site, at=NOON) == draw(said, shuffled, at=NOON)
+
+
+@given(sites(), seeds, st.sampled_from(["price", "provider", "family", "none"]), st.data())
+def test_each_stratum_has_its_share_and_at_least_one(site, seed, by, data):
+    fewest = 1 if by == "price" else len({getattr(one, by) for one in site}) if by != "none" else 1
+    n = data.draw(st.integers(fewest, len(site)))
+    made = draw(spec(draw=n, seed=seed, by=by), site, at=NOON)
+    strata = strata_of(made)
+    shares = stratified_shares({name: len(members) for name, members in strata.items()}, n)
+    assert {name: len(set(members) & set(made.drawn)) for name, members in strata.items()} == shares
+    assert len(set(made.drawn)) == n
+    assert min(shares.values()) >= 1
+    assert sorted(name for members in strata.values() for name in members) == sorted(one.name for one in site)
+
+
+@given(sites(), st.integers(1, 6))
+def test_bands_of_prices_go_up_and_part_no_two_of_one_price(site, bands):
+    made = draw(spec(draw=len(site), bands=min(bands, len(site))), site, at=NOON)
+    sides = [[one.price for one in stratum.candidates] for stratum in made.strata]
+    assert all(max(low) < min(high) for low, high in pairwise(sides))
+
+
+@given(sites(), seeds, st.data())
+def test_the_record_reads_back_and_is_refused_once_it_is_touched(site, seed, data):
+    n = data.draw(st.integers(1, len(site)))
+    made = draw(spec(draw=n, seed=seed, by="none"), site, at=NOON)
+    assert Draw.model_validate(made.content) == made
+    if n < len(site):
+        others = sorted({one.name for one in site} - set(made.drawn))
+        with pytest.raises(ValidationError, match=f"this is not what the seed {seed} draws"):
+            Draw.model_validate(made.content | {"drawn": [*made.drawn[:-1], others[0]]})
+
+
+def test_a_draw_is_the_same_on_every_machine():
+    site = [candidate(f"m{at}", str(at)) for at in range(9)]
+    made = draw(spec(draw=4), site, at=NOON)
+    assert strata_of(made) == {
+        "band 1: $0 to $4": ["m0", "m1", "m2"],
+        "band 2: $6 to $10": ["m3", "m4", "m5"],
+        "band 3: $12 to $16": ["m6", "m7", "m8"],
+    }
+    assert made.drawn == ["m3", "m6", "m2", "m0"]
+
+
+def test_the_price_is_that_of_a_million_tokens_in_and_a_million_out():
+    assert candidate("a", input_price="0.1", output_price="0.25").price == Decimal("0.35")
+    assert candidate("a", input_price=None).price is None
+
+
+def test_an_unknown_price_is_refused_by_name_where_prices_matter_and_nowhere_else():
+    site = [candidate("known"), candidate("mystery", input_price=None)]
+    with pytest.raises(DrawError, match="no price is known of mystery; give them prices, leave them out") as refused:
+        draw(spec(draw=1), site, at=NOON)
+    assert refused.value.key == "by"
+    assert draw(spec(draw=1, **{"from": ["price:known"]}), site, at=NOON).drawn == ["known"]
+    assert draw(spec(draw=2, by="none"), site, at=NOON).drawn == ["mystery", "known"]
+
+
+def test_entries_of_one_kind_widen_the_choice_and_kinds_narrow_each_other():
+    site = [
+        candidate("qwen3", provider="hosted_vllm"),
+        candidate("qwen3-vl", provider="hosted_vllm", endpoint="other"),
+        candidate("llama4", provider="hosted_vllm", sees_images=False),
+        candidate("gpt-5"),
+    ]
+
+    def from_(*wanted):
+        made = draw(DrawSpec.model_validate({"draw": 1, "by": "none", "from": list(wanted)}), site, at=NOON)
+        return sorted(one.name for one in made.candidates)
+
+    assert from_("family:qwen", "family:llama") == ["llama4", "qwen3", "qwen3-vl"]
+    assert from_("family:qwen", "endpoint:lab") == ["qwen3"]
+    assert from_("provider:hosted_vllm", "sees:images") == ["qwen3", "qwen3-vl"]
+    assert from_("gpt-5", "qwen3") == ["gpt-5", "qwen3"]
+
+
+@pytest.mark.parametrize(
+    ("said", "key", "message"),
+    [
+        ({"draw": 4}, "draw", "cannot draw 4 of 3 models; draw fewer, or from more"),
+        ({"draw": 1, "by": "provider"}, "draw", "1 cannot hold one of each of 2 strata: anthropic, openai; draw more"),
+        ({"draw": 1, "from": ["a", "zz"]}, "from[1]", "no active model has the name zz"),
+        ({"draw": 1, "from": ["colour:red"]}, "from[0]", "colour: is not known; say name:, endpoint:,"),
+        ({"draw": 1, "from": ["price:low"]}, "from[0]", "price: can only be price:known"),
+        ({"draw": 1, "from": ["a", "provider:anthropic"]}, "from", "there is no active model to draw from"),
+    ],
+)
+def test_what_cannot_be_drawn_names_the_key_and_the_remedy(said, key, message):
+    site = [candidate("a"), candidate("b"), candidate("c", provider="anthropic")]
+    with pytest.raises(DrawError) as refused:
+        draw(spec(**said), site, at=NOON)
+    assert refused.value.key == key
+    assert str(refused.value).startswith(message)
+
+
+def test_bands_without_prices_contradict_themselves():
+    with pytest.raises(ValidationError, match="bands are of prices"):
+        spec(draw=2, by="family", bands=2)

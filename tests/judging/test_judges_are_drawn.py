@@ -1,0 +1,66 @@
+"""`model: {draw: ...}` of a judge in an experiment file: one judge of each model that was drawn."""
+
+import pytest
+
+from grading_app.models import Grader
+from runs_app.designs.designing import create_experiment, read_yaml, spec_of, to_yaml
+from runs_app.designs.specs import SpecError
+from tests import factories
+
+FILE = """
+experiment: judged
+dataset: questions@1
+models: [small]
+prompts: [{name: plain, user: "{{input}}"}]
+grade:
+  graders:
+    - name: panelist
+      model: {draw: 2, seed: 5, by: family, from: [endpoint:judges]}
+      rubric: {name: standard, user: "{{input}} {{answer}}"}
+      longest_answer: 900
+"""
+
+
+@pytest.fixture
+def curator(db):
+    factories.make_dataset("questions")
+    factories.make_model("small")
+    judges = factories.make_endpoint("judges")
+    for name in ("qwen-a", "qwen-b", "llama-a", "llama-b"):
+        factories.make_model(name, endpoint=judges)
+    return factories.make_user("curator", "Curator", superuser=True)
+
+
+def test_one_judge_is_made_of_each_model_with_the_same_rubric(curator):
+    experiment = create_experiment(read_yaml(FILE), by=curator)
+    made = experiment.draws["judges"]["panelist"]
+    graders = Grader.objects.filter(name__in=experiment.graders)
+    assert experiment.graders == [f"panelist-{name}" for name in made["drawn"]]
+    assert sorted(one["name"] for one in made["strata"]) == ["llama", "qwen"]
+    assert {grader.language_model.name for grader in graders} == set(made["drawn"])
+    assert {(str(grader.rubric), grader.longest_answer) for grader in graders} == {("standard@1", 900)}
+
+
+def test_the_file_that_is_written_out_has_the_judges_and_their_draw(curator):
+    experiment = create_experiment(read_yaml(FILE), by=curator)
+    factories.make_model("llama-c")
+    again = create_experiment(read_yaml(to_yaml(experiment).replace("judged", "again", 1)), by=curator)
+    assert (again.graders, again.draws) == (experiment.graders, experiment.draws)
+    assert spec_of(again)["drawn"] == {"judges": experiment.draws["judges"]}
+    assert Grader.objects.count() == 2
+
+
+def test_what_is_wrong_with_the_draw_names_the_judge(curator):
+    with pytest.raises(SpecError) as refused:
+        create_experiment(read_yaml(FILE.replace("draw: 2", "draw: 1")), by=curator)
+    assert refused.value.problems == [
+        "grade.graders[0].model.draw: 1 cannot hold one of each of 2 strata: llama, qwen; draw more"
+    ]
+    assert not Grader.objects.exists()
+
+
+def test_the_design_page_shows_them(curator, client):
+    experiment = create_experiment(read_yaml(FILE), by=curator)
+    client.force_login(curator)
+    [made] = client.get(experiment.get_absolute_url()).context["draws"]
+    assert (made.of, len(made.lines), made.added, made.left_out) == ("panelist", 4, [], [])
