@@ -17,6 +17,7 @@ from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
 from runs_app.costs import Prices
 from runs_app.hosts import problem_with_url
+from runs_app.models.counted import Counted
 
 variable_validator = RegexValidator(
     r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."
@@ -35,7 +36,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
-class Endpoint(models.Model):
+class Endpoint(Counted):
     """One served API. Its row is what all workers lock to share its limits."""
 
     class Provider(TextChoices):
@@ -160,7 +161,7 @@ class EndpointTick(models.Model):
         return f"{self.endpoint_id} at {self.at:%H:%M:%S}"
 
 
-class LanguageModel(models.Model):
+class LanguageModel(Counted):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])

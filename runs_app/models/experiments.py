@@ -12,6 +12,7 @@ from django.urls import reverse
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member, is_operator, is_viewer
+from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
 
@@ -32,7 +33,7 @@ class ExperimentQuerySet(TransitionQuerySet):
         return self.filter(owner=user) if is_member(user) else self.none()
 
 
-class Experiment(models.Model):
+class Experiment(Counted):
     """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""
 
     class Status(models.TextChoices):

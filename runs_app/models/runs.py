@@ -8,6 +8,7 @@ from django.db import models
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
+from runs_app.models.counted import Counted
 from runs_app.models.experiments import Condition, Experiment, Wave
 
 
@@ -25,7 +26,7 @@ class RunQuerySet(TransitionQuerySet):
         )
 
 
-class Run(models.Model):
+class Run(Counted):
     """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
 
     class Status(models.TextChoices):

@@ -1,0 +1,87 @@
+"""People edit endpoints, models and experiments while drains count in the same rows: neither undoes the other."""
+
+import pytest
+from django.forms import model_to_dict
+from django.utils import timezone
+
+from runs_app.engine.admitting import admit
+from runs_app.engine.registering import Registration
+from runs_app.engine.stalling import has_stalled
+from runs_app.forms import EndpointForm, LanguageModelForm
+from runs_app.management.commands.endpoint import set_given
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run
+from runs_app.reconciling import differences
+
+
+def by_form(form_of):
+    """What was read when the page was opened is what the form holds when it is sent."""
+
+    def edit(row, **changes):
+        data = {name: value for name, value in model_to_dict(row, form_of.Meta.fields).items() if value is not None}
+        data |= {"provider_routes": ""} if form_of is EndpointForm else {}
+        form = form_of({**data, **changes}, instance=row)
+        assert form.is_valid(), form.errors
+        return form.save
+
+    return edit
+
+
+def by_command(row, **changes):
+    return lambda: set_given(row, changes)
+
+
+def by_admin(row, **changes):
+    for name, value in changes.items():
+        setattr(row, name, value)
+    return row.save
+
+
+@pytest.mark.parametrize("edit", [by_form(EndpointForm), by_command, by_admin])
+def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_saving(run, edit):
+    Endpoint.objects.update(provider="openai", requests_per_minute=600)
+    save = edit(Endpoint.objects.get(), max_concurrency=5)
+    assert len(admit(Registration().worker_id, 4)) == 4
+    Endpoint.objects.update(paused_until=timezone.now(), pause_reason="a 429", in_batches=0)
+    counted = Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get()
+    save()
+    assert Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get() == counted
+    assert counted["in_flight"] == 4
+    assert counted["throttle"]
+    assert Endpoint.objects.get().max_concurrency == 5
+    assert differences() == []
+
+
+@pytest.mark.parametrize("edit", [by_form(LanguageModelForm), by_command, by_admin])
+def test_a_model_keeps_its_time_outs_and_its_last_check(run, edit):
+    model = LanguageModel.objects.get()
+    save = edit(model, max_output_tokens=50)
+    has_stalled(model.pk, "timeout", "test")
+    LanguageModel.objects.update(check_status="ok", check_detail="It answered.")
+    save()
+    saved = LanguageModel.objects.get()
+    assert (saved.stalls, saved.check_status, saved.check_detail) == (1, "ok", "It answered.")
+    assert saved.max_output_tokens == 50
+
+
+def test_an_experiment_and_a_run_keep_their_state_their_money_and_their_counters(run):
+    experiment = Experiment.objects.get()
+    Run.objects.update(reserve_usd=1)
+    admit(Registration().worker_id, 4)
+    Experiment.objects.update(status="active")
+    experiment.title, run.max_concurrency = "Another title", 7
+    experiment.save()
+    run.save()
+    experiment.refresh_from_db()
+    run.refresh_from_db()
+    assert (experiment.title, experiment.status, experiment.reserved_usd) == ("Another title", "active", 4)
+    assert (run.max_concurrency, run.status, run.n_running) == (7, "running", 4)
+    assert differences() == []
+
+
+def test_who_names_columns_writes_those_and_a_new_row_is_written_whole(run):
+    endpoint = Endpoint.objects.get()
+    endpoint.in_batches, endpoint.name = 3, "unsaved"
+    endpoint.save(update_fields=["in_batches"])
+    assert list(Endpoint.objects.values_list("name", "in_batches")) == [("lab", 3)]
+    assert Endpoint.objects.create(name="other", in_flight=2).in_flight == 2
+    assert Endpoint.objects.get(name="other").in_flight == 2
