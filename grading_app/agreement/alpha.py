@@ -31,7 +31,7 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
         raise ValueError("a ratio scale has no negative ratings")
     used = ratings.with_at_least(2)
     made = _by_distance if level in ("nominal", "ratio") else _by_position
-    left_out = len(ratings.units) - len(used.units)
+    left_out = ratings.n_units - used.n_units
     return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level))
 
 

@@ -17,7 +17,7 @@ class Coefficient:
 
     ratings: those that the measure can use; left_out: how many units it cannot.
     of: (resamples, units), how often each unit counts -> (resamples,), the measure; NaN where it is not defined.
-        Once each is the sample itself; this one function serves the estimate and the bootstrap.
+        `ratings.times` is the sample itself; this one function serves the estimate and the bootstrap.
     spread: the interval by formula at a confidence, where there is one; None where these ratings give none.
     """
 
@@ -30,15 +30,14 @@ class Coefficient:
     @property
     def estimate(self) -> float | None:
         """The measure of the sample; None where it is not defined (no units, or no variation at all)."""
-        n = len(self.ratings.units)
-        value = float(self.of(np.ones((1, n)))[0]) if n else np.nan
+        value = float(self.of(self.ratings.times[None])[0]) if self.ratings.units else np.nan
         return None if np.isnan(value) else value
 
     def result(self, confidence: float = 0.95) -> Estimate:
         """The estimate, with its interval by formula where there is one (`bootstrap` gives one to every measure)."""
         estimate = self.estimate
         spread = self.spread(confidence) if self.spread and estimate is not None else None
-        counts = (len(self.ratings.units), self.ratings.n_raters, self.ratings.n_ratings, self.left_out)
+        counts = (self.ratings.n_units, self.ratings.n_raters, self.ratings.n_ratings, self.left_out)
         if spread is None:
             return Estimate(self.formula, estimate, *counts)
         return Estimate(self.formula, estimate, *counts, spread.se, spread.low, spread.high, confidence, spread.how)

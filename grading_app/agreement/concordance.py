@@ -13,6 +13,7 @@ from grading_app.agreement.ratings import Floats, Ratings
 from grading_app.analysis.statistics import normal_quantile
 
 ROUNDING = 1e-24
+ROUNDING_OF_R = 1e-13
 
 
 class Moments(NamedTuple):
@@ -25,7 +26,7 @@ class Moments(NamedTuple):
 
 
 def moments(x: Floats, y: Floats, times: Floats) -> Moments:
-    """x, y: (units,); times: (resamples, units), how often each counts. A variance below rounding is zero."""
+    """x, y: (units,); times: (resamples, units), how often each counts. What is below rounding is zero."""
     n = times.sum(axis=1, keepdims=True)
     center = (x.mean() + y.mean()) / 2
     x, y = x - center, y - center
@@ -33,7 +34,8 @@ def moments(x: Floats, y: Floats, times: Floats) -> Moments:
     off_x, off_y, shares = x - mean_x, y - mean_y, times / n
     covariance = (shares * off_x * off_y).sum(axis=1)
     variance_x, variance_y = _variance(x, off_x, shares), _variance(y, off_y, shares)
-    return Moments((mean_x - mean_y)[:, 0], variance_x, variance_y, covariance)
+    together = np.abs(covariance) > ROUNDING_OF_R * np.sqrt(variance_x * variance_y)
+    return Moments((mean_x - mean_y)[:, 0], variance_x, variance_y, np.where(together, covariance, 0.0))
 
 
 def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:
@@ -71,14 +73,14 @@ def lins_concordance(ratings: Ratings) -> Coefficient:
         return concordance(x, y, times)
 
     def spread(confidence: float) -> Spread | None:
-        return _transformed(x, y, confidence)
+        return _transformed(x, y, both.times, confidence)
 
-    left_out = len(ratings.units) - len(both.units)
+    left_out = ratings.n_units - both.n_units
     return Coefficient("Lin's concordance correlation coefficient", both, left_out, of, spread)
 
 
-def _transformed(x: Floats, y: Floats, confidence: float) -> Spread | None:
-    n, once = len(x), np.ones((1, len(x)))
+def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
+    n, once = float(times.sum()), times[None]
     rho_c, r = float(concordance(x, y, once)[0]), float(correlation(x, y, once)[0])
     if n < 3 or math.isnan(r) or r == 0:
         return None
@@ -91,7 +93,7 @@ def _transformed(x: Floats, y: Floats, confidence: float) -> Spread | None:
     return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), how)
 
 
-def _variance_of_z(n: int, rho_c: float, r: float, shift: float) -> float:
+def _variance_of_z(n: float, rho_c: float, r: float, shift: float) -> float:
     """shift: the squared difference of the means over the product of the standard deviations (Lin's u^2)."""
     rest = 1 - rho_c**2
     terms = (

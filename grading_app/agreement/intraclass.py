@@ -54,9 +54,9 @@ def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
         return _correlation(form, mean_squares(used, times))
 
     def spread(confidence: float) -> Spread | None:
-        return _spread(form, mean_squares(used, np.ones((1, len(used.units)))), confidence)
+        return _spread(form, mean_squares(used, used.times[None]), confidence)
 
-    return Coefficient(f"ICC({form})", used, len(ratings.units) - len(used.units), of, spread)
+    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, of, spread)
 
 
 def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:

@@ -13,8 +13,8 @@ from grading_app.agreement.coefficients import Coefficient, quotient
 from grading_app.agreement.concordance import concordance, correlation, moments
 from grading_app.agreement.estimates import Estimate, Spread
 from grading_app.agreement.ratings import Floats, Ratings, Whole
-from grading_app.agreement.resampling import bootstrap, clusters_of
-from grading_app.analysis.statistics import clustered_mean
+from grading_app.agreement.resampling import Clusters, bootstrap, clusters_of
+from grading_app.analysis.clusters import ClusterSums, clustered_mean_of
 
 Line = Literal["deming", "ols"]
 Measure = Literal["concordance", "correlation", "same answer"]
@@ -48,12 +48,21 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
         return quotient(times @ excess, times.sum(axis=1))
 
     def spread(confidence: float) -> Spread | None:
-        mean = clustered_mean(excess.tolist(), clusters_of(used.units, items).tolist(), confidence)
+        mean = clustered_mean_of(cluster_sums(clusters_of(used, items), used.times, excess), confidence)
         if mean is None or mean.low is None or mean.high is None:
             return None
         return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")
 
     return Coefficient("judge's bias: judge less the mean of the people", used, left_out, of, spread)
+
+
+def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
+    """What the values of units (each so many `times`) add up to, over all and over items."""
+    totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
+    over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
+    return ClusterSums(
+        float(times.sum()), float(times @ values), float(times @ values**2), clusters.n, *map(float, over_items)
+    )
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
@@ -134,7 +143,8 @@ def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -
 def compared(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
     """The units that the judge and so many people rated, and how many others there are."""
     enough = (ratings.without(judge).per_unit >= people) & ratings.given[:, ratings.column(judge)]
-    return ratings.where(enough), int((~enough).sum())
+    used = ratings.where(enough)
+    return used, ratings.n_units - used.n_units
 
 
 def people_means(ratings: Ratings, judge: Hashable) -> Floats:

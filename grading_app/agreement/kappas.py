@@ -43,12 +43,10 @@ def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> Con
     both = ratings.of(rows, columns).complete()
     categories, codes = _codes(both)
     counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
-    np.add.at(counts, (codes[:, 0], codes[:, 1]), 1)
+    np.add.at(counts, (codes[:, 0], codes[:, 1]), np.rint(both.times).astype(np.intp))
     names = tuple(both.labels[int(value)] if both.labels else float(value) for value in categories)
-    left_out = len(ratings.units) - len(both.units)
-    return ConfusionMatrix(
-        rows, columns, names, tuple(tuple(row) for row in counts.tolist()), len(both.units), left_out
-    )
+    left_out = ratings.n_units - both.n_units
+    return ConfusionMatrix(rows, columns, names, tuple(tuple(row) for row in counts.tolist()), both.n_units, left_out)
 
 
 def percent_agreement(ratings: Ratings) -> Coefficient:
@@ -64,7 +62,7 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
     def of(times: Floats) -> Floats:
         return quotient(times @ agreeing, times.sum(axis=1))
 
-    return Coefficient("percent agreement", used, len(ratings.units) - len(used.units), of)
+    return Coefficient("percent agreement", used, ratings.n_units - used.n_units, of)
 
 
 def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
@@ -92,10 +90,10 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
         return 1 - quotient(times @ apart * n, expected)
 
     def spread(confidence: float) -> Spread | None:
-        return _large_sample(distances, codes, confidence)
+        return _large_sample(distances, codes, both.times, confidence)
 
     formula = f"Cohen's kappa{WEIGHTED[weights]}"
-    return Coefficient(formula, both, len(ratings.units) - len(both.units), of, spread)
+    return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread)
 
 
 def fleiss_kappa(ratings: Ratings, category: float | None = None) -> Coefficient:
@@ -122,7 +120,7 @@ def fleiss_kappa(ratings: Ratings, category: float | None = None) -> Coefficient
         return 1 - quotient(times @ mixed, n * m * (m - 1) * (shares * (1 - shares)).sum(axis=1))
 
     of_one = "" if category is None else f" of {_name(used, category)}"
-    return Coefficient(f"Fleiss' kappa{of_one}", used, len(ratings.units) - len(used.units), of)
+    return Coefficient(f"Fleiss' kappa{of_one}", used, ratings.n_units - used.n_units, of)
 
 
 def _name(ratings: Ratings, category: float) -> str:
@@ -156,17 +154,18 @@ def _indicators(codes: Whole, categories: int) -> Floats:
     return indicators
 
 
-def _large_sample(distances: Floats, codes: Whole, confidence: float) -> Spread | None:
+def _large_sample(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
     """Written with distances d in place of the paper's weights, w = 1 - d / max d, which changes nothing."""
-    n, size = codes.shape[0], len(distances)
-    first, second = (np.bincount(codes[:, rater], minlength=size) / n for rater in (0, 1))
+    n, size = float(times.sum()), len(distances)
+    first, second = (np.bincount(codes[:, rater], times, minlength=size) / n for rater in (0, 1))
     expected = float(first @ distances @ second)
     if expected == 0:
         return None
     apart = distances[codes[:, 0], codes[:, 1]]
-    ratio = float(apart.mean()) / expected
+    shares = times / n
+    ratio = float(shares @ apart) / expected
     pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
-    variance = float((pulled**2).mean()) - (ratio * expected) ** 2
+    variance = float(shares @ pulled**2) - (ratio * expected) ** 2
     se = math.sqrt(max(0.0, variance) / n) / expected
     reach, kappa = normal_quantile(confidence) * se, 1 - ratio
     how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"

@@ -18,10 +18,12 @@ REACH = 1.96
 
 @dataclass(frozen=True, slots=True)
 class LimitsOfAgreement:
-    """differences: judge less the mean of the people, means: of both, for each unit; mean, low, high: in them."""
+    """differences: judge less the mean of the people, means: of both, and `times`: of how many units; low, high: in
+    them, as the mean of the differences."""
 
     means: tuple[float, ...]
     differences: tuple[float, ...]
+    times: tuple[int, ...]
     mean: float
     low: Estimate
     high: Estimate
@@ -55,7 +57,9 @@ def limits_of_agreement(
         for name, reach in (("lower", -REACH), ("upper", REACH))
     )  # fmt: skip
     middles = (judged + people) / 2
-    return LimitsOfAgreement(tuple(middles.tolist()), tuple(apart.tolist()), float(apart.mean()), low, high)
+    times = tuple(np.rint(used.times).astype(int).tolist())
+    mean = float(np.average(apart, weights=used.times))
+    return LimitsOfAgreement(tuple(middles.tolist()), tuple(apart.tolist()), times, mean, low, high)
 
 
 def _limit(apart: Floats, reach: float) -> Callable[[Floats], Floats]:

@@ -10,8 +10,8 @@ import numpy as np
 
 from grading_app.agreement.estimates import Estimate
 from grading_app.agreement.judges import people_means
-from grading_app.agreement.ratings import Floats, Ratings, Whole
-from grading_app.agreement.resampling import clusters_of
+from grading_app.agreement.ratings import Floats, Ratings
+from grading_app.agreement.resampling import Clusters, clusters_of
 from grading_app.analysis.statistics import student_quantile
 
 
@@ -33,14 +33,18 @@ class CorrectedMean:
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """f: the judge on units that people did not rate; y, g: people and judge on those that they rated."""
+    """f: the judge on units that people did not rate; y, g: people and judge on those that they rated.
+
+    unrated, rated: the items of both, kind by kind the same; times_f, times_y: how many units a row stands for.
+    """
 
     f: Floats
     y: Floats
     g: Floats
-    clusters_f: Whole
-    clusters_y: Whole
-    clusters: int  # at most
+    times_f: Floats
+    times_y: Floats
+    unrated: Clusters
+    rated: Clusters
 
 
 def corrected_mean(
@@ -71,36 +75,38 @@ def corrected_mean(
         raise ValueError("no unit was rated by the judge and by people")
     share = (_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
     people = known.without(judge)
-    common = Estimate(
-        "", None, len(known.units), people.n_raters, people.n_ratings, len(ratings.units) - len(known.units)
-    )
+    common = Estimate("", None, known.n_units, people.n_raters, people.n_ratings, ratings.n_units - known.n_units)
     how = ", tuned" if tuned else ""
     corrected = replace(_told(common, sample, share, confidence), formula=f"prediction-powered mean{how}")
-    alone = replace(_told(common, sample, 0.0, confidence), formula="mean of the people", units=len(sample.y))
-    judged = replace(
-        common, formula="mean of the judge", estimate=float(np.concatenate([sample.f, sample.g]).mean()), raters=1,
-        ratings=len(known.units),
-    )  # fmt: skip
-    return CorrectedMean(corrected, alone, judged, share, float((sample.y - sample.g).mean()))
+    alone = replace(_told(common, sample, 0.0, confidence), formula="mean of the people",
+                    units=round(float(sample.times_y.sum())))  # fmt: skip
+    judged_mean = float(np.average(known.values[:, known.column(judge)], weights=known.times))
+    judged = replace(common, formula="mean of the judge", estimate=judged_mean, raters=1, ratings=known.n_units)
+    rectifier = float(np.average(sample.y - sample.g, weights=sample.times_y))
+    return CorrectedMean(corrected, alone, judged, share, rectifier)
 
 
 def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None) -> _Sample:
-    clusters = clusters_of(known.units, items)
+    clusters, times = clusters_of(known, items), known.times
     rated = known.without(judge).per_unit > 0
     judged, means = known.values[:, known.column(judge)], people_means(known, judge)
-    return _Sample(judged[~rated], means[rated], judged[rated], clusters[~rated], clusters[rated], len(known.units))
+    return _Sample(
+        judged[~rated], means[rated], judged[rated], times[~rated], times[rated], clusters.where(~rated),
+        clusters.where(rated),
+    )  # fmt: skip
 
 
 def _told(common: Estimate, sample: _Sample, share: float, confidence: float) -> Estimate:
     rectified = sample.y - share * sample.g
-    estimate = float(rectified.mean()) + (share * float(sample.f.mean()) if share else 0.0)
-    groups = len(np.unique(sample.clusters_y))
+    estimate = float(np.average(rectified, weights=sample.times_y))
+    estimate += share * float(np.average(sample.f, weights=sample.times_f)) if share else 0.0
+    groups = sample.rated.n
     if groups < 2:
         return replace(common, estimate=estimate, clusters=groups)
-    residuals = _by_cluster(sample.clusters_y, rectified, sample.clusters)
+    residuals = _by_cluster(sample.rated, rectified, sample.times_y)
     if share:
-        residuals = residuals + share * _by_cluster(sample.clusters_f, sample.f, sample.clusters)
-    se = math.sqrt(groups / (groups - 1) * float((residuals**2).sum()))
+        residuals = residuals + share * _by_cluster(sample.unrated, sample.f, sample.times_f)
+    se = math.sqrt(groups / (groups - 1) * float(sample.rated.alike @ residuals**2))
     reach = student_quantile(confidence, groups - 1) * se
     return replace(
         common, estimate=estimate, se=se, low=estimate - reach, high=estimate + reach, confidence=confidence,
@@ -110,14 +116,13 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float) ->
 
 def _best_share(sample: _Sample) -> float:
     """The share at which the sum of squared residuals of all items is least: it is a parabola in the share."""
-    fixed = _by_cluster(sample.clusters_y, sample.y, sample.clusters)
-    moving = _by_cluster(sample.clusters_f, sample.f, sample.clusters)
-    moving = moving - _by_cluster(sample.clusters_y, sample.g, sample.clusters)
-    squares = float((moving**2).sum())
-    return min(1.0, max(0.0, -float((fixed * moving).sum()) / squares)) if squares > 0 else 0.0
+    fixed, alike = _by_cluster(sample.rated, sample.y, sample.times_y), sample.rated.alike
+    moving = _by_cluster(sample.unrated, sample.f, sample.times_f)
+    moving = moving - _by_cluster(sample.rated, sample.g, sample.times_y)
+    squares = float(alike @ moving**2)
+    return min(1.0, max(0.0, -float(alike @ (fixed * moving)) / squares)) if squares > 0 else 0.0
 
 
-def _by_cluster(clusters: Whole, values: Floats, size: int) -> Floats:
-    """(size,): the residuals of a mean, as parts of it, added up over each cluster."""
-    parts: Floats = np.bincount(clusters, (values - values.mean()) / len(values), minlength=size).astype(np.float64)
-    return parts
+def _by_cluster(clusters: Clusters, values: Floats, times: Floats) -> Floats:
+    """(kinds of items,): the residuals of a mean, as parts of it, added up over each item."""
+    return clusters.totals((values - np.average(values, weights=times)) / times.sum())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,12 +13,29 @@ Whole = NDArray[np.intp]
 
 
 @dataclass(frozen=True, eq=False)
+class Holding:
+    """Which item has how many of the units that a row stands for, where rows stand for many units that are alike.
+
+    units: (kinds of items, rows), how many units of each row an item of this kind has.
+    alike: (kinds of items,), how many items are of that kind.
+    """
+
+    units: Floats
+    alike: Floats
+
+    def where(self, kept: NDArray[np.bool_]) -> Holding:
+        """Only these rows; items that are left without any stay, with none."""
+        return Holding(self.units[:, kept], self.alike)
+
+
+@dataclass(frozen=True, eq=False)
 class Ratings:
     """Who rated what, and how.
 
     values: (units, raters), a number for each rating, NaN where a rater did not rate the unit.
     units, raters: the names of the rows and the columns, each name once.
     labels: where the numbers stand for labels, value v is labels[v]; empty where they are numbers of their own.
+    holding: where each row stands for all units that were rated alike (`tallied`); None where it is one unit.
     ValueError for a table of another shape, a name that comes twice, or an infinite rating.
     """
 
@@ -26,6 +43,7 @@ class Ratings:
     units: tuple[Hashable, ...]
     raters: tuple[Hashable, ...]
     labels: tuple[str, ...] = ()
+    holding: Holding | None = None
 
     def __post_init__(self) -> None:
         if self.values.shape != (len(self.units), len(self.raters)):
@@ -49,8 +67,17 @@ class Ratings:
         return counts
 
     @property
+    def times(self) -> Floats:
+        """(units,): how many units each row stands for."""
+        return np.ones(len(self.units)) if self.holding is None else self.holding.alike @ self.holding.units
+
+    @property
+    def n_units(self) -> int:
+        return round(float(self.times.sum()))
+
+    @property
     def n_ratings(self) -> int:
-        return int(self.given.sum())
+        return round(float(self.times @ self.per_unit))
 
     @property
     def n_raters(self) -> int:
@@ -79,7 +106,7 @@ class Ratings:
     def of(self, *raters: Hashable) -> Ratings:
         """Only these raters, in this order. ValueError for a rater who is not in the table."""
         columns = [self.column(rater) for rater in raters]
-        return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels)
+        return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels, self.holding)
 
     def without(self, rater: Hashable) -> Ratings:
         """All raters but this one. ValueError for a rater who is not in the table."""
@@ -94,7 +121,8 @@ class Ratings:
     def where(self, kept: NDArray[np.bool_]) -> Ratings:
         """Only these units: kept is (units,)."""
         units = tuple(unit for unit, keep in zip(self.units, kept, strict=True) if keep)
-        return Ratings(self.values[kept], units, self.raters, self.labels)
+        holding = self.holding and self.holding.where(kept)
+        return Ratings(self.values[kept], units, self.raters, self.labels, holding)
 
 
 def ratings_of(table: ArrayLike) -> Ratings:
@@ -128,6 +156,29 @@ def ratings_from(
     for place, number in found.items():
         values[place] = number
     return Ratings(values, tuple(units), tuple(raters), tuple(labels or ()))
+
+
+def tallied(
+    lines: Iterable[tuple[Hashable, Hashable, int]],
+    said: Mapping[Hashable, Mapping[Hashable, float]],
+    raters: Sequence[Hashable],
+) -> Ratings:
+    """Ratings that were added up: (item, kind of unit, how many units of the kind the item has) lines.
+
+    said: kind of unit -> rater -> value. A row stands for all units of its kind, and items that have the same units are
+    one kind of item: so a million units take as many rows as there are ways to rate one.
+    ValueError as of `Ratings`.
+    """
+    rows = {kind: at for at, kind in enumerate(said)}
+    items: dict[Hashable, int] = {}
+    found = np.array([(items.setdefault(item, len(items)), rows[kind], n) for item, kind, n in lines], dtype=np.float64)
+    item, row = found.reshape(-1, 3)[:, :2].astype(np.intp).T
+    units = np.zeros((len(items), len(rows)))
+    np.add.at(units, (item, row), found.reshape(-1, 3)[:, 2])
+    kinds, alike = np.unique(units, axis=0, return_counts=True) if units.size else (units, np.ones(len(items)))
+    values = np.array([[values.get(rater, np.nan) for rater in raters] for values in said.values()], dtype=np.float64)
+    table = values.reshape(len(rows), len(raters))
+    return Ratings(table, tuple(rows), tuple(raters), (), Holding(kinds, alike.astype(np.float64)))
 
 
 def _number(value: float | str | None, codes: dict[str, int] | None, what: str) -> float:

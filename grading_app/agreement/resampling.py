@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grading_app.agreement.coefficients import Coefficient
 from grading_app.agreement.estimates import Estimate
-from grading_app.agreement.ratings import Floats, Whole
+from grading_app.agreement.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
@@ -36,13 +37,13 @@ def bootstrap(
     """
     if resamples < 100 or not 0 < confidence < 1:
         raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
-    plain, codes = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings.units, items)
-    clusters = int(codes.max()) + 1 if codes.size else 0
-    told = replace(plain, clusters=clusters, resamples=resamples)
-    if clusters < 2 or plain.estimate is None:
+    plain, clusters = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings, items)
+    told = replace(plain, clusters=clusters.n, resamples=resamples)
+    if told.clusters < 2 or plain.estimate is None:
         return replace(told, resamples=0)
-    cells = max(1, coefficient.ratings.values.size)
-    drawn = np.concatenate([coefficient.of(times) for times in draws(codes, resamples, seed, cells)])
+    cells = max(coefficient.ratings.values.size, len(clusters.alike))
+    steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
+    drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
     return with_percentiles(told, drawn, confidence)
 
 
@@ -58,7 +59,61 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
     return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
 
 
-def clusters_of(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The items that units are answers to. Items that tell the same are one kind.
+
+    alike: (kinds,), how many items there are of each. Which units they have: `codes` (units,), the kind of each unit's
+    item, or for rows that stand for many units `held` (kinds, units), how many of each an item has.
+    """
+
+    alike: Floats
+    codes: Whole | None
+    held: Floats | None
+
+    def totals(self, values: Floats) -> Floats:
+        """(units,) -> (kinds,): the values of an item's units, added up."""
+        if self.held is not None:
+            return self.held @ values
+        totals: Floats = np.bincount(self.codes, values, minlength=len(self.alike)).astype(np.float64)  # type: ignore[arg-type]
+        return totals
+
+    @property
+    def sizes(self) -> Floats:
+        """(kinds,): how many units an item has."""
+        units = self.codes if self.held is None else self.held.T
+        return self.totals(np.ones(len(units)))  # type: ignore[arg-type]
+
+    @property
+    def n(self) -> int:
+        """How many items have units."""
+        return round(float(self.alike[self.sizes > 0].sum()))
+
+    def where(self, kept: NDArray[np.bool_]) -> Clusters:
+        """Of these units alone; the kinds stay what they are, also those without any unit."""
+        codes = None if self.codes is None else self.codes[kept]
+        return Clusters(self.alike, codes, None if self.held is None else self.held[:, kept])
+
+    def times(self, drawn: Floats) -> Floats:
+        """(resamples, kinds), how many items were drawn of each -> (resamples, units), how often each unit was."""
+        found: Floats = drawn[:, self.codes] if self.held is None else drawn @ self.held
+        return found
+
+
+def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
+    """The items of these units: as `items` (unit -> item) says, or else each unit is one.
+
+    Rows that stand for many units know their items themselves. ValueError for a unit without an item.
+    """
+    if ratings.holding is not None:
+        held, alike = ratings.holding.units, ratings.holding.alike
+        some = held.sum(axis=1) > 0
+        return Clusters(alike[some], None, held[some])
+    codes = _codes(ratings.units, items)
+    return Clusters(np.ones(int(codes.max()) + 1 if codes.size else 0), codes, None)
+
+
+def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
     """(units,): the number of each unit's item, from 0. ValueError for a unit without one."""
     if items is None:
         return np.arange(len(units))
@@ -67,13 +122,6 @@ def clusters_of(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | 
         raise ValueError(f"the unit {lacking!r} has no item")
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(items[unit], len(numbers)) for unit in units], dtype=np.intp)
-
-
-def draws(clusters: Whole, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
-    """(some resamples, units) at a time: how often each unit was drawn with its cluster."""
-    alike = np.ones(int(clusters.max()) + 1)
-    for times in draws_of_kinds(alike, resamples, seed, cells):
-        yield times[:, clusters]
 
 
 def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:

@@ -10,7 +10,7 @@ from grading_app.agreement.intraclass import FORMS, intraclass_correlation
 from grading_app.agreement.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.agreement.ranks import kendalls_w
 from grading_app.agreement.ratings import ratings_from, ratings_of
-from grading_app.agreement.resampling import bootstrap, clusters_of, draws
+from grading_app.agreement.resampling import bootstrap, clusters_of, draws_of_kinds
 from tests.core.agreeing import KRIPPENDORFF, crossed, tables
 from tests.core.test_agreement_kappas import COHEN
 
@@ -72,9 +72,10 @@ def test_answers_to_one_item_are_drawn_together():
 
 def test_draws_take_as_many_items_as_there_are():
     items = {0: "a", 1: "b", 2: "a", 3: "c"}
-    clusters = clusters_of(range(4), items)
-    assert clusters.tolist() == [0, 1, 0, 2]
-    times = np.concatenate(list(draws(clusters, 300, 5, 4)))
+    clusters = clusters_of(ratings_of(np.ones((4, 2))), items)
+    assert clusters.codes.tolist() == [0, 1, 0, 2]
+    drawn = np.concatenate(list(draws_of_kinds(clusters.alike, 300, 5, 4)))
+    times = clusters.times(drawn)
     assert times.shape == (300, 4)
     assert (times[:, 0] == times[:, 2]).all()
     assert (times[:, [0, 1, 3]].sum(axis=1) == 3).all()

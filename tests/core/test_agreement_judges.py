@@ -40,7 +40,8 @@ def test_answers_to_one_item_make_one_error_of_the_bias():
     found = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
     expected = clustered_mean(excess.tolist(), list(items.values()))
-    assert (found.estimate, found.se, found.low) == (pytest.approx(expected.mean), expected.se, expected.low)
+    told = (found.estimate, found.se, found.low)
+    assert told == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
     assert found.interval == "Student's t, clustered by 10 items"
     assert bootstrap(judge_bias(ratings, 0, items), seed=1, items=items).se == pytest.approx(found.se, rel=0.2)
 
@@ -55,6 +56,13 @@ def test_a_straight_line_has_its_slope(slope, shift, falling, line):
     slope = -slope if falling else slope
     table = [[shift + slope * value, value, value] for value in (1, 2, 4, 7)]
     assert judge_slope(ratings_of(table), 0, line).estimate == pytest.approx(slope, rel=1e-6)
+
+
+def test_a_judge_that_does_not_go_with_people_at_all_has_no_slope():
+    # The products of deviations cancel out, but not to the last digit of a computer.
+    table = [[2, 5], [1, 1], [1, 3], [5, 1], [3, 4], [5, 4], [1, 3]]
+    assert judge_slope(ratings_of(table), 0).estimate is None
+    assert judge_slope(ratings_of(table), 1).estimate is None
 
 
 @given(tables(raters=(2, 2), units=(4, 12), missing=False), st.floats(0.2, 5))
