@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.intp]
+Kind = TypeVar("Kind", bound=Hashable)
+Rater = TypeVar("Rater", bound=Hashable)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +162,7 @@ def ratings_from(
 
 
 def tallied(
-    lines: Iterable[tuple[Hashable, Hashable, int]],
-    said: Mapping[Hashable, Mapping[Hashable, float]],
-    raters: Sequence[Hashable],
+    lines: Iterable[tuple[Hashable, Kind, int]], said: Mapping[Kind, Mapping[Rater, float]], raters: Sequence[Rater]
 ) -> Ratings:
     """Ratings that were added up: (item, kind of unit, how many units of the kind the item has) lines.
 

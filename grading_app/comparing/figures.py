@@ -43,7 +43,7 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
         ("Mean difference", number(limits.mean), ""),
         ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
     ]
-    n = len(limits.differences)
+    n = sum(limits.times)
     return Picture(
         "differences",
         f"{judge} less people",
@@ -92,7 +92,9 @@ def _square_grid(categories: int, width: int) -> drawing.Grid:
 def _draw_differences(limits: LimitsOfAgreement, grid: drawing.Grid) -> Figure:
     figure, (axis,) = grid.figure()
     drawing.gridlines(axis, "y")
-    places = Counter(zip(limits.means, limits.differences, strict=True))
+    places: Counter[tuple[float, float]] = Counter()
+    for mean, difference, times in zip(limits.means, limits.differences, limits.times, strict=True):
+        places[mean, difference] += times
     most = max(places.values())
     sizes = [max(5.0, LARGEST_BUBBLE * (count / most) ** 0.5) if most > 1 else 6.0 for count in places.values()]
     axis.scatter(

@@ -1,10 +1,11 @@
-"""The ratings of a question as (unit, rater, value), fetched set-based; of many units a part that says so.
+"""The ratings of a question, added up by the database: how many units of each item were rated alike.
 
 The SQL is fixed text; what a request chooses travels as parameters alone.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +15,11 @@ from django.db import connection
 from grading_app.comparing.asking import Question
 from grading_app.comparing.raters import keys_of, pairs_of
 
+MOST_KINDS, MOST_LINES, MOST_CELLS = 4_000, 250_000, 8_000_000
+"""Of ways in which a unit was rated, of these by item, and of ways by items: beyond that, a part of all is compared.
+Points of a scale stay far below it, however many answers there are; numbers with many digits do not."""
 MOST_UNITS = 2_000
-"""Above it the units that people rated stay and the others are drawn by a hash of their keys."""
+"""Of such a part: the units that people rated stay and the others are drawn by a hash of their keys."""
 DRAW_SEED = "agreement-1"
 
 ANSWERS_IN_SCOPE = """SELECT t.id, t.item_id, t.rating FROM runs_app_trial t
@@ -62,37 +66,68 @@ SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}
 )"""  # noqa: S608
 
 GIVEN = """given AS (
-    SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people FROM said
-    JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) AS scales (rater, low, span)
-        ON scales.rater = said.rater)"""
+    SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people, scales.place
+    FROM said JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) WITH ORDINALITY
+        AS scales (rater, low, span, place) ON scales.rater = said.rater)"""
 """Of these raters alone; each value on its own scale, or as a share of it."""
 
-UNITS = """SELECT given.unit, min(scope.item_id), count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
+UNITS = """SELECT given.unit, count(*) OVER () FROM given JOIN scope ON scope.id = given.unit
     GROUP BY given.unit ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
 RATINGS = """SELECT given.unit, given.rater, given.value::float8 FROM given
     WHERE given.unit = ANY(%(units)s) ORDER BY given.unit, given.rater"""
+# A unit's ratings as {{rater's place, value}, ...}: units with the same text were rated alike.
+TALLY = """SELECT item, said::text, count(*) FROM (
+        SELECT min(scope.item_id) AS item, array_agg(ARRAY[given.place, given.value] ORDER BY given.place) AS said
+        FROM given JOIN scope ON scope.id = given.unit
+        WHERE %(units)s::bigint[] IS NULL OR given.unit = ANY(%(units)s)
+        GROUP BY given.unit) AS rated
+    GROUP BY item, said LIMIT %(lines)s"""
 
 
 @dataclass(frozen=True)
 class Frame:
-    """triples: (unit, rater, value), by unit; items: unit -> item; total: how many units there are, drawn or not."""
+    """lines: (item, kind, how many of the item's units were rated like that); kinds: kind -> rater -> value.
 
-    triples: list[tuple[int, str, float]]
-    items: dict[int, int]
+    total: how many units there are, of which `units` are compared.
+    """
+
+    lines: list[tuple[int, str, int]]
+    kinds: dict[str, dict[str, float]]
     total: int
 
     @property
-    def is_part(self) -> bool:
-        return self.total > len(self.items)
+    def units(self) -> int:
+        return sum(n for _, _, n in self.lines)
 
 
 def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
-    """All units that a chosen rater rated; of more than `most`, those that people rated before all others."""
+    """All units that a chosen rater rated; where they were rated in too many ways, `most` of them."""
+    whole = _tally(question, None, MOST_LINES + 1)
+    if len(whole.lines) <= MOST_LINES and _fits(whole):
+        return whole
     given, chosen = given_by(question)
-    units = rows(f"WITH {given} {UNITS}", {**chosen, "drawn": DRAW_SEED, "most": most})
-    items = {unit: item for unit, item, _ in units}
-    ratings = rows(f"WITH {given} {RATINGS}", {**chosen, "units": list(items)})
-    return Frame([(unit, rater, value) for unit, rater, value in ratings], items, units[0][2] if units else 0)
+    drawn = rows(f"WITH {given} {UNITS}", {**chosen, "drawn": DRAW_SEED, "most": most})
+    part = _tally(question, [unit for unit, _ in drawn], None)
+    return Frame(part.lines, part.kinds, drawn[0][1])
+
+
+def _fits(frame: Frame) -> bool:
+    items = len({item for item, _, _ in frame.lines})
+    return len(frame.kinds) <= MOST_KINDS and len(frame.kinds) * items <= MOST_CELLS
+
+
+def _tally(question: Question, units: list[int] | None, most: int | None) -> Frame:
+    given, chosen = given_by(question)
+    lines = rows(f"WITH {given} {TALLY}", {**chosen, "units": units, "lines": most})
+    keys = [rater.key for rater in question.raters]
+    kinds = {kind: _said(kind, keys) for kind in dict.fromkeys(kind for _, kind, _ in lines)}
+    return Frame([(item, kind, n) for item, kind, n in lines], kinds, sum(n for _, _, n in lines))
+
+
+def _said(kind: str, keys: list[str]) -> dict[str, float]:
+    """'{{1,4},{3,2.5}}' -> the first rater's 4, the third's 2.5."""
+    pairs = json.loads(kind.replace("{", "[").replace("}", "]"))
+    return {keys[round(place) - 1]: float(value) for place, value in pairs}
 
 
 def given_by(question: Question) -> tuple[str, dict[str, Any]]:

@@ -19,7 +19,7 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparing.measuring import Measured
 
-VERSION = 1  # Raise it when the same ratings are measured differently.
+VERSION = 2  # Raise it when the same ratings are measured differently.
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,23 @@ def state_of_ratings(experiment: Experiment, queues: list[tuple[int, int]]) -> s
 def kept_comparison(question: Question, roles: Roles, state: str) -> Compared:
     found: Compared | None = cache.get(f"agreement:{state}")
     if found is None:
-        found = _compare(question, roles, load_frame(question))
+        found = compare(question, roles, load_frame(question))
         cache.set(f"agreement:{state}", found, SECONDS)
     return found
 
 
-def _compare(question: Question, roles: Roles, frame: Frame) -> Compared:
+def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
+    from grading_app.agreement.ratings import tallied
     from grading_app.comparing.measuring import measured  # numpy, which other pages do not need.
 
-    if not frame.triples:
+    if not frame.lines:
         return Compared(0, 0, None)
+    given = {rater for said in frame.kinds.values() for rater in said}
     numbers = measured(
-        frame.triples,
-        frame.items,
+        tallied(frame.lines, frame.kinds, [rater.key for rater in question.raters if rater.key in given]),
         raters=[rater.key for rater in question.raters],
         pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
         judge=roles.judge.key if roles.judge else None,
         people=[rater.key for rater in roles.people],
     )
-    return Compared(len(frame.items), frame.total, numbers)
+    return Compared(frame.units, frame.total, numbers)

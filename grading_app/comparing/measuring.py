@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -24,7 +24,7 @@ from grading_app.agreement.kappas import (
 from grading_app.agreement.limits import LimitsOfAgreement, limits_of_agreement
 from grading_app.agreement.prediction_powered import CorrectedMean, corrected_mean
 from grading_app.agreement.ranks import kendalls_w
-from grading_app.agreement.ratings import Ratings, ratings_from
+from grading_app.agreement.ratings import Ratings
 from grading_app.agreement.resampling import bootstrap
 from grading_app.comparing.sources import Source, source_of
 
@@ -33,8 +33,6 @@ MOST_CATEGORIES = 15
 FEW_POINTS = 11
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
 MOST_PAIRED = 12  # raters whose pairs are all listed
-
-Items = Mapping[Hashable, Hashable]
 
 
 @dataclass(frozen=True)
@@ -103,27 +101,25 @@ class Measured:
 
 
 def measured(
-    triples: Iterable[tuple[int, str, float]],
-    items: Mapping[int, int],
+    ratings: Ratings,
     *,
     raters: list[str],
     pair: tuple[str, str] | None,
     judge: str | None,
     people: list[str],
 ) -> Measured:
-    """Everything at once. Raters without a rating are covered and compared with nobody."""
-    ratings, of_item = ratings_from(triples), dict[Hashable, Hashable](items.items())
+    """Everything at once, of ratings that know their items. Raters without a rating are compared with nobody."""
     level, why = fitting_level(ratings)
     present = [rater for rater in raters if rater in ratings.raters]
     return Measured(
         covered=[_covered(ratings, rater) for rater in raters],
-        shared=len(ratings.with_at_least(2).units),
+        shared=ratings.with_at_least(2).n_units,
         level=level,
         level_why=why,
-        lines=list(_lines(ratings, of_item, level)) if len(present) > 1 else [],
+        lines=list(_lines(ratings, level)) if len(present) > 1 else [],
         pairs=[_pair(ratings, *two) for two in combinations(present, 2)] if len(present) <= MOST_PAIRED else [],
         confusion=_confusion(ratings, pair),
-        against=_against(ratings, of_item, judge, [one for one in people if one in ratings.raters]),
+        against=_against(ratings, judge, [one for one in people if one in ratings.raters]),
     )
 
 
@@ -137,12 +133,12 @@ def fitting_level(ratings: Ratings) -> tuple[Level, str]:
     return "interval", "the ratings are numbers whose differences mean something"
 
 
-def _lines(ratings: Ratings, items: Items, level: Level) -> Iterator[Line]:
+def _lines(ratings: Ratings, level: Level) -> Iterator[Line]:
     present = ratings.of(*(rater for at, rater in enumerate(ratings.raters) if ratings.given[:, at].any()))
     binary = len(present.categories) <= 2
 
     def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
-        return _line(name, make, items, fits)
+        return _line(name, make, fits)
 
     yield line("Percent agreement", lambda: percent_agreement(present))
     if len(present.raters) == 2:
@@ -164,9 +160,9 @@ def _icc(level: Level) -> Form | None:
     return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
-def _line(name: str, make: Callable[[], Coefficient], items: Items, fits: bool) -> Line:
+def _line(name: str, make: Callable[[], Coefficient], fits: bool) -> Line:
     try:
-        estimate = bootstrap(make(), seed=SEED, items=items, resamples=RESAMPLES)
+        estimate = bootstrap(make(), seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
         return Line(name, None, str(error), source_of(name), fits)
     why = "" if estimate.estimate is not None else _undefined(estimate)
@@ -183,21 +179,24 @@ def _covered(ratings: Ratings, rater: str) -> Covered:
     if rater not in ratings.raters:
         return Covered(rater, 0, 0, None, None, None, None)
     column = ratings.values[:, ratings.column(rater)]
-    given = column[~np.isnan(column)]
-    shared = int((~np.isnan(column) & (ratings.per_unit > 1)).sum())
-    sd = float(given.std(ddof=1)) if len(given) > 1 else None
-    return Covered(rater, len(given), shared, float(given.mean()), sd, float(given.min()), float(given.max()))
+    rated = ~np.isnan(column)
+    given, times = column[rated], ratings.times[rated]
+    n, mean = round(float(times.sum())), float(np.average(given, weights=times))
+    shared = round(float((ratings.times * (rated & (ratings.per_unit > 1))).sum()))
+    sd = float(np.sqrt(times @ (given - mean) ** 2 / (n - 1))) if n > 1 else None
+    return Covered(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
 
 
 def _pair(ratings: Ratings, first: str, second: str) -> Pair:
     both = ratings.of(first, second).complete()
-    n = len(both.units)
+    n = both.n_units
     if not n:
         return Pair(first, second, 0, None, None, None, None, None)
-    (x, y), once = both.values.T, np.ones((1, n))
+    (x, y), once = both.values.T, both.times[None]
+    difference = float(np.average(y - x, weights=both.times))
     return Pair(
         first, second, n, percent_agreement(both).estimate, cohens_kappa(both, "quadratic").estimate,
-        _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), float((y - x).mean()),
+        _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), difference,
     )  # fmt: skip
 
 
@@ -213,7 +212,7 @@ def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatri
     return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
 
 
-def _against(ratings: Ratings, items: Items, judge: str | None, people: list[str]) -> AgainstPeople | None:
+def _against(ratings: Ratings, judge: str | None, people: list[str]) -> AgainstPeople | None:
     if judge is None or judge not in ratings.raters or not people:
         return None
     table = ratings.of(judge, *people)
@@ -223,15 +222,15 @@ def _against(ratings: Ratings, items: Items, judge: str | None, people: list[str
     return AgainstPeople(
         judge,
         people=len(people),
-        bias=judge_bias(table, judge, items).result(),
-        slope=bootstrap(judge_slope(table, judge), seed=SEED, items=items, resamples=RESAMPLES),
-        limits=limits_of_agreement(table, judge, items=items, seed=SEED, resamples=RESAMPLES),
-        standings=list(_standings(table, judge, items)) if (among_people > 1).any() else [],
-        mean=corrected_mean(table, judge, items, tuned=True),
+        bias=judge_bias(table, judge).result(),
+        slope=bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES),
+        limits=limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES),
+        standings=list(_standings(table, judge)) if (among_people > 1).any() else [],
+        mean=corrected_mean(table, judge, tuned=True),
     )
 
 
-def _standings(table: Ratings, judge: str, items: Items) -> Iterator[Standing]:
+def _standings(table: Ratings, judge: str) -> Iterator[Standing]:
     measures: tuple[Measure, ...] = ("concordance", "same answer")
     for measure in measures:
-        yield judge_standing(table, judge, measure, seed=SEED, items=items, resamples=RESAMPLES)
+        yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES)

@@ -13,7 +13,7 @@ from grading_app.comparing.frames import load_frame
 from grading_app.comparing.raters import Rater, Scale
 from grading_app.models import Adjudication, GradeCondition, Grading
 from tests import factories
-from tests.comparing.world import graded, make_answers, make_rubric, trials_of
+from tests.comparing.world import graded, make_answers, make_rubric, said_in, trials_of
 
 pytestmark = pytest.mark.django_db
 SEVEN = Scale(1, 7)
@@ -80,7 +80,7 @@ def test_it_can_be_chosen_as_a_rater_and_shows_at_once(client, experiment):
     posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
     assert client.get(address).context["compared"].measured.covered[2].mean == 1
     asked = QuestionForm(client.get(address).wsgi_request.GET, experiment).question()
-    assert len(load_frame(asked).triples) == 9
+    assert len(said_in(load_frame(asked))) == 9
 
 
 def test_it_is_exported_with_the_gradings(client, experiment):

@@ -16,7 +16,7 @@ from grading_app.comparing.raters import offered, rubric_scale
 from grading_app.models import Grader, Grading, Panel
 from grading_app.rating import queues, sessions
 from tests import factories
-from tests.comparing.world import graded, make_answers, make_rubric, trials_of
+from tests.comparing.world import graded, make_answers, make_rubric, said_in, trials_of
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_queue, make_rater, rate_all
 
@@ -64,6 +64,7 @@ def test_judges_meet_on_the_answers_that_both_graded(client, experiment):
 def test_a_number_is_that_of_the_pure_measure_on_the_stored_rows(client, experiment):
     page = opened(client, experiment)
     rows = Grading.objects.values_list("trial", "condition", "score")
+    assert all(one.estimate.units == 24 for one in page.context["compared"].measured.lines)
     expected = krippendorff_alpha(ratings_from(rows), "ordinal").estimate
     shown = line(page, "Krippendorff's alpha, ordinal")
     assert shown.estimate.estimate == pytest.approx(expected)
@@ -104,12 +105,12 @@ def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, expe
 
 
 def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
-    assert len(frames.load_frame(question(experiment)).items) == 24
-    assert len(frames.load_frame(question(experiment, "category=odd")).items) == 12
+    assert frames.load_frame(question(experiment)).units == 24
+    assert frames.load_frame(question(experiment, "category=odd")).units == 12
     two = make_answers("second", models=["small", "large"])
     graded(two, "judge-a", lambda trial: 1)
     large = two.conditions.get(model__name="large")
-    assert len(frames.load_frame(question(two, f"condition={large.pk}")).items) == 12
+    assert frames.load_frame(question(two, f"condition={large.pk}")).units == 12
 
 
 def test_calls_of_judges_are_no_answers():
@@ -123,7 +124,7 @@ def test_calls_of_judges_are_no_answers():
         fields = factories.answered(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
     frame = frames.load_frame(question(made, "rater=own"))
-    assert [value for *_, value in frame.triples] == [1, 2, 3, 4]
+    assert [value for *_, value in said_in(frame)] == [1, 2, 3, 4]
 
 
 def test_new_grades_show_at_once(client, experiment):
@@ -142,21 +143,23 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
     assert opened(client, experiment).context["compared"].measured.covered[0].n == 24
 
 
-def test_of_too_many_answers_those_that_people_rated_stay(experiment):
+def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
+    assert frames.load_frame(question(experiment), most=6).units == 24
+    monkeypatch.setattr(frames, "MOST_KINDS", 3)
     settled = graded(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
     Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     frame = frames.load_frame(question(experiment), most=6)
-    assert frame.is_part
-    assert frame.total == 24
-    assert len(frame.items) == 6
-    assert {trial.pk for trial in chosen} <= set(frame.items)
-    assert frames.load_frame(question(experiment), most=6).items == frame.items
+    assert (frame.units, frame.total) == (6, 24)
+    said = said_in(frame)
+    assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
+    assert said_in(frames.load_frame(question(experiment), most=6)) == said
 
 
 def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
+    monkeypatch.setattr(frames, "MOST_CELLS", 10)
     monkeypatch.setattr("grading_app.comparing.keeping.load_frame", lambda asked: frames.load_frame(asked, most=6))
     assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
 
@@ -191,7 +194,7 @@ def test_scores_as_shares_of_their_scales(experiment):
     narrow = experiment.grade_conditions.order_by("pk").first()
     asked = question(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
     values = {}
-    for unit, rater, value in frames.load_frame(asked).triples:
+    for unit, rater, value in said_in(frames.load_frame(asked)):
         values.setdefault(unit, {})[rater] = value
     assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
     assert disagreeing.find(asked).splits == []
@@ -272,8 +275,7 @@ def test_ratings_that_do_not_count_are_not_compared(client):
     rate_all(goes)
     type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
     frame = frames.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
-    assert {rater for _, rater, _ in frame.triples} == {f"p{stays.pk}-{valence.pk}"}
-    assert len(frame.triples) == 4
+    assert [rater for _, rater, _ in said_in(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
 def test_the_figures_are_svg_of_the_same_choice(client, experiment):

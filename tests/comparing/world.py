@@ -25,6 +25,16 @@ def trials_of(experiment):
     return [trial for run in trials for trial in run.trials.select_related("item").order_by("pk")]
 
 
+def said_in(frame):
+    """(item, rater, value), as often as units were rated like that."""
+    return sorted(
+        (item, rater, value)
+        for item, kind, n in frame.lines
+        for rater, value in frame.kinds[kind].items()
+        for _ in range(n)
+    )
+
+
 def make_rubric(name="standard", *, low=1, high=7, **fields):
     defaults = {"messages": [{"role": "user", "content": "{{answer}}"}], "scale_min": low, "scale_max": high, **fields}
     return Rubric.objects.get_or_create(name=name, defaults=defaults)[0]

@@ -1,0 +1,49 @@
+"""What the database adds up gives, number by number, what the pure measures give on the rows one by one."""
+
+import random
+from dataclasses import astuple
+
+import pytest
+from django.http import QueryDict
+
+from grading_app.agreement.ratings import ratings_from
+from grading_app.comparing.asking import QuestionForm
+from grading_app.comparing.frames import load_frame
+from grading_app.comparing.keeping import compare, roles_of
+from grading_app.comparing.measuring import measured
+from grading_app.models import Grading
+from tests.comparing.world import graded, make_answers, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+def random_grades(seed, raters=3):
+    draw = random.Random(seed)
+    made, rubric = make_answers(items=7, samples=4), make_rubric()
+    for at in range(raters):
+        graded(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 3, 5]), rubric=rubric)
+    return made
+
+
+def numbers(one):
+    return [value for value in astuple(one) if isinstance(value, (int, float))]
+
+
+@pytest.mark.parametrize(("seed", "raters"), [(1, 2), (2, 3), (3, 4)])
+def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
+    experiment = random_grades(seed, raters)
+    question = QuestionForm(QueryDict(""), experiment).question()
+    roles = roles_of(question, {})
+    found = compare(question, roles, load_frame(question)).measured
+    rows = Grading.objects.filter(score__isnull=False).order_by("trial").values_list("trial", "condition", "score")
+    keys = [rater.key for rater in question.raters]
+    single = ratings_from((trial, f"g{condition}", score) for trial, condition, score in rows)
+    expected = measured(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])
+    assert [(one.name, one.why) for one in found.lines] == [(one.name, one.why) for one in expected.lines]
+    for one, other in zip(found.lines, expected.lines, strict=True):
+        if one.estimate is not None:
+            assert one.estimate.estimate == pytest.approx(other.estimate.estimate, abs=1e-9), one.name
+            assert (one.estimate.units, one.estimate.left_out) == (other.estimate.units, other.estimate.left_out)
+    assert found.confusion == expected.confusion
+    for one, other in zip([*found.covered, *found.pairs], [*expected.covered, *expected.pairs], strict=True):
+        assert numbers(one) == pytest.approx(numbers(other))
