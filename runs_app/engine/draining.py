@@ -182,8 +182,7 @@ class Drain:
 
     async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
         """Its own answer is on its way to the database already: whatever happens here costs no result."""
-        error_class = calls[-1].get("error_class", "")
-        stalled = await self._sql(has_stalled, model_id, error_class, self.registration.name)
+        stalled = await self._sql(has_stalled, model_id, calls[-1], self.registration.name)
         if stalled and self.evict:
             await self.evict(request)
 

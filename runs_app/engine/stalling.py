@@ -5,11 +5,14 @@ A local server that hangs on one request keeps the model loaded and hangs on the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.db import connection
 
 from datasets_app.models.history import record_changes
 from runs_app.calls import ErrorClass
-from runs_app.models import LanguageModel
+from runs_app.models import Attempt, LanguageModel
 
 IN_A_ROW = 3
 
@@ -21,11 +24,14 @@ WHERE id = %s RETURNING stalls
 ANSWERED = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
 
 
-def has_stalled(model_id: int, error_class: str, actor: str) -> bool:
-    """Note what came of a call, by its error class (empty for an answer); True for the third time-out in a row."""
-    if error_class == ErrorClass.TIMEOUT:
+def has_stalled(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
+    """Note what came of a call, by its attempt's columns; True for the third time-out in a row.
+
+    Only an answer of the server's own begins the count again: not one from the response cache, nor a call given back.
+    """
+    if call.get("error_class") == ErrorClass.TIMEOUT:
         return _timed_out(model_id, actor)
-    if not error_class:
+    if call["outcome"] == Attempt.Outcome.OK:
         with connection.cursor() as cursor:
             cursor.execute(ANSWERED, [model_id])
     return False

@@ -54,7 +54,7 @@ def busy_site(owner, operator, settings, tmp_path):
     lab = factories.make_endpoint("rehearsal", in_flight=7, max_concurrency=16)
     slow = factories.make_endpoint("openrouter", provider="openrouter", base_url="", key_env="OPENROUTER_API_KEY")
     slow.paused_until, slow.pause_reason = timezone.now() + timedelta(minutes=5), "HTTP 429: slow down"
-    slow.save()
+    slow.save(update_fields=["paused_until", "pause_reason"])
     models = [
         factories.make_model("sim-large", endpoint=lab, price_source="vendor's list", price_date=date(2026, 2, 1)),
         factories.make_model("sim-small", endpoint=slow, check_status="ok", check_detail="Answered in 240 ms.",

@@ -55,7 +55,7 @@ def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_savin
 def test_a_model_keeps_its_time_outs_and_its_last_check(run, edit):
     model = LanguageModel.objects.get()
     save = edit(model, max_output_tokens=50)
-    has_stalled(model.pk, "timeout", "test")
+    has_stalled(model.pk, {"outcome": "transient", "error_class": "timeout"}, "test")
     LanguageModel.objects.update(check_status="ok", check_detail="It answered.")
     save()
     saved = LanguageModel.objects.get()

@@ -18,6 +18,8 @@ from tests.engine.conftest import reply
 from tests.gateway.asking import request
 from tests.gateway.fake_provider import fake_provider
 
+TIMED_OUT = {"outcome": "transient", "error_class": "timeout"}
+
 
 @pytest.fixture
 def local(run):
@@ -69,9 +71,15 @@ def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(l
 
 def test_workers_count_together_and_one_of_them_unloads(local):
     model = LanguageModel.objects.get().pk
-    calls = [has_stalled(model, "timeout", worker) for worker in ("a", "b", "a", "b", "a", "b")]
+    calls = [has_stalled(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
     assert calls == [False, False, True, False, False, True]
     assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
+
+
+def test_a_call_that_is_given_back_and_an_answer_from_the_cache_say_nothing_of_the_server(local):
+    model = LanguageModel.objects.get().pk
+    calls = [TIMED_OUT, {"outcome": "released"}, TIMED_OUT, {"outcome": "cached"}, TIMED_OUT]
+    assert [has_stalled(model, call, "worker") for call in calls] == [False, False, False, False, True]
 
 
 def test_without_the_option_nothing_is_unloaded(local):
