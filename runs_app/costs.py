@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Literal
 
 MILLION = Decimal(1_000_000)
-CHARGE_FOR_A_TURN = 4  # Role markers and separators that chat formats put around each message, in tokens.
 
 Basis = Literal["own", "group", "pooled", "ceiling"]
 
@@ -104,27 +103,6 @@ def tokens_estimate(text: str) -> int:
     English runs at four characters a token; scripts beyond ASCII take more tokens a character, as they do bytes.
     """
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 3)
-
-
-def image_tokens(width: int, height: int) -> int:
-    """Tokens of an image of so many pixels in high detail: 85, and 170 for each tile of 512 x 512.
-
-    The image is first shrunk into 2048 x 2048, then until its shorter side is at most 768.
-    Rule: OpenAI, "Images and vision", calculating costs.
-    """
-    if width < 1 or height < 1:
-        raise ValueError(f"an image has no size of {width} x {height} pixels")
-    scale = min(1.0, 2048 / max(width, height))
-    scale = min(scale, 768 / min(width, height))
-    # Rounding first keeps 1024 * 0.75 from spilling into another tile by a rounding error.
-    tiles = math.ceil(round(width * scale, 6) / 512) * math.ceil(round(height * scale, 6) / 512)
-    return 85 + 170 * tiles
-
-
-def input_tokens_estimate(texts: list[str], images: list[tuple[int, int]] | None = None) -> int:
-    """Tokens of a request: its turns' texts and its images, given as (width, height) in pixels."""
-    turns = sum(tokens_estimate(text) + CHARGE_FOR_A_TURN for text in texts)
-    return turns + sum(image_tokens(width, height) for width, height in images or [])
 
 
 def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:

@@ -10,7 +10,7 @@ from decimal import ROUND_UP, Decimal
 from grading_app.judging import conditions
 from grading_app.judging.answers import Answers
 from grading_app.models import Grader
-from runs_app import briefing, costs
+from runs_app import briefing, costs, prompts
 from runs_app.costs import Basis, Expectation
 from runs_app.designs import sizing
 from runs_app.designs.crossed import USUAL_OUTPUT
@@ -34,7 +34,8 @@ def largest_request(answers: Answers, longest: int | None = None) -> int:
     closing = {"role": "user", "content": content["verdict_form"]}
     prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
     experiment = answers.experiment
-    return sizing.largest_input(prompt, experiment.dataset.items.active(), list(experiment.dimensions.all()), told)
+    dimensions = list(experiment.dimensions.all())
+    return sizing.largest_input(grader.language_model, prompt, experiment.dataset, dimensions, told)
 
 
 def _longest_text(grader: Grader) -> int:
@@ -100,6 +101,7 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
     to_do = sum(part.to_do for part in parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
     models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
+    shown = any(prompts.uses(grader.rubric.messages, prompts.IMAGE) for grader in graders)
     return Estimate(
         trials=sum(part.wanted for part in parts),
         to_do=to_do,
@@ -108,7 +110,7 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
         expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
-        prices=[price_of(model) for model in models],
+        prices=[price_of(model, shows_images=shown) for model in models],
         unknown_prices=[model.name for model in models if not model.prices.known],
         problems=[one for grader in graders for one in conditions.problems_with(experiment, grader)],
         warnings=[one for grader in graders for one in conditions.warnings_for(experiment, grader)],

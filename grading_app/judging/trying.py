@@ -155,7 +155,7 @@ def _reserves(
     told = briefing.told_by(tried.rubric.content) | briefing.answers_for(longest, rival)
     closing = {"role": "user", "content": str(content["verdict_form"])}
     prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
-    tokens = sizing.largest_input(prompt, tried.experiment.dataset.items.active(), [], told)
+    tokens = sizing.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
     limit = conditions.limit_of(tried.grader)
     usd = costs.ceiling_per_call(tried.model.prices, tokens, limit) or Decimal(0)
     return {

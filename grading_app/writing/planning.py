@@ -62,7 +62,7 @@ class Writer:
     @property
     def request_tokens(self) -> int:
         prompt = Prompt(messages=self.template.messages, answer_format="text")
-        return sizing.largest_input(prompt, self.experiment.dataset.items.active(), [], {})
+        return sizing.largest_input(self.model, prompt, self.experiment.dataset, [], {})
 
     @property
     def ceiling(self) -> Decimal | None:

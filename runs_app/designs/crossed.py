@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 
@@ -29,6 +29,7 @@ class Design:
     prompts: list[Prompt]
     samplers: list[Sampler]
     dimensions: list[Dimension]
+    _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
     def of(cls, experiment: Experiment) -> Design:
@@ -85,21 +86,31 @@ class Design:
             [Facet(sampler.name, sampler.content, sampler.pk) for sampler in self.samplers],
         )
 
-    @cached_property
-    def input_tokens(self) -> dict[int, int]:
-        """The largest request of each prompt, by the prompt's key."""
-        return {prompt.pk: sizing.largest_input(prompt, self.items, self.dimensions) for prompt in self.prompts}
+    def input_tokens(self, cell: Cell) -> int:
+        """The largest request of this cell."""
+        return self._largest(self._model(cell), self._prompt(cell))
+
+    def _largest(self, model: LanguageModel, prompt: Prompt) -> int:
+        known = self._sizes.get((model.pk, prompt.pk))
+        if known is None:
+            known = sizing.largest_input(model, prompt, self.experiment.dataset, self.dimensions)
+            self._sizes[model.pk, prompt.pk] = known
+        return known
+
+    @property
+    def shows_images(self) -> bool:
+        return any(prompts.uses(prompt.messages, prompts.IMAGE) for prompt in self.prompts)
 
     def ceiling(self, cell: Cell) -> Decimal | None:
         """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
         model, sampler = self._model(cell), self._sampler(cell)
         limit = sampler.most_tokens or model.max_output_tokens
-        return costs.ceiling_per_call(self.prices(cell), self.input_tokens[cell.prompt.key or 0], limit)
+        return costs.ceiling_per_call(self.prices(cell), self.input_tokens(cell), limit)
 
     def expected_tokens(self, cell: Cell) -> int:
         """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
         limit = self._sampler(cell).most_tokens or USUAL_OUTPUT
-        return self.input_tokens[cell.prompt.key or 0] + min(limit, USUAL_OUTPUT)
+        return self.input_tokens(cell) + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
         """What a call of this cell costs: in a batch, if it goes out in one."""
@@ -116,6 +127,9 @@ class Design:
 
     def _model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
+
+    def _prompt(self, cell: Cell) -> Prompt:
+        return next(prompt for prompt in self.prompts if prompt.pk == cell.prompt.key)
 
     def _sampler(self, cell: Cell) -> Sampler:
         return next(sampler for sampler in self.samplers if sampler.pk == cell.sampler.key)

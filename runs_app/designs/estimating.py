@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from runs_app import costs
 from runs_app.costs import Basis, Expectation, ObservedTokens
-from runs_app.designs import piloting, points
+from runs_app.designs import piloting, points, sizing
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
 from runs_app.designs.drifting import drift_warnings
@@ -21,7 +21,8 @@ from runs_app.models import Experiment, LanguageModel, Run
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens of one model, and who says so; None is unknown."""
+    """US dollars per million tokens of one model, and who says so; None is unknown. `counted` says by which rules the
+    ceiling counts its tokens."""
 
     model: str
     input: Decimal | None
@@ -29,6 +30,7 @@ class Price:
     source: str
     as_of: date | None
     free: bool
+    counted: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
         expected_usd=total_of((part.likely - part.foreseen, part.each) for part in parts),
         basis={name: trials for name, trials in basis.items() if trials},
         coverage=observed / to_do if to_do else 1.0,
-        prices=[price_of(model) for model in design.models],
+        prices=[price_of(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
         warnings=[*design.warnings(), *drift_warnings(experiment)],
@@ -207,6 +209,7 @@ def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
     return total
 
 
-def price_of(model: LanguageModel) -> Price:
+def price_of(model: LanguageModel, *, shows_images: bool = False) -> Price:
     prices = model.prices
-    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free)
+    counted = sizing.said_of(model, shows_images=shows_images)
+    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, counted)

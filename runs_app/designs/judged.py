@@ -23,12 +23,13 @@ def with_judges(found: Estimate, design: Design, wave_label: str, pilot: int | N
     limits += [model.max_output_tokens for model in design.models] if None in limits else []
     longest = max((limit for limit in limits if limit is not None), default=None)
     judges: Estimate = grading().judges_foreseen(experiment, wave_label, pilot or found.trials, longest)
+    own = {price.model for price in found.prices}
     return replace(
         found,
         verdicts=judges.to_do,
         ceiling_usd=_sum(found.ceiling_usd, judges.ceiling_usd),
         expected_usd=_sum(found.expected_usd, judges.expected_usd),
-        prices=list(dict.fromkeys([*found.prices, *judges.prices])),
+        prices=[*found.prices, *(price for price in judges.prices if price.model not in own)],
         unknown_prices=list(dict.fromkeys([*found.unknown_prices, *judges.unknown_prices])),
         problems=[*found.problems, *judges.problems],
         warnings=[*found.warnings, *judges.warnings],

@@ -3,43 +3,129 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
+from django.core.cache import cache
 from django.db.models import Expression, F, Func, IntegerField, QuerySet, TextField, Value
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
-from datasets_app.models import Item
-from runs_app import briefing, costs, prompts
+from datasets_app.models import Dataset, Item
+from evalsite.lib.hashing import canonical_json, content_hash
+from runs_app import briefing, counting, image_tokens, prompts, tokens
 from runs_app.engine import asking
-from runs_app.models import Dimension, Prompt
+from runs_app.models import Dimension, LanguageModel, Prompt
+from runs_app.tokens import TextRule
 
-CANDIDATES = 3  # Items that are rendered to find the largest: bytes rank them well, though not quite to the token.
-A_SALT = "0123456789"
+CANDIDATES = 3  # Items that are rendered where bytes count: they rank the items well, though not quite to the byte.
+A_SALT = "a1b2c3d4e5"  # As dense as a salt can be: no two of its characters are one token.
 AN_IMAGE = "data:,"
+REMEMBERED_S = 24 * 3600
 
 
 def largest_input(
+    model: LanguageModel,
     prompt: Prompt,
-    items: QuerySet[Item],
+    dataset: Dataset,
     dimensions: Sequence[Dimension],
     told: Mapping[str, str] | None = None,
 ) -> int:
-    """Tokens of the largest request that this prompt makes of any of the items on any of the dimensions, estimated.
+    """Tokens of the largest request that this prompt makes of any active item on any of the dimensions, for a model.
 
-    The largest image of all items is counted with the longest text, whether or not they are of one item. `told` is
-    what a judge is told beside the item, with the longest answer that it will meet.
+    The largest image of all items is counted with the largest text, whether or not they are of one item. `told` is
+    what a judge is told beside the item, where letters stand for an answer of which only the length is known: so there
+    bytes count, too.
     """
-    asked_on: list[Dimension | None] = [*dimensions] or [None]
-    images = [_largest_image(items)] if prompts.uses(prompt.messages, prompts.IMAGE) else []
-    sizes = [
-        costs.input_tokens_estimate(texts, [size for size in images if size])
-        for item in _longest(prompt, items)
-        for dimension in asked_on
-        if (texts := _texts(prompt, item, dimension, told))
-    ]
-    return max(sizes, default=0)
+    rule = tokens.rule_for(model.model)
+    rule = rule if told is None else rule.or_bytes()
+    asked = _Asked(prompt, list(dimensions), told, model.structured_output)
+    text = asked.schema_charge(rule) + _largest_text(rule, asked, dataset)
+    return text + (_largest_image(model, dataset) if prompts.uses(prompt.messages, prompts.IMAGE) else 0)
+
+
+def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
+    """By which rules a model's tokens are counted, for people."""
+    rule = tokens.rule_for(model.model)
+    said = f"texts by {tokens.FAILED.said if rule.tokenizer in counting.failed else rule.said}"
+    if not shows_images:
+        return said
+    images = image_tokens.rule_for(model.model)
+    return f"{said}; images by {images.said} ({images.read.isoformat()})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What is asked of each item."""
+
+    prompt: Prompt
+    dimensions: list[Dimension]
+    told: Mapping[str, str] | None
+    structured: bool
+
+    def requests(self, item: Item) -> Iterator[list[str]]:
+        """The texts of each request on this item; none where it cannot be rendered: such a trial costs nothing."""
+        asked_on: list[Dimension | None] = [*self.dimensions] or [None]
+        for dimension in asked_on:
+            if texts := _texts(self, item, dimension):
+                yield texts
+
+    def schema_charge(self, rule: TextRule) -> int:
+        return rule.schema_charge if self.structured and self.prompt.answer_format == "rating" else 0
+
+    @property
+    def identity(self) -> list[Any]:
+        """All that its texts are made of, but the items."""
+        return [
+            self.prompt.messages,
+            self.prompt.answer_format,
+            [dimension.content for dimension in self.dimensions],
+            dict(self.told) if self.told is not None else None,
+            self.structured,
+        ]
+
+
+def _largest_text(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
+    """By the tokenizer, once in this process for what cannot change any more; by bytes where there is none."""
+    try:
+        if rule.tokenizer is not None and dataset.is_draft:
+            return _counted(rule, asked, dataset)
+        if rule.tokenizer is not None:
+            return _remembered(rule, asked, dataset)
+    except counting.CountError:
+        pass  # Said beside the price: `said_of`.
+    longest = _longest(asked.prompt, dataset)[:CANDIDATES]
+    return max((tokens.by_bytes(texts) for item in longest for texts in asked.requests(item)), default=0)
+
+
+def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
+    key = f"largest-text-{content_hash([rule.said, dataset.pk, dataset.content_hash, asked.identity])}"
+    known: int | None = cache.get(key)
+    if known is None:
+        known = _counted(rule, asked, dataset)
+        cache.set(key, known, REMEMBERED_S)
+    return known
+
+
+def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
+    """From the longest item down; what is too much to count is taken at a token a byte."""
+    requests, rest = _up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset))
+    largest = counting.largest_of(requests, rule) if requests else 0
+    return max([largest, *(rule.bound(tokens.bytes_of(texts), len(texts)) for texts in rest)])
+
+
+def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item]) -> tuple[list[list[str]], list[list[str]]]:
+    """Requests of so many bytes together, longest first, and those of the first item that is left over."""
+    requests: list[list[str]] = []
+    n_bytes = 0
+    for item in items.iterator(chunk_size=500):
+        those = list(asked.requests(item))
+        n_bytes += sum(map(tokens.bytes_of, those))
+        if requests and n_bytes > most_bytes:
+            return requests, those
+        requests += those
+    return requests, []
 
 
 def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
@@ -60,12 +146,14 @@ def _variables(prompt: Prompt) -> Counter[str]:
     return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
 
 
-def _longest(prompt: Prompt, items: QuerySet[Item]) -> Iterable[Item]:
+def _longest(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
+    """The active items, those first that make the most bytes of this prompt."""
     size: Any = Value(0, output_field=IntegerField())
     for name, times in _variables(prompt).items():
         if (text := _column_of(name)) is not None:
             size = size + Value(times) * _bytes(text)
-    return items.annotate(size=size).select_related("image").order_by("-size", "pk")[:CANDIDATES]
+    found: QuerySet[Item] = dataset.items.active().annotate(size=size).select_related("image").order_by("-size", "pk")
+    return found
 
 
 def _column_of(name: str) -> Expression | F | None:
@@ -81,22 +169,27 @@ def _bytes(text: Expression | F) -> Expression:
     return Coalesce(Func(text, function="OCTET_LENGTH", output_field=IntegerField()), 0)
 
 
-def _largest_image(items: QuerySet[Item]) -> tuple[int, int] | None:
-    sizes = items.exclude(image=None).order_by().values_list("image__width", "image__height").distinct()
-    return max(sizes, key=lambda size: costs.image_tokens(*size), default=None)
+def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
+    rule = image_tokens.rule_for(model.model)
+    images = dataset.items.active().exclude(image=None)
+    sizes = images.order_by().values_list("image__width", "image__height").distinct()
+    return max((rule.of(width, height) for width, height in sizes), default=0)
 
 
-def _texts(prompt: Prompt, item: Item, dimension: Dimension | None, told: Mapping[str, str] | None) -> list[str]:
-    """The texts of the request; none where it cannot be rendered, since such a trial costs nothing."""
-    question = asking.question_of(item, dimension)
-    if told is not None:
-        question = question.for_judging(told)
+def _texts(asked: _Asked, item: Item, dimension: Dimension | None) -> list[str]:
+    """The texts of the request, and the schema that its answer is held to; none where it cannot be rendered."""
+    question, prompt = asking.question_of(item, dimension), asked.prompt
+    if asked.told is not None:
+        question = question.for_judging(asked.told)
     try:
-        hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
+        form = cast(prompts.AnswerFormat, prompt.answer_format)
+        hint = prompts.format_hint(form, question.scale)
         messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT)
+        schema = prompts.response_format(form, question.scale) if asked.structured else None
     except prompts.PromptError:
         return []
-    return [text for message in messages for text in _texts_of(message["content"])]
+    texts = [text for message in messages for text in _texts_of(message["content"])]
+    return texts + ([canonical_json(schema)] if schema else [])
 
 
 def _texts_of(content: str | list[dict[str, Any]]) -> list[str]:

@@ -12,8 +12,6 @@ from runs_app.costs import (
     ceiling_per_call,
     cost_of,
     expected_per_call,
-    image_tokens,
-    input_tokens_estimate,
     tokens_estimate,
 )
 
@@ -94,30 +92,3 @@ def test_an_expectation_rests_on_the_nearest_observations():
 @pytest.mark.parametrize(("text", "tokens"), [("", 0), ("a", 1), ("abc", 1), ("abcd", 2), ("模型", 2), ("🙂", 2)])
 def test_tokens_are_estimated_from_above(text, tokens):
     assert tokens_estimate(text) == tokens
-
-
-@pytest.mark.parametrize(
-    ("width", "height", "tokens"),
-    [
-        (1024, 1024, 765),
-        (2048, 4096, 1105),
-        (512, 512, 255),
-        (1, 1, 255),
-        (500, 400, 255),
-        (768, 768, 765),
-        (513, 1, 425),
-    ],
-)
-def test_images_are_charged_by_tiles(width, height, tokens):
-    # The first two are the examples of the provider's own documentation.
-    assert image_tokens(width, height) == tokens
-
-
-def test_an_image_has_a_size():
-    with pytest.raises(ValueError, match="0 x 5"):
-        image_tokens(0, 5)
-
-
-def test_a_request_is_its_turns_and_images():
-    assert input_tokens_estimate(["abc", "abcd"], [(512, 512)]) == (1 + 4) + (2 + 4) + 255
-    assert input_tokens_estimate([]) == 0

@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Asset
-from runs_app import costs
+from runs_app import image_tokens, tokens
 from runs_app.designs import planning
 from runs_app.designs.estimating import estimate
 from runs_app.models import LanguageModel, Run, Sampler
@@ -22,9 +22,10 @@ pytestmark = pytest.mark.django_db
 MILLION = 1_000_000
 
 
-def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", image_tokens=0):
-    tokens = costs.input_tokens_estimate(texts) + image_tokens
-    return (tokens * Decimal(input_price) + max_tokens * Decimal(output_price)) / MILLION
+def ceiling_of(texts, max_tokens, *, input_price="0.5", output_price="1.5", besides=0):
+    """`besides`: tokens of what is no text."""
+    n = tokens.by_bytes(texts) + besides
+    return (n * Decimal(input_price) + max_tokens * Decimal(output_price)) / MILLION
 
 
 def test_the_ceiling_is_that_of_the_longest_item():
@@ -48,7 +49,7 @@ def test_bytes_count_and_not_letters():
     assert other.ceiling_usd > latin.ceiling_usd
 
 
-def test_the_longest_dimension_and_its_hint_are_counted():
+def test_the_longest_dimension_its_hint_and_its_schema_are_counted():
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}}"}]
     experiment = make_experiment(
         dataset=make_dataset(["x"]),
@@ -56,7 +57,13 @@ def test_the_longest_dimension_and_its_hint_are_counted():
         dimensions=[make_dimension("a", instructions="short"), make_dimension("b", instructions="long " * 50)],
     )
     hint = 'Answer with JSON alone: {"rating": N}, where N is an integer from 1 to 7.'
-    each = ceiling_of([f"x {'long ' * 50}\n\n{hint}\n\n[0123456789]"], 100)
+    schema = (
+        '{"json_schema":{"name":"rating","schema":{"additionalProperties":false,"properties":{"rating":'
+        '{"enum":[1,2,3,4,5,6,7],"type":"integer"}},"required":["rating"],"type":"object"},"strict":true},'
+        '"type":"json_schema"}'
+    )
+    texts = [f"x {'long ' * 50}\n\n{hint}\n\n[0123456789]", schema]
+    each = ceiling_of(texts, 100, besides=tokens.BYTES.schema_charge)
     assert estimate(experiment).ceiling_usd == 2 * each
 
 
@@ -64,7 +71,7 @@ def test_the_largest_image_is_counted():
     large = Asset.objects.create(sha256="a" * 64, format="png", width=2000, height=1000, size=1)
     turns = [{"role": "user", "content": "{{image}}{{input}}"}]
     experiment = make_experiment(dataset=make_dataset(["x"], image=large), prompts=[make_prompt(messages=turns)])
-    each = ceiling_of(["x\n\n[0123456789]"], 100, image_tokens=costs.image_tokens(2000, 1000))
+    each = ceiling_of(["x\n\n[0123456789]"], 100, besides=image_tokens.UNKNOWN.of(2000, 1000))
     assert estimate(experiment).ceiling_usd == each
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,7 +14,7 @@ from evalsite.lib.commands import VerbCommand, actor, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
-from runs_app.designs.estimating import Estimate, estimate
+from runs_app.designs.estimating import estimate
 from runs_app.designs.planning import PlanError
 from runs_app.management.approving import approve, say_estimate
 from runs_app.management.commands.endpoint import check_models
@@ -79,7 +80,7 @@ class Command(VerbCommand):
     def do_estimate(self, name: str, wave: str, pilot: int | None, json: bool, **options: Any) -> None:
         found = estimate(_experiment(name), wave_label=wave, pilot=_pilot(pilot))
         if json:
-            self.say_json({field: getattr(found, field) for field in Estimate.__slots__ if field != "prices"})
+            self.say_json(asdict(found))
             return
         say_estimate(self, found)
 

@@ -1,0 +1,45 @@
+"""Files that litellm brings: tokenizers and a list of prices. Found without importing it, which takes seconds."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from functools import cache
+from pathlib import Path
+
+TOKENIZERS = "litellm_core_utils/tokenizers"
+# File, and the SHA-256 that its content must have: those of tiktoken are named by the hash of their address.
+TOKENIZER_FILES: dict[str, tuple[str, str]] = {
+    "cl100k_base": (
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    ),
+    "o200k_base": (
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    ),
+    "claude": (
+        "anthropic_tokenizer.json",
+        "c241737df24b4e7f7c9af4fdcee29a0ca903dcb288a8b753bc346a3092911767",
+    ),
+}
+
+
+def litellm_folder() -> Path | None:
+    """Where litellm is installed; None where it is not."""
+    found = importlib.util.find_spec("litellm")
+    places = list(found.submodule_search_locations or ()) if found else []
+    return Path(places[0]) if places else None
+
+
+@cache
+def tokenizer_file(name: str) -> Path | None:
+    """The file of a tokenizer; None where it is missing or is not the one that is known."""
+    folder = litellm_folder()
+    file_name, sha256 = TOKENIZER_FILES[name]
+    path = folder / TOKENIZERS / file_name if folder else None
+    try:
+        content = path.read_bytes() if path else b""
+    except OSError:
+        return None
+    return path if hashlib.sha256(content).hexdigest() == sha256 else None

@@ -1,0 +1,135 @@
+"""A request counts by its model's tokenizer, where that is public; no request counts more than the largest of all."""
+
+import hashlib
+import os
+from unittest import mock
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from runs_app import counting, shipped, tokens
+from runs_app.costs import tokens_estimate
+
+words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=60)
+requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module", params=["cl100k_base", "claude"])
+def rule_and_count(request):
+    """With the tokenizer's own count, loaded from its file alone."""
+    rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
+    folder = str(shipped.tokenizer_file(request.param).parent)
+    with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
+        return rule, counting.load(request.param)
+
+
+@pytest.mark.parametrize(
+    ("model", "rule"),
+    [
+        ("gpt-4o", tokens.O200K),
+        ("openai/gpt-4o-mini:free", tokens.O200K),
+        ("ft:gpt-4o-2024-08-06:lab::1", tokens.O200K),
+        ("gpt-4.1-nano", tokens.O200K),
+        ("gpt-5.5-2026-04-23", tokens.O200K),
+        ("o3", tokens.O200K),
+        ("o4-mini-2025-04-16", tokens.O200K),
+        ("openai/gpt-oss-120b", tokens.O200K),
+        ("gpt-4", tokens.CL100K),
+        ("gpt-4-turbo", tokens.CL100K),
+        ("gpt-3.5-turbo", tokens.CL100K),
+        ("anthropic/claude-sonnet-4.5", tokens.CLAUDE),
+        ("gpt-6-sol", tokens.BYTES),
+        ("gemini-3.5-flash", tokens.BYTES),
+        ("Qwen/Qwen3-VL-8B", tokens.BYTES),
+        ("sim-large", tokens.BYTES),
+    ],
+)
+def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rule):
+    assert tokens.rule_for(model) == rule
+
+
+def test_the_shipped_files_are_the_ones_that_are_known():
+    for name in shipped.TOKENIZER_FILES:
+        assert shipped.tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
+
+
+@pytest.mark.parametrize("content", [None, b"another file"])
+def test_without_its_file_a_model_is_counted_by_bytes_and_that_is_said(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(shipped, "litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(shipped, "tokenizer_file", shipped.tokenizer_file.__wrapped__)
+    if content is not None:
+        folder = tmp_path / shipped.TOKENIZERS
+        folder.mkdir(parents=True)
+        (folder / shipped.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
+        assert hashlib.sha256(content).hexdigest() != shipped.TOKENIZER_FILES["o200k_base"][1]
+    rule = tokens.rule_for("gpt-4o")
+    assert rule.tokenizer is None
+    assert "missing or changed" in rule.said
+
+
+@given(requests)
+@example([["a " * 30], ["{}" * 29], ["1 2 3 4 5 6 7 8 9"]])
+def test_no_request_has_more_tokens_than_the_largest(rule_and_count, found):
+    rule, count = rule_and_count
+    largest = tokens.largest(found, rule, count)
+    each = [sum(map(count, texts)) + 4 * len(texts) + 3 for texts in found]
+    assert max(each) <= largest
+    assert rule is not tokens.CL100K or largest == max(each)
+
+
+@given(st.lists(words, min_size=1, max_size=3))
+def test_no_request_passes_its_bound_in_bytes(rule_and_count, texts):
+    rule, count = rule_and_count
+    assert rule.of_count(sum(map(count, texts)), texts) <= rule.bound(tokens.bytes_of(texts), len(texts))
+
+
+@given(st.lists(words, min_size=1, max_size=3))
+def test_claude_is_never_counted_below_bytes(texts):
+    assert tokens.CLAUDE.of_count(0, texts) == tokens.by_bytes(texts)
+
+
+def test_requests_that_cannot_be_the_largest_are_not_counted():
+    counted = []
+
+    def count(text):
+        counted.append(text)
+        return tokens_estimate(text)
+
+    tokens.largest([["word " * 100], ["short"], ["brief"]], tokens.O200K, count)
+    assert counted == ["word " * 100]
+
+
+def test_a_request_by_bytes_is_its_texts_its_turns_and_what_opens_the_reply():
+    assert tokens.by_bytes(["abc", "abcd"]) == (1 + 4) + (2 + 4) + 3
+    assert tokens.by_bytes([]) == 0
+
+
+def test_a_process_of_its_own_counts_as_the_tokenizer_does(rule_and_count):
+    rule, count = rule_and_count
+    asked = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
+    assert counting.largest_of(asked, rule) == tokens.largest(asked, rule, count)
+
+
+def test_that_process_gets_no_keys(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    seen = {}
+    real = counting.subprocess.run
+
+    def run(*args, **kwargs):
+        seen.update(kwargs["env"])
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(counting.subprocess, "run", run)
+    assert counting.largest_of([["hello"]], tokens.CL100K) == 1 + 4 + 3
+    assert "sk-secret" not in seen.values()
+
+
+def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatch):
+    monkeypatch.setattr(counting.sys, "executable", "/nonexistent")
+    with pytest.raises(counting.CountError):
+        counting.largest_of([["hello"]], tokens.CL100K)
+    assert counting.failed == {"cl100k_base"}
+    monkeypatch.undo()
+    counting.largest_of([["hello"]], tokens.CL100K)
+    assert not counting.failed
