@@ -152,6 +152,7 @@ GRADINGS = ExportTable(
         *_columns("text", "g", "parse_error"),
         Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN g.reasoning END"),
         Column("grade_cost_usd", "decimal", "CASE WHEN j.id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"),
+        Column("votes", "integer", "(g.detail ->> 'votes')::integer"),
     ),
     sections=GRADE_CONDITIONS,
     keys="""SELECT g.trial_id AS id FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id

@@ -95,10 +95,24 @@ class GraderAdmin(UntilUsedAdmin):
     search_fields = ["name", "rubric__name"]
 
 
+class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Panel
+        fields = ("name", "graders", "rule", "quorum")
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        quorum, graders = cleaned.get("quorum"), cleaned.get("graders")
+        if quorum and graders is not None and quorum > len(graders):
+            self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")
+        return cleaned
+
+
 @admin.register(Panel)
 class PanelAdmin(UntilUsedAdmin):
-    content = ("name", "graders", "rule")
-    list_display = ["name", "rule", "members", "created_at"]
+    form = PanelForm
+    content = ("name", "graders", "rule", "quorum")
+    list_display = ["name", "rule", "quorum", "members", "created_at"]
     filter_horizontal = ["graders"]
     search_fields = ["name"]
 

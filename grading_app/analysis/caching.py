@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.core.cache import cache
-from django.db.models import Count, Max, OuterRef, Subquery
+from django.db.models import Max
 
-from datasets_app.models import StatusChange
 from evalsite.lib.hashing import content_hash
 from grading_app.analysis import drawing
 from grading_app.analysis.figures.kinds import AnyFigure
 from grading_app.analysis.frames import Frames, load_frames
-from grading_app.models import GradeCondition, Grading
+from grading_app.models import GradeCondition
 from runs_app.models import Experiment, Point, Wave
 
 SECONDS = 24 * 3600
@@ -22,26 +21,18 @@ LOOKS = 2  # Raise it when figures are drawn differently: the browsers' copies a
 def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
     """Another text whenever trials have ended or grades have come; read from counters and indexes, never from the rows.
 
-    Rules grade in the order of the trials, so the newest of them tells; verdicts of judges come in any order, so they
-    are counted.
+    Grade conditions count what is written of them, new or in place of what was there.
     """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     counters = runs.order_by("pk").values_list("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
-    newest = Grading.objects.filter(condition=OuterRef("pk")).order_by("-trial").values("trial")[:1]
-    grades = GradeCondition.objects.filter(experiment=experiment).annotate(newest=Subquery(newest))
-    judged = GradeCondition.objects.filter(experiment=experiment, kind__in=("judge", "panel")).annotate(
-        n=Count("gradings")
-    )
-    graded = StatusChange.objects.of(experiment).filter(what="gradings").aggregate(last=Max("pk"))
+    grades = GradeCondition.objects.filter(experiment=experiment).order_by("pk").values_list("pk", "changes")
     decided = Point.objects.filter(run__in=runs.values("pk")).aggregate(last=Max("decided_at"))
     content: list[Any] = [
         LOOKS,
         experiment.pk,
         wave.pk if wave else None,
         list(counters),
-        list(grades.order_by("pk").values_list("pk", "newest")),
-        graded["last"],
-        list(judged.order_by("pk").values_list("pk", "n")),
+        list(grades),
         decided["last"].isoformat() if decided["last"] else None,
     ]
     return content_hash(content)

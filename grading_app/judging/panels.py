@@ -2,8 +2,9 @@
 
 Stored, as gradings of a condition of its own, so that whatever reads gradings (exports, means, agreement) reads a panel
 as any judge; and written from the members' rows alone, by one statement, whenever verdicts were read. So it can be
-recomputed at any time, and then changes nothing. An answer gets its grading once all members have graded it; a member
-whose verdict could not be read has no vote.
+recomputed at any time, and then changes nothing. A member whose verdict could not be read has no vote. Without a
+quorum, an answer gets its grading once all members have judged it; with one, as soon as one has, and its score while so
+many members gave one: before, it is a row with a code.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from runs_app.designs.crossing import identity
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
 
-# A majority is more than half of the members that said anything.
+# A majority is more than half of the members that said anything: a tie is none, and has a code.
 TAKEN = {
     "mean": "avg(g.score)",
     "median": "percentile_cont(0.5) WITHIN GROUP (ORDER BY g.score)",
@@ -31,17 +32,19 @@ TAKEN = {
 WRITE = """INSERT INTO grading_app_grading AS known
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT %(panel)s, trial_id, score, '', score IS NOT NULL,
-    CASE WHEN score IS NOT NULL THEN '' WHEN votes = 0 THEN 'no_member_scored' ELSE 'no_majority' END, '', detail, now()
+    CASE WHEN score IS NOT NULL THEN '' WHEN votes < %(quorum)s THEN 'no_quorum'
+        WHEN votes = 0 THEN 'no_member_scored' ELSE 'no_majority' END, '', detail, now()
 FROM (
-    SELECT g.trial_id, {taken} AS score, count(g.score) AS votes,
-        jsonb_build_object('members', jsonb_object_agg(m.grade_condition_id, g.score)) AS detail
+    SELECT g.trial_id, CASE WHEN count(g.score) >= coalesce(%(quorum)s, 1) THEN {taken} END AS score,
+        count(g.score) AS votes, jsonb_build_object('members', jsonb_object_agg(m.grade_condition_id, g.score),
+            'votes', count(g.score), 'seats', cardinality(%(members)s)) AS detail
     FROM grading_app_grading g
     JOIN grading_app_gradecondition m ON m.id = g.condition_id
     CROSS JOIN LATERAL (
         SELECT count(*) FILTER (WHERE o.score = g.score) AS n, count(o.score) AS total FROM grading_app_grading o
         WHERE o.trial_id = g.trial_id AND o.condition_id = ANY(%(members)s)) same
     WHERE g.condition_id = ANY(%(members)s)
-    GROUP BY g.trial_id HAVING count(*) = cardinality(%(members)s)) taken
+    GROUP BY g.trial_id HAVING %(quorum)s::int IS NOT NULL OR count(*) = cardinality(%(members)s)) taken
 ON CONFLICT (condition_id, trial_id) DO UPDATE SET score = excluded.score, parse_ok = excluded.parse_ok,
     parse_error = excluded.parse_error, detail = excluded.detail, created_at = excluded.created_at
 WHERE (known.score, known.detail, known.parse_error)
@@ -55,7 +58,10 @@ def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
     """
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
     members = _members(experiment, graders)
-    content = {"members": sorted(member.grade_condition_id for member in members), "rule": panel.rule}
+    if panel.quorum and panel.quorum > len(members):
+        raise PlanError([f"quorum: panel {panel} asks for {panel.quorum} scores and has {len(members)} members"])
+    quorum = {"quorum": panel.quorum} if panel.quorum else {}
+    content = {"members": sorted(member.grade_condition_id for member in members), "rule": panel.rule, **quorum}
     with transaction.atomic():
         condition, _ = GradeCondition.objects.get_or_create(
             experiment=experiment,
@@ -63,7 +69,7 @@ def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
             defaults={
                 "kind": GradeCondition.Kind.PANEL,
                 "panel": panel,
-                "parameters": {"rule": panel.rule, "members": [member.pk for member in members]},
+                "parameters": {"rule": panel.rule, "members": [member.pk for member in members], **quorum},
             },
         )
         refresh(condition)
@@ -110,7 +116,9 @@ def refresh_all(experiment: Experiment) -> int:
 
 def refresh(condition: GradeCondition) -> int:
     """Take the members' gradings together anew; how many of the panel's rows that added or changed."""
-    rule, members = condition.parameters["rule"], condition.parameters["members"]
+    rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
     with bare_cursor() as cursor:
-        cursor.execute(WRITE.format(taken=TAKEN[rule]), {"panel": condition.pk, "members": members})
+        cursor.execute(
+            WRITE.format(taken=TAKEN[str(rule)]), {"panel": condition.pk, "members": members, "quorum": quorum}
+        )
         return int(cursor.rowcount)

@@ -35,15 +35,19 @@ class JudgingReport:
 
     def __str__(self) -> str:
         """`judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are empty`"""
-        odd = [("empty", self.seen.empty), ("too long", self.seen.too_long), ("truncated", self.seen.truncated)]
-        odd += [("refused", self.seen.refused)]
-        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in odd if n)
         if self.run.status == Run.Status.CANCELLED:
             return f"{self.condition}: its judging of this wave was cancelled, which is final"
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
-        return f"{self.condition}: {self.added} verdicts asked for{unasked}" + (
-            f"; of {self.seen.answers} answers {counts}" if counts else ""
-        )
+        return f"{self.condition}: {self.added} verdicts asked for{unasked}" + (f"; {self.odd}" if self.odd else "")
+
+    @property
+    def odd(self) -> str:
+        """`of 42 answers 2 are empty, 1 is truncated`; nothing where all are as usual."""
+        seen = self.seen
+        odd = [("empty", seen.empty), ("too long", seen.too_long), ("truncated", seen.truncated)]
+        odd += [("refused", seen.refused)]
+        counts = ", ".join(f"{n} {'is' if n == 1 else 'are'} {what}" for what, n in odd if n)
+        return f"of {seen.answers} answers {counts}" if counts else ""
 
 
 def judge(

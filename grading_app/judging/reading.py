@@ -23,7 +23,8 @@ from runs_app.models import Experiment, Run
 DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
 UNREAD = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id)"""
-UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.judged_by_id = v.id)"""
+UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.condition_id = %(condition)s
+    AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id AND p.judged_by_id >= v.id)"""
 REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused {unread}
     AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
 WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"
@@ -39,13 +40,16 @@ ON CONFLICT (condition_id, trial_id) DO UPDATE SET judged_by_id = excluded.judge
     score_raw = excluded.score_raw, parse_ok = excluded.parse_ok, parse_error = excluded.parse_error,
     reasoning = excluded.reasoning, detail = excluded.detail, created_at = excluded.created_at
 WHERE known.judged_by_id IS NULL OR known.judged_by_id <= excluded.judged_by_id"""
-WRITE_PAIRS = """INSERT INTO grading_app_preference
+WRITE_PAIRS = """INSERT INTO grading_app_preference AS known
     (condition_id, judged_by_id, trial_a_id, trial_b_id, winner, parse_error, reasoning, created_at)
-SELECT %(condition)s, judged_by, subject, rival, winner, error, reasoning, now()
+SELECT DISTINCT ON (subject, rival) %(condition)s, judged_by, subject, rival, winner, error, reasoning, now()
 FROM json_to_recordset(%(rows)s) AS read (judged_by bigint, subject bigint, rival bigint, winner text, error text,
     reasoning text)
-ON CONFLICT (judged_by_id) DO UPDATE SET winner = excluded.winner, parse_error = excluded.parse_error,
-    reasoning = excluded.reasoning"""
+ORDER BY subject, rival, judged_by DESC
+ON CONFLICT (condition_id, trial_a_id, trial_b_id) DO UPDATE SET judged_by_id = excluded.judged_by_id,
+    winner = excluded.winner, parse_error = excluded.parse_error, reasoning = excluded.reasoning,
+    created_at = excluded.created_at
+WHERE known.judged_by_id <= excluded.judged_by_id"""
 
 
 @dataclass(slots=True)

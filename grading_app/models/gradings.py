@@ -36,6 +36,12 @@ class GradeCondition(models.Model):
         help_text="Whose runs make the judge's calls",
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    changes = models.PositiveBigIntegerField(
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Statements that wrote its verdicts, counted by a trigger: sums over them hold until the next",
+    )
 
     class Meta:
         ordering = ["pk"]
@@ -98,12 +104,14 @@ class Grading(models.Model):
         members = [
             (name, "no score" if score is None else f"{score:g}") for name, score in detail.get("members", {}).items()
         ]
+        votes = [("votes", f"{detail['votes']} of {detail['seats']}")] if "votes" in detail else []
         single = [(name, detail[name]) for name in ("label", "code") if detail.get(name)]
-        return [*single, *criteria, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
+        return [*single, *criteria, *votes, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
 
 
 class Preference(models.Model):
-    """A judge's verdict on two answers, shown as A and B in this order. One call, one verdict."""
+    """A judge's verdict on two answers, shown as A and B in this order: the newest, as a grading is. Which call gave it
+    is `judged_by`; those before stay as trials."""
 
     class Winner(models.TextChoices):
         A = "a", "The first"
@@ -112,8 +120,8 @@ class Preference(models.Model):
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="preferences")
     judged_by = models.OneToOneField(Trial, on_delete=models.CASCADE, related_name="preference", db_constraint=False)
-    trial_a = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="+", db_constraint=False)
-    trial_b = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="+", db_constraint=False)
+    trial_a = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_first", db_constraint=False)
+    trial_b = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_second", db_constraint=False)
     winner = models.CharField(max_length=3, choices=Winner, blank=True, help_text="Empty where none could be read")
     parse_error = models.CharField(max_length=40, default="", blank=True)
     reasoning = models.TextField(default="", blank=True)
@@ -122,6 +130,7 @@ class Preference(models.Model):
     class Meta:
         ordering = ["pk"]
         constraints = [
+            models.UniqueConstraint(fields=["condition", "trial_a", "trial_b"], name="preference_once"),
             models.CheckConstraint(
                 condition=models.Q(winner="") & ~models.Q(parse_error="")
                 | ~models.Q(winner="") & models.Q(parse_error=""),

@@ -140,6 +140,13 @@ class Panel(models.Model):
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     graders = models.ManyToManyField(Grader, related_name="panels")
     rule = models.CharField(max_length=10, choices=Rule, default=Rule.MEAN)
+    quorum = models.PositiveSmallIntegerField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1)],
+        help_text="How many members must have given a score, for the answer to get one. Empty: all members must have "
+        "judged it, and those whose verdict could not be read have no vote",
+    )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False
     )

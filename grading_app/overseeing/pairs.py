@@ -8,37 +8,35 @@ from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
-from django.db.models import Count, Max
 
 from evalsite.lib.wilson import Interval, wilson
-from grading_app.models import GradeCondition, Preference
+from grading_app.models import GradeCondition
 
 KEPT_SECONDS = 24 * 3600
 RESAMPLES = 400
 SEED = 1
 SMOOTHING = 0.5
 
-# The newest verdict of each pair in each order; sides: 1 where the answer with the lower key won, -1, or 0 for a tie.
-NEWEST = """SELECT DISTINCT ON (p.trial_a_id, p.trial_b_id) p.trial_a_id AS a, p.trial_b_id AS b,
+# The verdicts that say which is better; sides: 1 where the answer shown first won, -1, or 0 for a tie.
+SAID = """SELECT p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
-    FROM grading_app_preference p WHERE p.condition_id = %(condition)s AND p.winner <> ''
-    ORDER BY p.trial_a_id, p.trial_b_id, p.judged_by_id DESC"""
-ORDERS = f"""WITH newest AS ({NEWEST}), pairs AS (
+    FROM grading_app_preference p WHERE p.condition_id = %(condition)s AND p.winner <> ''"""
+ORDERS = f"""WITH said AS ({SAID}), pairs AS (
     SELECT least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
         min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
         max(CASE WHEN a < b THEN for_first ELSE -for_first END) AS most_side,
         sum(for_first) AS for_first
-    FROM newest GROUP BY 1, 2)
+    FROM said GROUP BY 1, 2)
 SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
     count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0)
 FROM pairs"""  # noqa: S608 - fixed text
 # How often each condition won against each other one on an item, a tie being half a win for both; items whose tallies
 # are the same make one row, so that there are as many rows as different tallies, however many verdicts.
-TALLIES = f"""WITH newest AS ({NEWEST}), met AS (
+TALLIES = f"""WITH said AS ({SAID}), met AS (
     SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
         greatest(ra.condition_id, rb.condition_id) AS high,
-        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN newest.for_first ELSE -newest.for_first END) / 2.0 AS won
-    FROM newest JOIN runs_app_trial ta ON ta.id = newest.a JOIN runs_app_trial tb ON tb.id = newest.b
+        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN said.for_first ELSE -said.for_first END) / 2.0 AS won
+    FROM said JOIN runs_app_trial ta ON ta.id = said.a JOIN runs_app_trial tb ON tb.id = said.b
     JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
     WHERE ra.condition_id <> rb.condition_id),
 of_pair AS (SELECT item, low, high, sum(won)::float8 AS won, (count(*) - sum(won))::float8 AS lost FROM met
@@ -94,8 +92,7 @@ def pairwise_standing(condition: GradeCondition, labels: dict[int, str]) -> Pair
 
     Kept until verdicts have come: a bootstrap of many takes a second.
     """
-    state = Preference.objects.filter(condition=condition).aggregate(n=Count("pk"), last=Max("judged_by"))
-    key = f"pairs:{condition.pk}:{state['n']}:{state['last']}"
+    key = f"pairs:{condition.pk}:{condition.changes}"
     found: PairwiseStanding | None = cache.get(key)
     if found is None:
         found = _standing(condition, labels)

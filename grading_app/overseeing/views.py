@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -16,7 +17,7 @@ from evalsite.lib.wording import count_text
 from grading_app.analysis.frames import condition_labels
 from grading_app.judging import panels
 from grading_app.judging.costing import estimate_judging
-from grading_app.judging.planning import judge
+from grading_app.judging.planning import JudgingReport, judge
 from grading_app.models import Grader, Panel
 from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.overseeing.lines import GradeLine, grade_lines, is_moving, tries_of
@@ -28,6 +29,7 @@ from runs_app.progress import Totals, state_of
 from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_experiment
 from runs_app.views.steering import Action, actions_for
 
+FLAGS = ("truncated", "refused")  # Of answers that are judged as any.
 POLLED_S = 60  # The page follows a judge until so long after its last call, when its replies have been read.
 
 
@@ -62,6 +64,8 @@ def _shown(experiment: Experiment, line: GradeLine, editable: bool) -> dict[str,
         "again": _again(experiment, line) if editable else "",
         "codes": [(code, n, _answers_with(experiment, line, code)) for code, n in line.scores.codes],
         "splits": _splits(experiment, line),
+        "unasked": [(what, n) for what, n in line.scores.noted if what not in FLAGS],
+        "flagged": [(what, n) for what, n in line.scores.noted if what in FLAGS],
     }
 
 
@@ -152,10 +156,19 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False
-    added = sum(one.added for one in report)
-    said = f"{count_text(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."
-    messages.success(request, said if added else "Nothing was left to ask: every answer has its verdict.")
+    messages.success(request, _told(report))
     return True
+
+
+def _told(report: Sequence[JudgingReport]) -> str:
+    """What was asked for and what was not, in sentences."""
+    added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
+    said = [f"{count_text(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."] if added else []
+    if unasked:
+        answers = "answer got its score" if unasked == 1 else "answers got their scores"
+        said.append(f"{count_text(unasked)} {answers} without a call.")
+    said = said or ["Nothing was left to ask: every answer has its verdict."]
+    return " ".join([*said, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
 
 
 @require_POST

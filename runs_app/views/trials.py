@@ -17,6 +17,7 @@ from runs_app.reading import turns_of
 from runs_app.tables import AttemptTable, TrialTable
 
 CURSORS = ("after", "before")
+MOST_SHOWN = 100  # Preferences of one answer: it meets every other condition's, in both orders, before each judge.
 
 
 @require_safe
@@ -57,6 +58,7 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
         "attempts": attempts,
         "gradings": _gradings(trial),
+        "preferences": _preferences(trial),
         "query": _without_cursors(request),
         **_neighbours(request, trial),
     }
@@ -67,6 +69,25 @@ def _gradings(trial: Trial) -> list[Any]:
     """Of the answer; of a judge's call, the one that was read from its reply."""
     rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
     return list(rows.select_related("condition").order_by("pk"))
+
+
+def _preferences(trial: Trial) -> list[dict[str, Any]]:
+    """What judges preferred, this answer or another, newest first; of a judge's call, the verdict read from its reply.
+
+    Each with the place of this answer (`a`, `b`; none of a call), the other one, and whether this one won.
+    """
+    if trial.subject_id:
+        found = getattr(trial, "preference", None)
+        return [{"row": found, "place": "", "other": None, "won": None}] if found else []
+    first, second = (
+        [(row, place, other) for row in getattr(trial, name).select_related("condition").order_by("-pk")[:MOST_SHOWN]]
+        for name, place, other in (("shown_first", "a", "trial_b_id"), ("shown_second", "b", "trial_a_id"))
+    )
+    rows = sorted([*first, *second], key=lambda one: -one[0].pk)
+    return [
+        {"row": row, "place": place, "other": getattr(row, other), "won": row.winner == place}
+        for row, place, other in rows[:MOST_SHOWN]
+    ]
 
 
 def _cursor(request: HttpRequest, name: str) -> int | None:

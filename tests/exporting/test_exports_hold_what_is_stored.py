@@ -35,6 +35,7 @@ GRADING_COLUMNS = [
     "parse_error",
     "grade_reasoning",
     "grade_cost_usd",
+    "votes",
 ]
 NASTY = [
     'say "hi"',

@@ -1,7 +1,10 @@
 """What several judges' scores come to: stored, recomputed from the members' rows, and the same each time."""
 
+import json
+
 import pytest
 
+from grading_app.exporting import export_chunks
 from grading_app.judging import conditions, panels
 from grading_app.models import Grading, Panel
 from runs_app.designs.planning import PlanError
@@ -25,7 +28,7 @@ def graded(condition, said):
         Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
 
 
-def convened(experiment, rule, verdicts):
+def convened(experiment, rule, verdicts, quorum=None):
     """Judges that say the same of every answer, and their panel."""
     rubric = make_rubric(scale_max=10)
     members = [
@@ -34,7 +37,7 @@ def convened(experiment, rule, verdicts):
     ]
     for member, said in zip(members, verdicts, strict=True):
         graded(conditions.made(experiment, member), said)
-    panel = Panel.objects.create(name=f"by-{rule}", rule=rule)
+    panel = Panel.objects.create(name=f"by-{rule}", rule=rule, quorum=quorum)
     panel.graders.set(members)
     return panels.convene(experiment, panel), panel
 
@@ -60,6 +63,53 @@ def test_members_are_taken_together_by_the_rule(stored, rule, verdicts, score, c
     assert rows.count() == 12
     said = rows.first().detail["members"]
     assert sorted(map(str, said.values())) == sorted(map(str, verdicts))
+
+
+@pytest.mark.parametrize(
+    ("rule", "quorum", "verdicts", "score", "code"),
+    [
+        ("mean", 2, [1, None, 6], 3.5, ""),
+        ("median", 3, [1, None, 6], None, "no_quorum"),
+        ("majority", 2, [1, None, 1], 1, ""),
+        ("majority", 2, [1, None, 6], None, "no_majority"),
+        ("mean", 1, [None, None], None, "no_quorum"),
+    ],
+)
+def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quorum, verdicts, score, code):
+    condition, _ = convened(stored, rule, verdicts, quorum)
+    rows = Grading.objects.filter(condition=condition)
+    assert set(rows.values_list("score", "parse_error")) == {(score, code)}
+    votes = sum(said is not None for said in verdicts)
+    assert rows.count() == 12
+    assert ("votes", f"{votes} of {len(verdicts)}") in rows.first().told
+    told = export_chunks(stored, "gradings", "jsonl")
+    exported = [json.loads(row) for row in b"".join(told).splitlines()]
+    assert {row["votes"] for row in exported if row["grader"] == f"by-{rule}"} == {votes}
+    assert {row["votes"] for row in exported if row["grader"] != f"by-{rule}"} == {None}
+
+
+def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_its_votes(stored):
+    condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
+    first, second, third = (conditions.known(stored, member) for member in panel.graders.order_by("name"))
+    Grading.objects.filter(condition=third).delete()
+    assert panels.refresh(condition) == 12
+    assert set(Grading.objects.filter(condition=condition).values_list("score", "detail__votes")) == {(2, 2)}
+    graded(second, None)
+    panels.refresh(condition)
+    assert set(Grading.objects.filter(condition=condition).values_list("score", "parse_error")) == {(None, "no_quorum")}
+    assert condition.grade_condition_id != panels.convene(stored, _of_all(panel)).grade_condition_id
+    assert first.pk in condition.parameters["members"]
+
+
+def _of_all(panel):
+    other = Panel.objects.create(name=panel.name + "-of-all", rule=panel.rule)
+    other.graders.set(panel.graders.all()[:2])
+    return other
+
+
+def test_a_quorum_above_the_number_of_members_is_refused(stored):
+    with pytest.raises(PlanError, match="asks for 3 scores and has 2 members"):
+        convened(stored, "mean", [0, 4], quorum=3)
 
 
 def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(stored):
