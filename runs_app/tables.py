@@ -146,7 +146,12 @@ class BatchTable(tables.Table):
         return f"batch {value}"
 
     def render_status(self, record: ProviderBatch) -> SafeString:
-        return tags.status_badge(record.status, title=record.error, label=record.get_status_display())
+        badge = tags.status_badge(record.status, title=record.error, label=record.get_status_display())
+        if record.sought_until is None:
+            return badge
+        return format_html(
+            '{} <small class="muted">looked for until {}</small>', badge, tags.local_time(record.sought_until)
+        )
 
     def render_spent_usd(self, value: Any) -> SafeString:
         return tags.money(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -12,11 +12,12 @@ from uuid import UUID
 from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import Line, Package, Phase, Sought, State, Undecided
 from runs_app.batch_apis.wire import Door, counts_of, named, object_of
+from runs_app.calls import CallFailure, ErrorClass
 
 PATH = "/v1/messages/batches"
 VERSION = "2023-06-01"
-MOST_PAGES = 100
-SLACK_S = 3600.0  # A provider's clock may be off by this.
+MOST_PAGES, PAGE = 100, 1000
+SLACK = timedelta(hours=1)  # A provider's clock may be off by this.
 STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -55,19 +56,21 @@ class AnthropicBatches:
     async def find(self, sought: Sought) -> State | None:
         """By what is in it, since a batch has no name here: only one that has ended shows its calls.
 
-        So where a batch of this size, made since then and not of ours, is still at work, it may be the one.
+        So where one of this size, made at that time and not of ours, is still at work, it may be the one: for a day at
+        most, as every batch ends within that.
         """
-        may_be = False
-        async for batch in self._since(sought.since):
+        candidates = []
+        async for batch in self._made_within(sought):
             state = state_of(batch)
             if state.provider_id in sought.known or sum(state.counts.values()) != sought.n:
                 continue
-            if state.phase == Phase.WORKING:
-                may_be = True
-            elif await self._holds(state, sought.key):
+            is_it = await self._holds(state, sought.key)
+            if is_it:
                 return state
-        if may_be:
-            raise Undecided
+            if is_it is None:
+                candidates.append(state)
+        if candidates:
+            raise Undecided(candidates)
         return None
 
     async def look(self, provider_id: str) -> State:
@@ -81,23 +84,37 @@ class AnthropicBatches:
             if found := object_of(line):
                 yield line_of(found)
 
-    async def _holds(self, state: State, key: UUID) -> bool:
+    async def _holds(self, state: State, key: UUID) -> bool | None:
+        """Whether its calls are those of this key; None while its results cannot be had, and so nobody can say."""
+        if state.phase == Phase.WORKING:
+            return None
         lines = self.lines(state.provider_id, [])
-        async for line in lines:
-            await lines.aclose()  # type: ignore[attr-defined]
-            return line.custom_id.startswith(key.hex)
+        try:
+            async for line in lines:
+                await lines.aclose()  # type: ignore[attr-defined]
+                return line.custom_id.startswith(key.hex)
+        except CallFailure as failure:
+            if failure.error_class != ErrorClass.NOT_FOUND:
+                raise
+            return None
         return False
 
-    async def _since(self, moment: datetime) -> AsyncIterator[dict[str, Any]]:
-        """All batches made since then, newest first."""
+    async def _made_within(self, sought: Sought) -> AsyncIterator[dict[str, Any]]:
+        """Batches that were made while it may have arrived, newest first, but those whose results are gone."""
+        begins, ends = sought.since - SLACK, sought.until + SLACK
+        async for batch in self._newest_first():
+            made = _time(batch.get("created_at"))
+            if made is not None and made < begins:
+                return
+            if (made is None or made <= ends) and not batch.get("archived_at"):
+                yield batch
+
+    async def _newest_first(self) -> AsyncIterator[dict[str, Any]]:
         after = ""
         for _ in range(MOST_PAGES):
-            page = await self._door.get(f"{PATH}?limit=100{after}")
+            page = await self._door.get(f"{PATH}?limit={PAGE}{after}")
             rows = [row for row in page.get("data") or () if isinstance(row, dict)]
             for row in rows:
-                made = _time(row.get("created_at"))
-                if made is not None and (moment - made).total_seconds() > SLACK_S:
-                    return
                 yield row
             if not (page.get("has_more") and rows):
                 return

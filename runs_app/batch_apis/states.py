@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -23,10 +23,6 @@ class Phase(StrEnum):
     FAILED = "failed"  # Refused as a whole: none of its calls were made
 
 
-class Undecided(Exception):
-    """A batch may be the one that is sought; who sees it later will know."""
-
-
 @dataclass(frozen=True, slots=True)
 class State:
     """`files` are the ids of what can be collected; `word` is the provider's own for the phase."""
@@ -39,6 +35,14 @@ class State:
     expires_at: datetime | None = None
     problem: str = ""
     is_full: bool = False  # The provider takes no more for now: no fault of this batch
+
+
+class Undecided(Exception):
+    """What is sought may be one of these, which are at work; or, if there are none, may still arrive."""
+
+    def __init__(self, candidates: Sequence[State] = ()) -> None:
+        super().__init__()
+        self.candidates = candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +75,15 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class Sought:
-    """A batch whose submission's answer was lost. `known` are the provider's ids of other batches of this site."""
+    """A batch whose submission's answer was lost. `known` are the provider's ids of other batches of this site.
+
+    It was sent at `since` and may have arrived `until` then, both by this site's clock.
+    """
 
     key: UUID
     n: int
     since: datetime
+    until: datetime
     known: frozenset[str]
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from django.db.models.functions import Now
 
-from runs_app.batch_apis.states import BatchApi, Phase
+from runs_app.batch_apis.states import BatchApi, Phase, Undecided
 from runs_app.batching.holding import Hold, give_back
 from runs_app.batching.packing import Sql
 from runs_app.batching.planning import SHORTEST_LOOK_S, next_look_s
 from runs_app.batching.polling import age_s
-from runs_app.batching.submitting import Submitting, columns_of, is_gone, look_again
+from runs_app.batching.submitting import Submitting, columns_of, look_again
 from runs_app.models import ProviderBatch
 
 S = ProviderBatch.Status
@@ -34,13 +34,14 @@ async def cancel(hold: Hold, api: BatchApi, sql: Sql, submitting: Submitting) ->
 async def _cancel_unknown(hold: Hold, sql: Sql, submitting: Submitting) -> bool:
     """It was never submitted, or it may have been: then it is found first."""
     if hold.batch.gone_by is not None:
-        found = await submitting.search()
+        try:
+            found = await submitting.search()
+        except Undecided as undecided:
+            await sql(look_again, hold, undecided.candidates)
+            return False
         if found is not None:
             await sql(hold.save, submitted_at=Now(), provider_id=found.provider_id, **columns_of(found))
             return True
-        if not await sql(is_gone, hold):
-            await sql(look_again, hold)
-            return False
     await sql(_end, hold)
     return False
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
-from django.db.models import F
-from django.db.models.functions import Greatest, Now
+from django.db.models.functions import Now
 
 from runs_app.batch_apis.states import BatchApi, Package, Sought, State, Undecided
 from runs_app.batching.holding import Hold, give_back, stop_run
@@ -16,7 +16,8 @@ from runs_app.models import ProviderBatch
 
 S = ProviderBatch.Status
 LOST_S = 900.0  # A request whose answer did not come may still arrive: as long as an upload takes, and then some.
-LOOK_AGAIN_S = 60.0
+LOST = "The answer to its submission was lost."
+SHOWN = 3  # Of the batches that may be it, by name.
 
 
 class Submitting:
@@ -38,12 +39,13 @@ class Submitting:
     async def submit(self) -> bool:
         """Upload and create, unless an earlier submission is found. What fails for good stops the run."""
         if self._hold.batch.gone_by is not None:
-            found = await self.search()
+            try:
+                found = await self.search()
+            except Undecided as undecided:
+                await self._sql(look_again, self._hold, undecided.candidates)
+                return False
             if found is not None:
                 return await self._adopt(found, "found again by its key")
-            if not await self._sql(is_gone, self._hold):
-                await self._sql(look_again, self._hold)
-                return False
         try:
             state = await self._upload_and_create()
         except CallFailure as failure:
@@ -52,14 +54,12 @@ class Submitting:
         return await self._adopt(state, "taken by the provider")
 
     async def search(self) -> State | None:
-        """What an earlier submission made, if it can be found. Waits in the same way where nobody can say yet."""
-        batch = self._hold.batch
-        known = await self._sql(known_to_us, batch)
-        try:
-            return await self._api.find(Sought(batch.key, batch.n_requests, batch.created_at, known))
-        except Undecided:
-            await self._sql(self._hold.save, gone_by=Greatest(F("gone_by"), Now() + timedelta(seconds=LOOK_AGAIN_S)))
-            return None
+        """What an earlier submission made, or None if that was surely nothing; Undecided while nobody can say."""
+        is_over = await self._sql(is_gone, self._hold)  # Asked first: what arrives while it is sought is not missed.
+        found = await self._api.find(await self._sql(sought, self._hold.batch))
+        if found is None and not is_over:
+            raise Undecided
+        return found
 
     async def _upload_and_create(self) -> State:
         package, is_new = self._packages.get(self._hold.batch.pk), False
@@ -73,7 +73,7 @@ class Submitting:
             again = is_new or batch.tries > 0
             await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
         # From here on there may be a batch at the provider that this row does not name.
-        await self._sql(self._hold.save, gone_by=Now() + timedelta(seconds=LOST_S))
+        await self._sql(self._hold.save, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
         return await self._api.create(package, self._hold.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, how: str) -> bool:
@@ -95,10 +95,12 @@ def columns_of(state: State) -> dict[str, object]:
     }
 
 
-def known_to_us(batch: ProviderBatch) -> frozenset[str]:
-    others = ProviderBatch.objects.filter(endpoint=batch.endpoint_id).exclude(provider_id="").exclude(pk=batch.pk)
-    since = batch.created_at - timedelta(days=2)
-    return frozenset(others.filter(created_at__gte=since).values_list("provider_id", flat=True))
+def sought(batch: ProviderBatch) -> Sought:
+    """By what a submission may be found that was sent when `gone_by` was set."""
+    until = batch.gone_by or batch.created_at
+    others = ProviderBatch.objects.exclude(provider_id="").exclude(pk=batch.pk)
+    known = others.filter(created_at__gte=batch.created_at - timedelta(days=2)).values_list("provider_id", flat=True)
+    return Sought(batch.key, batch.n_requests, until - timedelta(seconds=LOST_S), until, frozenset(known))
 
 
 def is_gone(hold: Hold) -> bool:
@@ -106,10 +108,21 @@ def is_gone(hold: Hold) -> bool:
     return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
 
 
-def look_again(hold: Hold) -> None:
+def look_again(hold: Hold, candidates: Sequence[State]) -> None:
     """Later and later: where a nameless batch may be the one, that can be a day."""
     tries = hold.batch.tries + 1
-    hold.wait(retry_s(tries), tries=tries, error="Its submission is looked for.")
+    ends = max((state.expires_at for state in candidates if state.expires_at), default=None)
+    hold.wait(retry_s(tries), tries=tries, error=_what_is_waited_for(candidates), expires_at=ends)
+
+
+def _what_is_waited_for(candidates: Sequence[State]) -> str:
+    if not candidates:
+        return f"{LOST} It may still arrive, so nothing is submitted again yet."
+    names = ", ".join(state.provider_id for state in candidates[:SHOWN])
+    more = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
+    return (
+        f"{LOST} At the provider, {names}{more} may be it: that shows once it has ended. Nothing is submitted before."
+    )
 
 
 def after_failure(hold: Hold, failure: CallFailure) -> None:

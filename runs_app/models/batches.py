@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Self
 
@@ -114,6 +115,12 @@ class ProviderBatch(models.Model):
     @property
     def can_be_cancelled(self) -> bool:
         return self.status in (self.Status.PREPARING, self.Status.SUBMITTING, self.Status.SUBMITTED)
+
+    @property
+    def sought_until(self) -> datetime | None:
+        """Where the answer to its submission was lost: until when that is looked for, before another is made."""
+        is_sought = self.is_open and not self.provider_id and self.tries and self.gone_by
+        return max(filter(None, (self.gone_by, self.expires_at))) if is_sought else None
 
     @property
     def saved_usd(self) -> Decimal:

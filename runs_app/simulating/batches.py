@@ -31,7 +31,6 @@ class Batch:
     form: str  # openai or anthropic
     calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's form
     created: float
-    ends_at: float
     fault: str | None
     metadata: dict[str, str] = field(default_factory=dict)
     input_file: str = ""
@@ -39,10 +38,6 @@ class Batch:
     made: int | None = None  # Calls that were made before a cancellation
     lines: list[bytes] | None = None
     counts: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def is_ended(self) -> bool:
-        return time.time() >= self.ends_at
 
     @property
     def share_made(self) -> int:
@@ -114,7 +109,6 @@ class BatchDesk:
             form=form,
             calls=calls,
             created=now,
-            ends_at=now + self._seconds("done"),
             fault=fault,
             metadata=asked.get("metadata") or {},
             input_file=asked.get("input_file_id", ""),
@@ -146,18 +140,18 @@ class BatchDesk:
     async def cancel(self, request: web.Request, form: str) -> web.StreamResponse:
         """POST .../cancel: what would be made by now is made, the rest never is."""
         batch = self._batches.get(request.match_info["id"])
-        if batch is None or batch.is_ended or batch.cancelled_at:
+        if batch is None or self._is_ended(batch) or batch.cancelled_at:
             return await self.show(request, form)
         now = time.time()
-        batch.made = int(len(batch.calls) * (now - batch.created) / max(batch.ends_at - batch.created, 1e-6))
-        batch.cancelled_at, batch.ends_at = now, now + CANCEL_S
+        batch.made = int(len(batch.calls) * (now - batch.created) / max(self._seconds("done"), 1e-6))
+        batch.cancelled_at = now
         return web.json_response(forms.batch_object(batch))
 
     async def results(self, request: web.Request, form: str) -> web.StreamResponse:
         """The lines of what came of a batch, one after the other."""
         name = request.match_info["id"].removesuffix("-output").removesuffix("-errors")
         batch = self._batches.get(name)
-        if batch is None or not batch.is_ended:
+        if batch is None or not self._is_ended(batch):
             return web.json_response(error_object(404, "There are no results."), status=404)
         await self._finish(batch)
         wants_errors = request.match_info["id"].endswith("-errors")
@@ -171,7 +165,7 @@ class BatchDesk:
 
     async def _finish(self, batch: Batch) -> None:
         """Make its calls, once its time is over."""
-        if batch.lines is not None or not batch.is_ended:
+        if batch.lines is not None or not self._is_ended(batch):
             return
         batch.lines = []
         for number, (name, body) in enumerate(batch.calls):
@@ -184,6 +178,13 @@ class BatchDesk:
             if batch.fault != "missing" or number % 2:
                 batch.lines.append(line)
         batch.counts = forms.counts(batch)
+
+    def _is_ended(self, batch: Batch) -> bool:
+        """By the wait that is set now: one that is made shorter ends what is at work."""
+        begun, lasts = (
+            (batch.created, self._seconds("done")) if batch.cancelled_at is None else (batch.cancelled_at, CANCEL_S)
+        )
+        return batch.lines is not None or time.time() >= begun + lasts
 
     def _file(self, key: str) -> dict[str, Any]:
         name, content = self._files[key]

@@ -7,16 +7,12 @@ import pytest
 from runs_app.batch_apis.wire import Door
 from runs_app.models import Attempt, ProviderBatch
 from runs_app.reconciling import differences
-from tests.batching.world import batched_run, give_up_waiting, next_run, work
+from tests.batching.world import Killed, batched_run, give_up_waiting, next_run, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TRIALS = 3
-ONLY_READ = {"_jobs", "known_to_us", "is_gone"}  # Before these is as before what follows them.
-
-
-class Crash(BaseException):
-    """As a kill: no handler of errors sees it."""
+ONLY_READ = {"_jobs", "sought", "is_gone"}  # Before these is as before what follows them.
 
 
 class Crasher:
@@ -42,7 +38,7 @@ class Crasher:
         self.passed.append(point)
         if len(self.passed) > self.at:
             self.at = None
-            raise Crash(point)
+            raise Killed(point)
 
     def _around_requests(self, monkeypatch):
         send, lines = Door._json, Door.lines
@@ -75,7 +71,7 @@ def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
         crasher.arm(number)
         try:
             work(crash=crasher)
-        except Crash as crash:
+        except Killed as crash:
             points.append(str(crash))
         is_last = crasher.at is not None
         crasher.at = None

@@ -13,7 +13,7 @@ from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.reconciling import differences
 from runs_app.tasks import drain_is_needed
 from tests import factories
-from tests.batching.world import batched_run, endpoint, work
+from tests.batching.world import Killed, batched_run, endpoint, killing, work
 from tests.engine.conftest import answering, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -53,20 +53,12 @@ def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider,
     assert differences() == []
 
 
-class Stop(BaseException):
-    """The worker dies."""
-
-
 @pytest.mark.parametrize("moment", ["before _jobs", "before save"])
 def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
     run = batched_run(provider.url)
 
-    def crash(point):
-        if point == moment:
-            raise Stop
-
-    with pytest.raises(Stop):
-        work(crash=crash)
+    with pytest.raises(Killed):
+        work(crash=killing(moment))
     steering.cancel(Run.objects.all(), by="tester", reason="enough")
     work()
     run.refresh_from_db()

@@ -11,7 +11,7 @@ from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
 from runs_app.reconciling import differences
-from tests.batching.world import batched_run, give_up_waiting, next_run, work
+from tests.batching.world import batched_run, give_up_waiting, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -38,30 +38,6 @@ def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
     assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
     assert outcomes() == ["ok"] * 6
     assert differences() == []
-
-
-def test_a_nameless_batch_that_may_be_the_lost_one_is_waited_for(provider):
-    run = batched_run(provider.url, "anthropic")
-    provider.set_faults(batch_faults={"lost_submission": 1}, batch_waits={"done": 1.0})
-    work(until=has_failed_once)
-    provider.set_faults(batch_faults={})
-    give_up_waiting()
-    work(steps=300)
-    run.refresh_from_db()
-    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
-
-
-def test_a_nameless_batch_of_the_same_size_that_is_not_ours_keeps_nothing_waiting(provider):
-    batched_run(provider.url, "anthropic")
-    work()
-    ProviderBatch.objects.update(provider_id="msgbatch_forgotten")  # As if another program had made it.
-    run = next_run(Experiment.objects.get(), 1)
-    provider.set_faults(batch_faults={"lost_submission": 1})
-    work(until=has_failed_once)
-    provider.set_faults(batch_faults={})
-    work()
-    run.refresh_from_db()
-    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 2)
 
 
 def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):

@@ -56,9 +56,24 @@ def make_due():
     ProviderBatch.objects.open().exclude(lease_until=None).update(lease_until=past)
 
 
-def give_up_waiting():
-    """As if a submission that cannot be found had had all the time that it may take to arrive."""
-    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=timezone.now() - timezone.timedelta(seconds=1))
+def give_up_waiting(hours=0):
+    """As if a submission that cannot be found had had all the time that it may take to arrive, so long ago."""
+    over = timezone.now() - timezone.timedelta(hours=hours, seconds=1)
+    ProviderBatch.objects.exclude(gone_by=None).update(gone_by=over)
+
+
+class Killed(BaseException):
+    """The worker dies: no handler of errors sees it."""
+
+
+def killing(moment):
+    """For `crash` of `work`: the worker dies when it passes this point for the first time."""
+
+    def crash(point):
+        if point == moment:
+            raise Killed
+
+    return crash
 
 
 def work(steps=50, crash=None, until=None):

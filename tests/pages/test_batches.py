@@ -1,8 +1,10 @@
 """A batch on its page and on its run's: where it is, what it saved, and how it is cancelled."""
 
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.utils import timezone
 
 from runs_app.designs.estimating import estimate
 from runs_app.models import Endpoint, Experiment, ProviderBatch, Run
@@ -38,6 +40,25 @@ def test_a_run_lists_its_batches(lab, batch, as_):
     page = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
     assert f"/batches/{batch.pk}/" in page
     assert "Submitted" in page
+
+
+def test_a_lost_submission_says_what_is_waited_for_and_until_when(lab, batch, as_):
+    expires = timezone.now() + timedelta(hours=20)
+    ProviderBatch.objects.update(
+        status="submitting",
+        provider_id="",
+        tries=3,
+        gone_by=timezone.now(),
+        expires_at=expires,
+        error="At the provider, msgbatch_7 may be it.",
+    )
+    client, until = as_("owner"), expires.strftime("%Y-%m-%d %H:%M")
+    for address in (f"/batches/{batch.pk}/", f"/runs/{lab.run.pk}/"):
+        page = client.get(address).content.decode()
+        assert "msgbatch_7 may be it" in page
+        assert until in page
+    ProviderBatch.objects.update(provider_id="msgbatch_7")
+    assert "looked for" not in client.get(f"/runs/{lab.run.pk}/").content.decode()
 
 
 def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
