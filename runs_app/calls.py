@@ -41,7 +41,7 @@ class ErrorClass(StrEnum):
     UNPROCESSABLE = "unprocessable"
     CONTENT_REFUSED = "content_refused"
     CONTEXT_TOO_LONG = "context_too_long"
-    RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"
+    RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"  # the same is asked again without a schema
     NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
     MISSING_KEY = "missing_key"
     BATCH_EXPIRED = "batch_expired"  # its batch ended before this call was made
@@ -64,6 +64,7 @@ _TRANSIENT = frozenset(
         ErrorClass.MALFORMED_REPLY,
         ErrorClass.SOFT_FAILURE,
         ErrorClass.EMPTY_ANSWER,
+        ErrorClass.RESPONSE_FORMAT_UNSUPPORTED,
         ErrorClass.BATCH_EXPIRED,
         ErrorClass.INTERNAL_ERROR,
     }

@@ -42,7 +42,9 @@ _CONTENT = re.compile(
 )
 _CONTEXT = re.compile(r"context[_ ](?:length|window)|maximum context|(?:prompt|input) is too long", re.IGNORECASE)
 _FORMAT = re.compile(
-    r"response_?format|json_?schema|json_object|structured[_ ]?output|response_?schema|\bgrammar\b", re.IGNORECASE
+    r"response_?format|json_?schema|json_object|structured[_ ]?output|response_?schema|\bgrammar\b|"
+    r"output_(?:config\.)?format",
+    re.IGNORECASE,
 )
 
 _SECRETS = re.compile(

@@ -31,7 +31,8 @@ RETURNING id
 """
 
 HELD = """
-SELECT t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd
+SELECT t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd,
+    t.error_class = 'response_format_unsupported'
 FROM runs_app_trial t WHERE t.run_id = %s AND t.status = 'running' AND t.token = %s AND t.id > %s
     AND (%s::bigint[] IS NULL OR t.id = ANY(%s))
 ORDER BY t.id LIMIT %s
@@ -117,7 +118,7 @@ def held_claims(hold: Hold, *, after: int = 0, among: Collection[int] | None = N
 
 
 def _claim_of(hold: Hold, row: tuple[Any, ...]) -> Claim:
-    trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved = row
+    trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
     return Claim(
         trial_id=trial_id,
         place=hold.place,
@@ -129,6 +130,7 @@ def _claim_of(hold: Hold, row: tuple[Any, ...]) -> Claim:
         yields=yields,
         reserved_usd=reserved,
         batched=True,
+        without_schema=refused_schema,
     )
 
 

@@ -37,6 +37,7 @@ class Claim:
     reserved_usd: Decimal
     expected_tokens: int = 0
     batched: bool = False  # Held by a batch: not a call in flight, and without a lease.
+    without_schema: bool = False  # The provider has refused this trial's: in a batch, that is asked in the next one.
 
     @property
     def key(self) -> tuple[int, uuid.UUID]:

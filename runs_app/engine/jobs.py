@@ -48,6 +48,7 @@ def _prepared(claim: Claim, questions: Questions) -> Job:
     design, question, max_attempts = questions.of(claim)
     try:
         plain = asking.ask(design, question, claim.sample_idx)
+        plain = asking.without_schema(plain) if claim.without_schema else plain
         asked: asking.Asked | CallFailure = asking.elsewhere(plain, design.target.routes, claim.attempts)
     except (PromptError, OSError) as error:
         asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])

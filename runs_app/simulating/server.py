@@ -26,7 +26,7 @@ STALLED_S = 3600.0
 GRACE_S = 2.0  # for answers under way when the server is told to stop
 
 _LIVE_BATCHES = ("batch_faults", "batch_waits")
-_LIVE_NUMBERS = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm")
+_LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
 
 
 class Refused(Exception):
@@ -231,18 +231,18 @@ class Simulator:
             self.config = changed(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
             return web.json_response(error_object(400, str(error)), status=400)
-        live = {name: getattr(self.config, name) for name in _LIVE_NUMBERS}
+        live = {name: getattr(self.config, name) for name in _LIVE}
         return web.json_response({"errors": dict(self.config.faults), **live})
 
 
 def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
-    """The configuration with `wanted` in force: `errors` (mapping or "429=0.1,..."), `error_rate`, and live numbers."""
-    known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE_NUMBERS)
+    """The configuration with `wanted` in force: `errors` (mapping or "429=0.1,..."), `error_rate`, and what is live."""
+    known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
     unknown = sorted(wanted.keys() - set(known))
     if unknown:
         raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
     changes: dict[str, Any] = {name: dict(wanted[name]) for name in _LIVE_BATCHES if name in wanted}
-    changes |= {name: wanted[name] for name in _LIVE_NUMBERS if name in wanted}
+    changes |= {name: wanted[name] for name in _LIVE if name in wanted}
     if "errors" in wanted or "error_rate" in wanted:
         errors = wanted.get("errors") or {}
         named = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}

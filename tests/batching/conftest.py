@@ -13,6 +13,6 @@ def running_provider():
 def provider(running_provider, monkeypatch):
     """A simulated provider without faults, counting from zero, and a key for it."""
     monkeypatch.setenv("BATCH_KEY", "sk-simulated")
-    running_provider.set_faults(errors="", batch_faults={}, batch_waits={})
+    running_provider.set_faults(errors="", batch_faults={}, batch_waits={}, json_schema=True)
     running_provider.reset()
     return running_provider

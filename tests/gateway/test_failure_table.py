@@ -22,6 +22,7 @@ from runs_app.failures import classify, message_of, reported_error, retry_after_
         (403, "requires moderation and your input was flagged", False, ErrorClass.CONTENT_REFUSED),
         (400, "Input image data may contain inappropriate content.", False, ErrorClass.CONTENT_REFUSED),
         (400, "Invalid parameter: 'response_format'", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
+        (400, "output_format: Extra inputs are not permitted", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
         (404, "No endpoints found that support json_schema", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
         (422, "structured outputs are not supported", True, ErrorClass.RESPONSE_FORMAT_UNSUPPORTED),
         (400, "Invalid parameter: 'response_format'", False, ErrorClass.BAD_REQUEST),
@@ -70,6 +71,7 @@ def test_every_class_has_a_kind() -> None:
         "malformed_reply",
         "soft_failure",
         "internal_error",
+        "response_format_unsupported",
     }
 
 
