@@ -107,42 +107,28 @@ def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(ru
     assert Endpoint.objects.get().pause_reason == "slow down"
 
 
-def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call(transactional_db):
+async def without_schemas(request):
+    if request.response_format:
+        raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
+    return reply('{"rating": 6}')
+
+
+@pytest.mark.parametrize("items", [3, 30])
+def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call_and_stops_no_run(
+    transactional_db, items
+):
     prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
-    experiment = factories.make_experiment("rating", prompts=[prompt], dimensions=[factories.make_dimension()])
+    questions, dimensions = factories.make_dataset("questions", items), [factories.make_dimension()]
+    experiment = factories.make_experiment("rating", dataset=questions, prompts=[prompt], dimensions=dimensions)
     (run,) = factories.make_runs(experiment)
     factories.plan_trials(run)
 
-    async def call(request):
-        if request.response_format:
-            raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
-        return reply('{"rating": 6}')
-
-    drain(call)
+    drain(without_schemas)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, 2 * items, 0)
     assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}
     assert set(Attempt.objects.values_list("call", "outcome")) == {(0, "transient"), (1, "ok")}
     assert differences() == []
-
-
-def test_a_provider_that_refuses_schemas_stops_no_run(transactional_db):
-    prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
-    experiment = factories.make_experiment(
-        "rating",
-        dataset=factories.make_dataset("many", 30),
-        prompts=[prompt],
-        dimensions=[factories.make_dimension()],
-    )
-    (run,) = factories.make_runs(experiment)
-    factories.plan_trials(run)
-
-    async def call(request):
-        if request.response_format:
-            raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
-        return reply('{"rating": 6}')
-
-    drain(call, concurrency=10)
-    run.refresh_from_db()
-    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 30, 60, 0)
 
 
 def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional_db):
