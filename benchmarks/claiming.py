@@ -27,6 +27,7 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
+    from runs_app.engine.admitting import Crew
     from runs_app.engine.recording import Result
     from runs_app.engine.registering import Registration
     from runs_app.engine.turning import turn
@@ -34,11 +35,11 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     worker, written, results = Registration().worker_id, 0, []
     started = time.time()
     while True:
-        wrote, claims = turn(results, worker, batch, {})
-        written += wrote
-        if not claims:
+        done = turn(results, worker, Crew(batch))
+        written += done.recorded
+        if not done.claims:
             return written, started, time.time()
-        results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in claims]
+        results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in done.claims]
 
 
 def main() -> None:

@@ -7,8 +7,9 @@ locks of the endpoint, the experiment and the run.
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -88,24 +89,53 @@ RETURNING t.id, t.run_id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t
 def admit(worker_id: int, room: int) -> list[Claim]:
     """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
     claims: list[Claim] = []
-    for endpoint_id, share in rooms(room).items():
+    for endpoint_id, share in rooms(Crew(room)).items():
         with transaction.atomic():
             if books := open_books(endpoint_id, claiming=True):
-                claims += claim(books, worker_id, share)
+                claims += claim(books, worker_id, share.claims)
                 books.settle()
     return claims
 
 
-def rooms(
-    concurrency: int, flying: Mapping[int, int] | None = None, landed: Mapping[int, int] | None = None
-) -> dict[int, int]:
-    """How many trials a drain of so many calls in flight may claim at each endpoint, by endpoint.
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """A drain as it stands: how many calls it keeps in flight, and by endpoint those that are, the claims that wait
+    here for a slot, and how many it wants waiting."""
 
-    `flying` are its calls in flight by endpoint; `landed` those that came in and are not yet recorded.
+    concurrency: int
+    flying: Mapping[int, int] = field(default_factory=dict)
+    waiting: Mapping[int, int] = field(default_factory=dict)
+    ahead: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """At one endpoint: trials to claim, and calls that may then be in flight in this drain."""
+
+    claims: int
+    level: int
+
+
+def rooms(crew: Crew, landed: Mapping[int, int] | None = None) -> dict[int, Room]:
+    """What a drain may claim and start at each endpoint where it has, or might have, something to do, by endpoint.
+
+    `landed` are calls that came in and are not yet recorded.
     """
     landed = landed or {}
-    wants = {key: min(pending, free + landed.get(key, 0)) for key, pending, free in fetched(WANTS)}
-    return share_out(concurrency, flying or {}, wants)
+    claimable = {key: max(0, min(pending, free + landed.get(key, 0))) for key, pending, free in fetched(WANTS)}
+    startable = Counter(claimable) + Counter(crew.waiting)
+    given = share_out(crew.concurrency, crew.flying, startable)
+    return {
+        key: Room(
+            claims=max(0, min(claimable.get(key, 0), given.get(key, 0) + _lacking(crew, key))),
+            level=crew.flying.get(key, 0) + given.get(key, 0),
+        )
+        for key in {*startable, *crew.flying}
+    }
+
+
+def _lacking(crew: Crew, endpoint_id: int) -> int:
+    return crew.ahead.get(endpoint_id, 0) - crew.waiting.get(endpoint_id, 0)
 
 
 def claim(books: Books, worker_id: int, room: int) -> list[Claim]:

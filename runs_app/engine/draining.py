@@ -1,8 +1,8 @@
 """A drain: claim, call, record, until there is no work or its time is over.
 
 One event loop keeps the calls in flight. One thread holds the database connection and does all SQL in turns: a turn
-writes the answers that came in, then claims as many trials as there is room for. While a turn waits for its commit,
-answers gather; so the busier the drain, the larger its batches.
+writes the answers that came in, then claims as many trials as there is room for, and a moment's worth beyond. While a
+turn waits for its commit, answers gather; so the busier the drain, the larger its batches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -22,8 +22,9 @@ from evalsite.lib.versions import SchemaMismatch
 from runs_app.batching.keeping import Keeper
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
-from runs_app.engine.admitting import Claim
+from runs_app.engine.admitting import Claim, Crew
 from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
+from runs_app.engine.lookahead import STALE_S, Lookahead
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.registering import Registration
@@ -41,7 +42,8 @@ Answer = TypeVar("Answer")
 Caller = Callable[[CallRequest], Awaitable[CallReply]]
 Evictor = Callable[[CallRequest], Awaitable[None]]
 
-GATHER_S = 0.005  # How long answers gather before a turn writes them.
+GATHER_S = 0.005  # How long answers gather before a turn writes them,
+GATHER_AHEAD_S = 0.02  # and how long where no slot waits for it.
 IDLE_S = 0.5  # How long a drain without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0
@@ -70,7 +72,9 @@ class Drain:
     limits: Limits = field(default_factory=Limits)
     recorded: int = 0
     evict: Evictor | None = None
-    _flying: dict[asyncio.Task[None], Claim] = field(default_factory=dict)
+    _flying: dict[asyncio.Task[bool], Claim] = field(default_factory=dict)
+    _in_flight: Counter[int] = field(default_factory=Counter)  # By endpoint.
+    _ahead: Lookahead = field(default_factory=Lookahead)
     _results: list[Result] = field(default_factory=list)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -116,10 +120,12 @@ class Drain:
         """Write, claim, wait for news. False when there is nothing left to do."""
         if self._was_cut_off:
             await self._look_for_unknown()
-        wrote, jobs = await self._sql(self._write_and_claim, self._taken(), self._in_flight())
+        self._give_back(self._ahead.stale())
+        crew = Crew(self.limits.concurrency, +self._in_flight, self._ahead.waiting(), self._ahead.wanted())
+        wrote, jobs, levels = await self._sql(self._write_and_claim, self._taken(), crew)
         self.recorded += wrote
-        for job in jobs:
-            self._start(job)
+        self._ahead.add(jobs, levels)
+        self._start_some()
         if not self._flying and not self._results:
             if await self._sql(self._lookout.decide_now):
                 return True
@@ -128,7 +134,7 @@ class Drain:
             await self._wait(IDLE_S)
         else:
             await self._wait(IDLE_S)
-            await asyncio.sleep(GATHER_S)
+            await asyncio.sleep(GATHER_AHEAD_S if self._ahead else GATHER_S)
         return True
 
     async def _look_for_unknown(self) -> None:
@@ -136,10 +142,6 @@ class Drain:
         self._was_cut_off = False
         known = {claim.key for claim in self._held()}
         await self._sql(give_back_unknown, self.registration.worker_id, known)
-
-    def _in_flight(self) -> Counter[int]:
-        """Calls by endpoint."""
-        return Counter(claim.place.endpoint_id for claim in self._flying.values())
 
     def _taken(self) -> list[Result]:
         results, self._results = self._results, []
@@ -154,22 +156,35 @@ class Drain:
         except TimeoutError:
             return
 
-    def _write_and_claim(self, results: list[Result], flying: Counter[int]) -> tuple[int, list[Job]]:
+    def _write_and_claim(self, results: list[Result], crew: Crew) -> tuple[int, list[Job], dict[int, int]]:
         self._lookout.decide()
-        concurrency = self.limits.concurrency
-        wrote, claims = turn(results, self.registration.worker_id, concurrency, flying)
-        return wrote, jobs_of(claims, self._questions)
+        done = turn(results, self.registration.worker_id, crew)
+        return done.recorded, jobs_of(done.claims, self._questions), done.levels
 
-    def _start(self, job: Job) -> None:
-        task = asyncio.get_running_loop().create_task(self._ask(job))
-        self._flying[task] = job.claim
-        task.add_done_callback(self._landed)
+    def _start_some(self) -> None:
+        for job in self._ahead.startable(self._in_flight):
+            task = asyncio.get_running_loop().create_task(self._ask(job))
+            self._flying[task] = job.claim
+            self._in_flight[job.claim.place.endpoint_id] += 1
+            task.add_done_callback(self._landed)
 
-    def _landed(self, task: asyncio.Task[None]) -> None:
-        del self._flying[task]
+    def _landed(self, task: asyncio.Task[bool]) -> None:
+        """An answer hands its slot on. A failure may be what stops its run or slows its endpoint: a turn decides."""
+        endpoint_id = self._flying.pop(task).place.endpoint_id
+        self._in_flight[endpoint_id] -= 1
+        answered = not task.cancelled() and task.exception() is None and task.result()
+        if answered and not self._stop.is_set():
+            self._ahead.land(endpoint_id)
+            self._start_some()
         self._news.set()
 
-    async def _ask(self, job: Job) -> None:
+    def _give_back(self, jobs: Iterable[Job]) -> None:
+        """Claimed, but never asked."""
+        for job in jobs:
+            self._results.append(result_of(job, concluding.released(), []))
+
+    async def _ask(self, job: Job) -> bool:
+        """Whether it was answered."""
         calls: list[dict[str, Any]] = []
         try:
             conclusion = await self._outcome(job, calls)
@@ -179,6 +194,7 @@ class Drain:
         self._results.append(result_of(job, conclusion, calls))
         if job.local_model is not None and self.evict is not None and isinstance(job.asked, asking.Asked):
             await self._look_after(job.local_model, job.asked.request, calls)
+        return conclusion.status == "done"
 
     async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
         """Its own answer is on its way to the database already: whatever happens here costs no result."""
@@ -219,7 +235,8 @@ class Drain:
     async def _land(self) -> None:
         """Write what still comes in. When told to stop, what takes longer than the grace is given back."""
         ends: float | None = None
-        while self._flying or self._results:
+        while self._flying or self._results or self._ahead:
+            self._give_back(self._ahead.stale(older_than_s=0 if self._stop.is_set() else STALE_S))
             if self._stop.is_set():
                 ends = ends or time.monotonic() + self.limits.grace_s
                 if time.monotonic() >= ends:
@@ -228,6 +245,8 @@ class Drain:
             self.recorded += await self._sql(record_all, self._taken(), self.registration.worker_id)
             if self._flying:
                 await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
+            elif self._ahead:
+                await asyncio.sleep(GATHER_S)
         if self._was_cut_off:
             await self._look_for_unknown()
 
@@ -258,8 +277,8 @@ class Drain:
         self._stand_in.sign()
 
     def _held(self) -> list[Claim]:
-        """In flight, or answered and yet to be written."""
-        return [*self._flying.values(), *(result.claim for result in self._results)]
+        """Waiting for a slot, in flight, or answered and yet to be written."""
+        return [*self._ahead.claims(), *self._flying.values(), *(result.claim for result in self._results)]
 
     async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
         """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.

@@ -3,33 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from django.db import DatabaseError, transaction
 
-from runs_app.engine.admitting import Claim, claim, rooms
+from runs_app.engine.admitting import Claim, Crew, claim, rooms
 from runs_app.engine.books import open_books
 from runs_app.engine.recording import Result, by_endpoint, enter, portions, runs_of, write_trials
 from runs_app.engine.rescuing import OUTAGES, record_all
 
 
-def turn(
-    results: Sequence[Result], worker_id: int, concurrency: int, flying: Mapping[int, int]
-) -> tuple[int, list[Claim]]:
-    """Returns how many results still held their trial, and the new claims.
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What came of it: how many results still held their trial, the new claims, and how many calls may be in flight."""
 
-    `concurrency` is how many calls the drain keeps in flight, `flying` those that are, by endpoint. Endpoints take
-    turns in no order, lest the first be served best.
-    """
+    recorded: int
+    claims: list[Claim]
+    levels: dict[int, int]  # By endpoint, in the drain that took this turn.
+
+
+def turn(results: Sequence[Result], worker_id: int, crew: Crew) -> Turn:
+    """Endpoints take turns in no order, lest the first be served best."""
     came_in = by_endpoint(results)
-    landed = Counter(result.claim.place.endpoint_id for result in results)
-    room = rooms(concurrency, flying, landed)
+    room = rooms(crew, Counter(result.claim.place.endpoint_id for result in results))
     wrote, claims = 0, []
-    for endpoint_id in {*came_in, *room}:
-        n, new = _turn_at(endpoint_id, came_in.get(endpoint_id, []), worker_id, room.get(endpoint_id, 0))
+    for endpoint_id in {*came_in, *(key for key, one in room.items() if one.claims)}:
+        wanted = room[endpoint_id].claims if endpoint_id in room else 0
+        n, new = _turn_at(endpoint_id, came_in.get(endpoint_id, []), worker_id, wanted)
         wrote += n
         claims += new
-    return wrote, claims
+    return Turn(wrote, claims, {key: one.level for key, one in room.items()})
 
 
 def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:
