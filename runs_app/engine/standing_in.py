@@ -2,8 +2,8 @@
 
 A drain renews its leases on its event loop, through its one database thread. Either may be busy for longer than that
 lasts: with an answer that takes long to read, a slow query, a lock that others hold. This thread waits for neither: it
-has a connection of its own, open only while it helps. It is of no help where the whole process stands still (SIGSTOP, code
-that keeps the interpreter to itself), which nobody can tell from a process that died.
+has a connection of its own, open only while it helps. It is of no help where the whole process stands still (SIGSTOP,
+code that keeps the interpreter to itself), which nobody can tell from a process that died.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again(
 
         run.refresh_from_db()
         assert (run.status, run.n_done, run.n_failed) == ("done", 400, 0)
-        assert provider.counters()["requests"] <= 400 + held
-        assert held <= IN_FLIGHT
+        assert held > 0
+        assert provider.counters()["requests"] <= 400 + min(held, IN_FLIGHT)
     assert Attempt.objects.filter(outcome="ok").count() == 400
     assert Attempt.objects.filter(outcome="lost").count() == held
     assert back_after < 60
