@@ -145,6 +145,34 @@ def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None
     return total
 
 
+REVIVE = """
+UPDATE runs_app_trial SET status = 'pending', attempts = 0, yields = 0, not_before = NULL, completed_at = NULL
+WHERE run_id = %s AND status = 'cancelled'
+"""
+
+
+def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
+    """Of those that were cancelled, what never started waits again; how many trials, by run.
+
+    A run of which nothing waits is done, so that more can be asked of it. For judges: their runs can come again, since
+    what they are asked about is there already.
+    """
+    revived = {}
+    with transaction.atomic():
+        places = _places(runs.filter(status=Run.Status.CANCELLED))
+        lock(set(places))
+        for place in places:
+            n = _move_trials(place, REVIVE, [place.run_id], before="cancelled", after="pending")
+            run = Run.objects.filter(pk=place.run_id)
+            if start(run.exclude(n_pending=0, n_running=0), sources=[Run.Status.CANCELLED], by=by, reason=reason):
+                revived[place.run_id] = n
+            else:
+                run.transition(
+                    sources=[Run.Status.CANCELLED], target=Run.Status.DONE, by=by, reason=reason, stop_reason=""
+                )
+    return revived
+
+
 def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
     """How many calls of this run may be in flight, from the next claim on."""
     if n < 1:

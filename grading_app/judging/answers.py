@@ -17,10 +17,10 @@ from runs_app.models.work import BLANK
 LONG = "char_length({t}.answer) > %(longest)s"
 FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
 
-# A verdict that waits or is in flight is never asked for twice, not even by force.
+# A verdict that waits or is in flight is never asked for twice, not even by force; one that was cancelled never was.
 ASKED = """EXISTS (SELECT FROM runs_app_trial v
     WHERE v.run_id = %(run)s AND v.subject_id = a.id AND v.rival_id IS NOT DISTINCT FROM {rival}
-    AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
+    AND v.status <> 'cancelled' AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
 
 ONE_BY_ONE = f"""FROM runs_app_trial a
 WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}"""

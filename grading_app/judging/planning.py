@@ -5,7 +5,7 @@ Locks are taken in the order experiment, run, trials, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -15,6 +15,7 @@ from datasets_app.models.history import Actor
 from grading_app.judging import conditions, costing, panels
 from grading_app.judging.answers import Answers, Seen
 from grading_app.models import GradeCondition, Grader
+from runs_app import steering
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.designs.planning import PlanError
@@ -25,20 +26,24 @@ from runs_app.waking import wake
 
 @dataclass(frozen=True, slots=True)
 class JudgingReport:
-    """What was asked of one grader in one wave: new verdicts, and answers that got a score without a call."""
+    """What was asked of one grader in one wave: new verdicts, and answers that got a score without a call. Of the new
+    ones, `revived` were asked for before, and cancelled."""
 
     condition: GradeCondition
     run: Run
     added: int
     unasked: int
     seen: Seen
+    revived: int = 0
 
     def __str__(self) -> str:
         """`judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are empty`"""
         if self.run.status == Run.Status.CANCELLED:
-            return f"{self.condition}: its judging of this wave was cancelled, which is final"
+            return f"{self.condition}: its judging of this wave was cancelled; it goes on when somebody asks for it"
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
-        return f"{self.condition}: {self.added} verdicts asked for{unasked}" + (f"; {self.odd}" if self.odd else "")
+        revived = f" ({self.revived} of them had been cancelled)" if self.revived else ""
+        counts = f"{self.added} verdicts asked for{revived}{unasked}"
+        return f"{self.condition}: {counts}" + (f"; {self.odd}" if self.odd else "")
 
     @property
     def odd(self) -> str:
@@ -58,18 +63,21 @@ def judge(
     by: Actor,
     force: bool = False,
     approved: Estimate | None = None,
+    revive: bool = False,
 ) -> list[JudgingReport]:
     """Ask these graders for all verdicts on the stored answers of these waves that are missing, and start at once.
 
-    With `force`, for another verdict on each, which will replace the one before. `approved` is the estimate that was
-    seen, for the manifest. PlanError where it cannot be, and then nothing was changed.
+    With `force`, for another verdict on each, which will replace the one before; with `revive`, for those too that were
+    cancelled. `approved` is the estimate that was seen, for the manifest. PlanError where it cannot be, and then
+    nothing was changed.
     """
     with transaction.atomic():
+        revived = _revived(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         problems = [one for grader in graders for one in conditions.problems_with(locked, grader)]
         if problems:
             raise PlanError(problems)
-        report = [_plan(Answers(locked, grader, wave, force), by) for grader in graders for wave in waves]
+        report = [_plan(Answers(locked, grader, wave, force), by, revived) for grader in graders for wave in waves]
         if any(one.unasked for one in report):
             panels.refresh_all(locked)
         if any(one.added for one in report):
@@ -78,9 +86,17 @@ def judge(
     return report
 
 
-def _plan(answers: Answers, by: Actor) -> JudgingReport:
+def _revived(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
+    """How many verdicts wait again, by run. First of all: it locks endpoints, which come before the experiment."""
+    known = [condition for grader in graders if (condition := conditions.known(experiment, grader))]
+    runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=known)
+    return steering.revive(runs, by=by, reason="its verdicts were asked for again")
+
+
+def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
     condition = conditions.made(answers.experiment, answers.grader)
     run = _run(answers, condition)
+    before = revived.get(run.pk, 0)
     added = 0 if run.status == Run.Status.CANCELLED else answers.add_trials(run)
     if added:
         Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
@@ -90,7 +106,7 @@ def _plan(answers: Answers, by: Actor) -> JudgingReport:
             by=by,
             reason=f"{added} verdicts were asked for",
         )
-    return JudgingReport(condition, run, added, answers.score_unasked(condition.pk), answers.seen)
+    return JudgingReport(condition, run, added + before, answers.score_unasked(condition.pk), answers.seen, before)
 
 
 def _run(answers: Answers, condition: GradeCondition) -> Run:

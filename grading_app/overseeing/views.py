@@ -152,6 +152,7 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
             by=request.user,
             force=form.cleaned_data["force"],
             approved=estimate,
+            revive=True,
         )
     except PlanError as problem:
         form.add_error(None, problem.problems)

@@ -56,7 +56,8 @@ CANCEL = Action(
     "cancel",
     "Cancel",
     "slash-circle",
-    "What is pending never starts. Calls in flight are answered and kept. A cancelled run does not start again.",
+    "What is pending never starts. Calls in flight are answered and kept. "
+    "A cancelled run does not start again; a judge that was cancelled can be asked again.",
     frozenset({S.PLANNED, S.QUEUED, S.RUNNING, S.PAUSED, S.STOPPED}),
     tone="danger",
     reason="required",

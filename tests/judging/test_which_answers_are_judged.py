@@ -1,10 +1,15 @@
 """Empty, long, truncated and refused answers; pairs in both orders; force; and what is counted of each."""
 
 import pytest
+from django.core.management import call_command
+from django.urls import reverse
 
+from grading_app.judging.costing import estimate_judging
 from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
 from grading_app.models import Grading, Preference
+from grading_app.tasks import ask_judges
+from runs_app import steering
 from runs_app.designs.planning import PlanError
 from runs_app.models import Run, Trial
 from runs_app.reconciling import differences
@@ -164,13 +169,62 @@ def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers
     assert all(request.messages[-1]["content"].endswith(">>>") for request in requests)
 
 
-def test_a_cancelled_judge_is_asked_nothing_more(answered, wave):
+def cancelled(experiment, wave, grader):
+    judge(experiment, [grader], [wave], by="test")
+    run = judge_run(experiment)
+    steering.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
+    return run
+
+
+def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
     grader = make_grader()
-    judge(answered, [grader], [wave], by="test")
-    Run.objects.filter(condition__stage="judge").update(status="cancelled")
+    cancelled(answered, wave, grader)
+    type(answered).objects.update(graders=["judge-a"])
+    answered.refresh_from_db()
+    assert ask_judges(answered, by="test") == 0
     (report,) = judge(answered, [grader], [wave], by="test", force=True)
     assert report.added == 0
-    assert "was cancelled" in str(report)
+    assert "was cancelled; it goes on when somebody asks" in str(report)
+    assert judge_run(answered).status == "cancelled"
+
+
+def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_for_it(answered, wave):
+    grader = make_grader()
+    run = cancelled(answered, wave, grader)
+    assert estimate_judging(answered, [grader], [wave]).to_do == 12
+    (report,) = judge(answered, [grader], [wave], by="test", revive=True)
+    assert (report.added, report.revived, report.run) == (12, 12, run)
+    assert drain(judging(1)) == 12
+    read_verdicts(answered)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed, run.n_cancelled) == ("done", 12, 0, 0)
+    assert list(Grading.objects.values_list("score", flat=True)) == [1.0] * 12
+    assert "its verdicts were asked for again" in run.history.values_list("reason", flat=True)
+    assert differences() == []
+
+
+def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
+    grader = make_grader()
+    judge(answered, [grader], [wave], by="test")
+    drain(judging(0))
+    Run.objects.filter(condition__stage="judge").update(status="cancelled")
+    (nothing,) = judge(answered, [grader], [wave], by="test", revive=True)
+    assert (nothing.added, judge_run(answered).status) == (0, "done")
+    (again,) = judge(answered, [grader], [wave], by="test", force=True, revive=True)
+    assert (again.added, again.revived) == (12, 0)
+    assert drain(judging(1)) == 12
+
+
+def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, answered, wave, capsys):
+    grader = make_grader()
+    run = cancelled(answered, wave, grader)
+    client.force_login(answered.owner)
+    told = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
+    assert "12 verdicts are asked for." in told.content.decode()
+    steering.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
+    call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
+    assert "12 verdicts asked for (12 of them had been cancelled)" in capsys.readouterr().out
+    assert judge_run(answered).n_pending == 12
 
 
 def test_a_rubric_of_items_needs_its_texts(answered, wave):

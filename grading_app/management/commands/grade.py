@@ -84,7 +84,15 @@ class Command(SayingCommand):
         say_estimate(self, found)
         if found.to_do:
             approve(self, experiment, found, options["yes"], "Judge")
-        report = judge(experiment, graders, waves, by=actor(options["user"]), force=options["force"], approved=found)
+        report = judge(
+            experiment,
+            graders,
+            waves,
+            by=actor(options["user"]),
+            force=options["force"],
+            approved=found,
+            revive=True,
+        )
         for one in report:
             self.say(str(one))
         if found.to_do and not options["no_wait"]:
