@@ -16,7 +16,7 @@ from runs_app.engine.rescuing import OUTAGES
 from runs_app.engine.rounds import Judged
 from runs_app.engine.settling import Place
 from runs_app.models import Experiment, Point, Run
-from runs_app.stopping import Tally
+from runs_app.stopping import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -24,20 +24,30 @@ logger = logging.getLogger("evalsite.drain")
 TRIALS = """
 FROM runs_app_point p CROSS JOIN LATERAL unnest(p.items[1:least(p.n_planned, p.n_items)]) AS drawn (item)
 JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
 """
 ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
+# By item first: a point's mean rating is the mean of its items' own, so that each counts once.
 COUNTS = f"""
-SELECT p.id, p.n_items,
-    count(*) FILTER (WHERE answered AND g.score = 1), count(*) FILTER (WHERE answered AND g.score IS NOT NULL),
-    count(*) FILTER (WHERE t.status = 'done' AND t.truncated),
-    coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8,
-    count(*) FILTER (WHERE answered AND g.score IS NULL), count(*) FILTER (WHERE t.status = 'failed')
-{TRIALS}
-JOIN datasets_app_item i ON i.id = t.item_id
-LEFT JOIN grading_app_grading g ON g.condition_id = %(rule)s AND g.trial_id = t.id
-CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
-WHERE p.id = ANY(%(points)s) GROUP BY p.id
-"""
+WITH of_item AS (
+    SELECT p.id, t.item_id, count(*) FILTER (WHERE answered AND g.score = 1) AS correct,
+        count(*) FILTER (WHERE answered AND g.score IS NOT NULL) AS total,
+        count(*) FILTER (WHERE t.status = 'done' AND t.truncated) AS truncated,
+        coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8 AS guess_chances,
+        count(*) FILTER (WHERE answered AND g.score IS NULL) AS unread,
+        count(*) FILTER (WHERE t.status = 'failed') AS failed, avg(g.score) FILTER (WHERE answered) AS mean
+    {TRIALS}
+    JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(rule)s AND g.trial_id = t.id
+    CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
+    WHERE p.id = ANY(%(points)s) GROUP BY p.id, t.item_id
+)
+SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int, sum(of_item.guess_chances),
+    sum(unread)::int, sum(failed)::int, count(of_item.mean), coalesce(avg(of_item.mean), 0),
+    coalesce(stddev_samp(of_item.mean), 0), d.scale_min, d.scale_max
+FROM of_item JOIN runs_app_point p ON p.id = of_item.id LEFT JOIN runs_app_dimension d ON d.id = p.dimension_id
+GROUP BY p.id, d.id
+"""  # noqa: S608 - constants
 
 
 def decide_due() -> int:
@@ -88,10 +98,22 @@ class _Counted:
     guess_chances: float
     unread: int
     failed: int
+    rated_items: int
+    mean: float
+    spread: float
+    least: int | None
+    highest: int | None
+
+    @property
+    def tally(self) -> Tally | Ratings:
+        if self.least is None or self.highest is None:
+            return Tally(self.correct, self.total, self.truncated, min(self.guess_chances, float(self.total)))
+        scale = (self.least, self.highest)
+        return Ratings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
 
     def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int) -> Judged:
         asked, most = points[self.point], min(spec.max, self.items * samples)
-        tally = Tally(self.correct, self.total, self.truncated, min(self.guess_chances, float(self.total)))
+        tally = self.tally
         decision = spec.rule(most).decide(tally, asked=asked)
         return Judged(self.point, asked, tally, self.unread, self.failed, decision, upto=min(asked + spec.round, most))
 

@@ -61,7 +61,7 @@ DESIGN_CELL = (
     Column("sample_idx", "integer", "t.sample_idx"),
     Column("epoch", "integer", "w.epoch_offset + t.sample_idx + 1"),
 )
-ITS_ITEM = ("item_key", "category", "dimension", "sample_idx", "epoch")  # Of a trial; a point has many.
+ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Of a trial; a point has many.
 DESIGN_JOINS = """
     JOIN runs_app_run r ON r.id = t.run_id
     JOIN runs_app_experiment e ON e.id = r.experiment_id
@@ -283,8 +283,8 @@ POINTS = ExportTable(
         *(column for column in DESIGN_CELL if column.name not in ITS_ITEM),
         *_columns("json", "pt", "key"),
         *_columns("text", "pt", "status"),
-        *_columns("integer", "pt", "n_items n_planned n_total n_correct n_truncated n_unread n_failed"),
-        *_columns("real", "pt", "guess_chances half_width"),
+        *_columns("integer", "pt", "n_items n_planned n_total n_correct n_truncated n_unread n_failed n_rated_items"),
+        *_columns("real", "pt", "mean spread guess_chances half_width"),
         *_columns("text", "pt", "reason"),
         *_columns("json", "pt", "rounds"),
         *_columns("time", "pt", "decided_at"),
@@ -300,6 +300,7 @@ POINTS = ExportTable(
         JOIN runs_app_languagemodel m ON m.id = c.model_id
         JOIN runs_app_endpoint n ON n.id = m.endpoint_id
         LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
+        LEFT JOIN runs_app_dimension dim ON dim.id = pt.dimension_id
         JOIN runs_app_sampler s ON s.id = c.sampler_id
         WHERE pt.run_id = %(section)s AND pt.id > %(low)s AND pt.id <= %(high)s""",
     order="pt.id",

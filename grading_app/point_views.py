@@ -16,8 +16,10 @@ from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.frames import Frames
 from grading_app.tables import PointTable
 from grading_app.views import chosen_wave, shown_figure
-from runs_app.coverage import coverage_near
+from runs_app import rating_coverage
+from runs_app.coverage import Covered, coverage_near
 from runs_app.designs.points import adaptive_of
+from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
 from runs_app.point_lines import PointLine, rule_in_words, savings
 from runs_app.progress import Totals, state_of
@@ -45,7 +47,8 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "wave": wave,
         "savings": savings(frames.points),
         "rule": rule_in_words(spec) if spec else [],
-        "covered": coverage_near(spec.targetci, spec.round) if spec else None,
+        "is_rated": spec is not None and spec.is_rated,
+        "covered": _covered(spec, frames.points) if spec else None,
         "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
         "repeats": experiment.samples > 1,
         "statuses": _statuses(frames.points),
@@ -54,6 +57,14 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }
     return render(request, "grading_app/experiment_points.html", context)
+
+
+def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
+    """Of the setting nearest to this one: on the shortest scale, where the half-width is the largest share of it."""
+    if not spec.is_rated:
+        return coverage_near(spec.targetci, spec.round)
+    lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
+    return rating_coverage.coverage_near(spec.targetci, spec.round, min(lengths)) if lengths else None
 
 
 def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:

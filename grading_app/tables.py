@@ -125,7 +125,9 @@ class PointTable(tables.Table):
     condition = tables.Column()
     wave = tables.Column()
     status = tables.Column()
+    rated_items = NumberColumn(verbose_name="Items")
     scored = NumberColumn(verbose_name="n")
+    mean = NumberColumn(verbose_name="Mean")
     right = NumberColumn(verbose_name="Right")
     accuracy = NumberColumn(verbose_name="Beyond guessing")
     interval = NumberColumn(verbose_name="Interval", empty_values=(), order_by="half_width")
@@ -146,6 +148,8 @@ class PointTable(tables.Table):
             "condition": len({line.condition for line in lines}) > 1,
             "wave": len({line.wave for line in lines}) > 1,
             "accuracy": any(line.guesses for line in lines),
+            "right": not any(line.scale for line in lines),
+            **dict.fromkeys(("mean", "rated_items"), any(line.scale for line in lines)),
             **{name: any(getattr(line, name) for line in lines) for name in ("truncated", "unread", "failed")},
         }
         super().__init__(lines, exclude=[name for name, is_shown in shown.items() if not is_shown])
@@ -162,7 +166,12 @@ class PointTable(tables.Table):
     def render_accuracy(self, value: float) -> str:
         return wording.per_cent(value)
 
+    def render_mean(self, value: float) -> str:
+        return wording.number(value)
+
     def render_interval(self, record: PointLine) -> str:
+        if record.scale is not None:
+            return wording.interval(record.low, record.high)
         return BELOW_GUESSING if record.is_below_guessing else wording.per_cent_interval(record.low, record.high)
 
     def render_asked(self, record: PointLine) -> str:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from runs_app.designs.specs import AdaptiveSpec
 
 SHARE: dict[str, Any] = {"min_value": 0, "max_value": 1, "required": False}
+WIDTH: dict[str, Any] = {"min_value": 0, "required": False}
 USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
 
 
@@ -22,15 +23,19 @@ class AdaptiveForm(forms.Form):
         label="Points by",
         help_text="category, or names of metadata with commas between them. Empty: every case is asked",
     )
-    scorer = forms.ChoiceField(required=False, help_text="Says right or wrong")
+    scorer = forms.ChoiceField(required=False, help_text="Says right or wrong; rating, where items are rated")
     round = forms.IntegerField(min_value=1, required=False, label="Round", help_text="Cases at a time")
     max = forms.IntegerField(min_value=1, required=False, label="At most", help_text="Cases of a point")
-    targetci = forms.FloatField(**SHARE, label="Half-width wanted", help_text="0.05 is five points either way")
+    targetci = forms.FloatField(
+        **WIDTH,
+        label="Half-width wanted",
+        help_text="0.05 is five percentage points either way; of ratings, points of their scale",
+    )
     confidence = forms.FloatField(min_value=0.5, max_value=0.999, required=False, label="Confidence")
-    minci = forms.FloatField(**SHARE, label="Least half-width", help_text="No smaller one is asked for")
+    minci = forms.FloatField(**WIDTH, label="Least half-width", help_text="No smaller one is asked for")
     abortht = forms.FloatField(**SHARE, label="Give up above", help_text="Share of answers cut off")
     backoffht = forms.FloatField(**SHARE, label="Another half-width above", help_text="Share of answers cut off")
-    targetciht = forms.FloatField(**SHARE, label="That half-width")
+    targetciht = forms.FloatField(**WIDTH, label="That half-width")
     correction = forms.ChoiceField(
         required=False,
         label="Guessing",

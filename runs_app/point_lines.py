@@ -13,13 +13,16 @@ from typing import Any
 from runs_app.designs.points import adaptive_of
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
+from runs_app.stopping import Scale
 
 
 @dataclass(frozen=True, slots=True)
 class PointLine:
     """One point of one run. Shares are from 0 to 1; `accuracy`, `low` and `high` are beyond guessing.
 
-    `asked` counts its cases that have a trial, `most` those that there are; `scored` those that make the accuracy.
+    Where items are rated there is no accuracy, but a `mean` of as many `rated_items`; it, `low`, `high` and
+    `half_width` are on the `scale`. `asked` counts its cases that have a trial, `most` those that there are; `scored`
+    those that make the accuracy or the mean.
     """
 
     run: int
@@ -41,6 +44,10 @@ class PointLine:
     low: float | None
     high: float | None
     half_width: float | None
+    dimension: str
+    scale: Scale | None
+    rated_items: int
+    mean: float | None
     rounds: int
     reason: str
     usd_a_case: Decimal | None
@@ -81,7 +88,7 @@ def point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointL
     spec = adaptive_of(experiment)
     if spec is None:
         return []
-    points = Point.objects.filter(run__experiment=experiment).select_related("run__wave").defer("items")
+    points = Point.objects.filter(run__experiment=experiment).select_related("run__wave", "dimension").defer("items")
     points = points.filter(run__wave=wave) if wave else points
     return [_line(point, spec, experiment.samples) for point in points.order_by("run__wave__number", "run", "pk")]
 
@@ -89,7 +96,8 @@ def point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointL
 def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
     interval = point.interval(spec.confidence, spec.correction)
     guess = point.guess_chances / point.n_total if point.n_total else 0.0
-    right = point.n_correct / point.n_total if point.n_total else None
+    is_rated = point.dimension is not None
+    right = point.n_correct / point.n_total if point.n_total and not is_rated else None
     run = point.run
     return PointLine(
         run=run.pk,
@@ -111,6 +119,10 @@ def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
         low=interval.low if interval else None,
         high=interval.high if interval else None,
         half_width=point.half_width,
+        dimension=point.dimension.name if point.dimension else "",
+        scale=point.dimension.scale if point.dimension else None,
+        rated_items=point.n_rated_items,
+        mean=point.mean,
         rounds=len(point.rounds),
         reason=point.reason,
         usd_a_case=run.spent_usd / run.n_done if run.n_done and not run.n_unpriced else None,
@@ -134,7 +146,7 @@ def rule_in_words(spec: AdaptiveSpec) -> list[str]:
     """What a point of this design is asked, and until when, in sentences."""
     told = [
         f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
-        f"{_per_cent(spec.confidence)} interval of its accuracy by {spec.scorer} is within ±{spec.targetci:g}."
+        f"{_per_cent(spec.confidence)} interval of {_what_is_known(spec)} is within ±{spec.targetci:g}."
     ]
     if spec.backoffht is not None:
         share = _per_cent(spec.backoffht)
@@ -146,6 +158,10 @@ def rule_in_words(spec: AdaptiveSpec) -> list[str]:
     return told
 
 
+def _what_is_known(spec: AdaptiveSpec) -> str:
+    return "its mean rating, in points of the scale," if spec.is_rated else f"its accuracy by {spec.scorer}"
+
+
 def _per_cent(share: float) -> str:
     return f"{100 * share:g} %"
 
@@ -154,6 +170,7 @@ def status_of_points(experiment: Experiment) -> list[dict[str, Any]]:
     """For `status --json`: a mapping for each point."""
     names = (
         "run", "wave", "label", "status", "asked", "most", "saved", "scored", "correct", "truncated", "unread",
-        "failed", "right", "accuracy", "low", "high", "half_width", "rounds", "reason",
+        "failed", "right", "accuracy", "low", "high", "half_width", "dimension",
+        "rated_items", "mean", "rounds", "reason",
     )  # fmt: skip
     return [{name: getattr(line, name) for name in names} for line in point_lines(experiment)]

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evalsite.lib.student import student_quantile as student_quantile
 from evalsite.lib.wilson import Interval as Interval
 from evalsite.lib.wilson import normal_quantile as normal_quantile
 from evalsite.lib.wilson import wilson as wilson
@@ -92,13 +93,6 @@ def clustered_mean(values: Sequence[float], clusters: Sequence[Hashable], confid
     se = math.sqrt(groups / (groups - 1) * squares) / n
     reach = student_quantile(confidence, groups - 1) * se
     return Mean(n, groups, summary.mean, se, summary.mean - reach, summary.mean + reach, naive)
-
-
-def student_quantile(confidence: float, df: float) -> float:
-    """t such that Student's distribution with `df` degrees of freedom lies within -t and t with this probability."""
-    from scipy.special import stdtrit  # Not scipy.stats, which costs a web process 70 MB.
-
-    return float(stdtrit(df, (1 + confidence) / 2))
 
 
 def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Correlation | None:

@@ -68,11 +68,14 @@ class Design:
     @cached_property
     def points(self) -> list[PointSize]:
         """What the items make, where the design is asked point by point."""
-        return points.sizes(self.experiment.dataset_id, self.adaptive) if self.adaptive else []
+        return points.sizes(self.experiment.dataset_id, self.adaptive, self.dimensions) if self.adaptive else []
 
     @cached_property
     def expected_share(self) -> float:
-        """Of the trials at most, those that are made if every accuracy is equally likely; 1 where each is asked."""
+        """Of the trials at most, those that are made if every accuracy, or spread of ratings, is equally likely.
+
+        1 where each is asked.
+        """
         if self.adaptive is None or not self.trials_per_cell:
             return 1.0
         asked = sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
@@ -140,7 +143,7 @@ class Design:
 
     def problems(self) -> list[str]:
         """What keeps this design from being planned, as sentences that name what to mend."""
-        rounds = points.problems(self.adaptive, self.points, rated=bool(self.dimensions)) if self.adaptive else []
+        rounds = points.problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
         return [
             *self._unready(),
             *self._empty(),

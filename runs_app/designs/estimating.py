@@ -39,7 +39,7 @@ class Estimate:
 
     The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
     how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
-    points stop early, `to_do` is the most that can be asked and `likely` what is, if every accuracy is equally likely.
+    points stop early, `to_do` is the most that can be asked and `likely` what is expected.
     `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
     to cost from nothing.
     `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.

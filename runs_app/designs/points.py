@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection
 
-from runs_app.designs.specs import AdaptiveSpec
-from runs_app.models import Experiment, Run
+from runs_app.designs.specs import RATING, AdaptiveSpec
+from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import label_of
-from runs_app.stopping import expected_cases
+from runs_app.stopping import WIDTHS, expected_cases, expected_ratings
 
 SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
 
@@ -23,12 +23,15 @@ ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.exc
 
 # Every item of a point is drawn once before any is drawn again: repetitions of an item say less than another item.
 MAKE = f"""
-INSERT INTO runs_app_point (run_id, key, items, n_items, status, n_planned, n_correct, n_total, n_truncated, n_unread,
-    n_failed, guess_chances, reason, rounds)
-SELECT %(run)s, {{key}}, array_agg(i.id ORDER BY md5(concat_ws('/', %(seed)s::text, i.key)), i.id), count(*),
-    'open', 0, 0, 0, 0, 0, 0, 0, '', '[]' {ITEMS} GROUP BY 2 ORDER BY min(i.position), 2
-ON CONFLICT (run_id, key) DO NOTHING
-"""
+INSERT INTO runs_app_point (run_id, dimension_id, key, items, n_items, status, n_planned, n_correct, n_total,
+    n_truncated, n_unread, n_failed, n_rated_items, guess_chances, reason, rounds)
+SELECT %(run)s, dimension, key, items, cardinality(items), 'open', 0, 0, 0, 0, 0, 0, 0, 0, '', '[]'
+FROM unnest(%(dimensions)s::bigint[]) WITH ORDINALITY AS asked (dimension, nth)
+CROSS JOIN (SELECT {{key}} AS key, min(i.position) AS first,
+    array_agg(i.id ORDER BY md5(concat_ws('/', %(seed)s::text, i.key)), i.id) AS items {ITEMS} GROUP BY 1) AS places
+ORDER BY nth, first, key
+ON CONFLICT (run_id, key, dimension_id) DO NOTHING
+"""  # noqa: S608 - constants
 SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
 
 # More samples in the design, and a point that had used up its cases has some left.
@@ -43,8 +46,8 @@ WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reop
 # A pilot's trials are there already. NOT EXISTS rather than ON CONFLICT, which would wait for whoever records one of
 # them, and that one may wait for the locks that are held here; nobody else adds trials meanwhile.
 ASK = """
-INSERT INTO runs_app_trial (run_id, sample_idx, item_id)
-SELECT p.run_id, repetition, drawn.item
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT p.run_id, repetition, drawn.item, p.dimension_id
 FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
 JOIN runs_app_point p ON p.id = wanted.point
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
@@ -52,7 +55,8 @@ CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / 
 WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
     AND repetition * p.n_items + drawn.place <= wanted.upto
     AND NOT EXISTS (SELECT FROM runs_app_trial t
-        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition)
+        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
+            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
 ORDER BY repetition, drawn.place, p.id
 """
 PLANNED = """
@@ -70,33 +74,38 @@ FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_
 
 @dataclass(frozen=True, slots=True)
 class PointSize:
-    """A point before it is planned: its items, and the mean chance to be right by guessing."""
+    """A point before it is planned: its items, their mean chance to be guessed right, and the dimension if rated."""
 
     key: dict[str, Any]
     items: int
     guess: float
+    dimension: Dimension | None = None
 
     @property
     def label(self) -> str:
-        return label_of(self.key)
+        return label_of(self.key, self.dimension)
 
     def most(self, spec: AdaptiveSpec, samples: int) -> int:
         return min(spec.max, self.items * samples)
 
     def expected(self, spec: AdaptiveSpec, samples: int) -> float:
-        """Cases at the stop, if every accuracy is equally likely."""
-        return expected_cases(spec.rule(self.most(spec, samples)), spec.round, round(self.guess, 3))
+        """Cases at the stop, if every accuracy, or every spread of ratings, is equally likely."""
+        rule = spec.rule(self.most(spec, samples))
+        if self.dimension is not None:
+            return expected_ratings(rule, spec.round, self.dimension.scale, self.items)
+        return expected_cases(rule, spec.round, round(self.guess, 3))
 
 
 def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
     return AdaptiveSpec.model_validate(experiment.adaptive) if experiment.adaptive else None
 
 
-def sizes(dataset: int, spec: AdaptiveSpec) -> list[PointSize]:
-    """The points that the active items of a dataset make, in the order of their first items."""
+def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
+    """The points that the active items of a dataset make, on each dimension, in the order of their first items."""
     with connection.cursor() as cursor:
         cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
-        return [PointSize(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+        places = [(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+    return [PointSize(*place, dimension) for dimension in dimensions or (None,) for place in places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +115,7 @@ class PointOutlook:
     label: str
     items: int
     guess_percent: int
+    scale: str
     most: int
     expected: int
 
@@ -116,6 +126,7 @@ def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int)
             point.label,
             point.items,
             round(100 * point.guess),
+            "{} to {}".format(*point.dimension.scale) if point.dimension else "",
             point.most(spec, samples),
             round(point.expected(spec, samples)),
         )
@@ -130,16 +141,29 @@ def left(experiment: Experiment, spec: AdaptiveSpec) -> dict[int, int]:
         return {run: int(n) for run, n in cursor.fetchall()}
 
 
-def problems(spec: AdaptiveSpec, points: list[PointSize], *, rated: bool) -> Iterator[str]:
+def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
     """What keeps a design from being asked point by point."""
-    if rated:
-        yield "adaptive: ratings are neither right nor wrong; leave out the dimensions, or adaptive"
+    if dimensions and not spec.is_rated:
+        yield f"adaptive.scorer: {spec.scorer} says right or wrong, and these items are rated; choose {RATING}"
+    if spec.is_rated and not dimensions:
+        yield f"adaptive.scorer: {RATING} needs dimensions on which the items are rated; add one, or choose another"
+    if spec.is_rated:
+        yield from _too_wide(spec, dimensions)
     for name in spec.names:
-        lacking = sum(point.items for point in points if point.key[name] in (None, ""))
+        lacking = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
         if lacking and spec.by == "category":
             yield f"adaptive.by: {lacking:,} items have no category"
         elif lacking:
             yield f"adaptive.by: {lacking:,} items have no {name} in their metadata"
+
+
+def _too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
+    for dimension in dimensions:
+        low, high = dimension.scale
+        for name in WIDTHS:
+            width = getattr(spec, name)
+            if width is not None and 2 * width >= high - low:
+                yield f"adaptive.{name}: ±{width:g} is the whole scale of {dimension}, {low} to {high}; ask for less"
 
 
 def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
@@ -155,6 +179,7 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
         "round": spec.round,
         "max": spec.max,
         "samples": experiment.samples,
+        "dimensions": list(experiment.dimensions.order_by("pk").values_list("pk", flat=True)) or [None],
     }
     with connection.cursor() as cursor:
         cursor.execute(MAKE.format(key=_key(spec)), wanted)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
 from runs_app.designs.drawing import Candidate, Draw, DrawSpec, Stratum
 from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text
-from runs_app.stopping import Correction, StoppingRule
+from runs_app.stopping import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
 
@@ -87,12 +88,15 @@ class BudgetSpec(Strict):
 
 
 Share = Annotated[float, Field(ge=0, le=1)]
+Width = Annotated[float, Field(ge=0)]
+RATING = "rating"  # The scorer whose scores are points of a scale, where others say right or wrong.
 Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
 
 
 class AdaptiveSpec(Strict):
     """When a point is known well enough: the rule of `StoppingRule`, over the items of one category (`by: category`)
-    or with the same values of these metadata. A point gets `round` cases at a time, `max` at most."""
+    or with the same values of these metadata. A point gets `round` cases at a time, `max` at most. With the scorer
+    `rating` it is the mean rating on one dimension that is to be known, and half-widths are points of its scale."""
 
     by: Annotated[
         Annotated[Literal["category"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
@@ -101,13 +105,20 @@ class AdaptiveSpec(Strict):
     scorer: Name
     round: int = Field(default=32, ge=1, le=10_000)
     max: int = Field(default=512, ge=1, le=1_000_000)
-    targetci: Share
-    targetciht: Share | None = None
+    targetci: Width
+    targetciht: Width | None = None
     abortht: Share | None = None
     backoffht: Share | None = None
-    minci: Share = 0.0
+    minci: Width = 0.0
     confidence: float = Field(default=0.95, ge=0.5, le=0.999)
     correction: Correction = "mapped"
+
+    @field_validator("targetci", "targetciht", "minci")
+    @classmethod
+    def _fits_an_accuracy(cls, width: float | None, info: ValidationInfo) -> float | None:
+        if width is not None and width > 1 and info.data.get("scorer") != RATING:
+            raise ValueError(f"the half-width of an accuracy is a share between 0 and 1, not {width:g}")
+        return width
 
     @model_validator(mode="after")
     def _makes_a_rule(self) -> AdaptiveSpec:
@@ -115,13 +126,21 @@ class AdaptiveSpec(Strict):
             raise ValueError(f"a round of {self.round} is more than the {self.max} that a point gets at most")
         if isinstance(self.by, list) and len(set(self.by)) < len(self.by):
             raise ValueError("by names a parameter twice")
+        if self.is_rated and self.correction != "mapped":
+            raise ValueError("correction takes guesses off an accuracy, and there are none in ratings; leave it out")
         self.rule(self.max)
         return self
 
     def rule(self, maximum: int) -> StoppingRule:
         """For a point that has so many cases."""
-        names = ("targetci", "targetciht", "abortht", "backoffht", "minci", "confidence", "correction")
-        return StoppingRule(maximum=min(self.max, maximum), **{name: getattr(self, name) for name in names})
+        names = (*SHARES, *WIDTHS, "confidence", "correction")
+        said = {name: getattr(self, name) for name in names}
+        return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **said)
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether a mean rating is to be known, rather than an accuracy."""
+        return self.scorer == RATING
 
     @property
     def names(self) -> list[str]:

@@ -20,7 +20,7 @@ from runs_app.designs.points import ask
 from runs_app.engine.finishing import finish_runs
 from runs_app.engine.settling import Deltas, Place
 from runs_app.models import Experiment, Point, Run
-from runs_app.stopping import Decision, Tally
+from runs_app.stopping import Decision, Ratings, Tally
 from runs_app.waking import decide_rounds
 
 MOST_AT_ONCE = 100  # Points: their answers are graded in one go, in the thread that also writes results.
@@ -29,11 +29,11 @@ LOOK_S = 1.0
 # All trials of a point count, so that one that was given new attempts is waited for.
 DUE = """
 WITH looked_at AS MATERIALIZED (
-    SELECT p.id, p.run_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
+    SELECT p.id, p.run_id, p.dimension_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
     FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
     WHERE p.status = 'open' AND r.status IN ('running', 'cancelled')
 ), waiting AS MATERIALIZED (
-    SELECT t.run_id, t.item_id FROM runs_app_trial t
+    SELECT t.run_id, t.item_id, t.dimension_id FROM runs_app_trial t
     WHERE t.run_id IN (SELECT run_id FROM looked_at) AND t.status IN ('pending', 'running')
 )
 SELECT p.id, p.n_planned, r.id, r.experiment_id, m.endpoint_id
@@ -43,7 +43,8 @@ JOIN runs_app_condition c ON c.id = r.condition_id
 JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE p.id NOT IN (
     SELECT q.id FROM looked_at q CROSS JOIN LATERAL unnest(q.items) AS one (item)
-    JOIN waiting ON waiting.run_id = q.run_id AND waiting.item_id = one.item)
+    JOIN waiting ON waiting.run_id = q.run_id AND waiting.item_id = one.item
+        AND waiting.dimension_id IS NOT DISTINCT FROM q.dimension_id)
 ORDER BY r.id, p.id LIMIT %(most)s
 """
 # The same of a few points, by their own trials alone: asked while others wait for the locks.
@@ -51,7 +52,8 @@ STILL_DUE = """
 SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status = 'open' AND NOT EXISTS (
     SELECT FROM unnest(p.items[1:least(p.n_planned, p.n_items)]) AS one (item)
     CROSS JOIN LATERAL (
-        SELECT t.status FROM runs_app_trial t WHERE t.run_id = p.run_id AND t.item_id = one.item OFFSET 0
+        SELECT t.status FROM runs_app_trial t WHERE t.run_id = p.run_id AND t.item_id = one.item
+            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id OFFSET 0
     ) AS own WHERE own.status IN ('pending', 'running'))
 """
 
@@ -62,7 +64,7 @@ class Judged:
 
     point: int
     asked: int
-    tally: Tally
+    tally: Tally | Ratings
     unread: int
     failed: int
     decision: Decision
@@ -118,11 +120,12 @@ STATUS = {
     "more": Point.Status.OPEN,
 }
 WRITE = """
-UPDATE runs_app_point p SET status = r.status, reason = r.reason, half_width = r.half_width, n_correct = r.correct,
-    n_total = r.total, n_truncated = r.truncated, n_unread = r.unread, n_failed = r.failed,
-    guess_chances = r.guess_chances, rounds = p.rounds || jsonb_build_array(r.round), decided_at = clock_timestamp()
+UPDATE runs_app_point p SET status = r.status, reason = r.reason, half_width = r.half_width,
+    n_correct = coalesce(r.correct, 0), n_total = r.total, n_truncated = r.truncated, n_unread = r.unread,
+    n_failed = r.failed, guess_chances = coalesce(r.guess_chances, 0), n_rated_items = coalesce(r.items, 0),
+    mean = r.mean, spread = r.spread, rounds = p.rounds || jsonb_build_array(r.round), decided_at = clock_timestamp()
 FROM json_to_recordset(%s) r(id bigint, status text, reason text, half_width float8, correct int, total int,
-    truncated int, unread int, failed int, guess_chances float8, round jsonb)
+    truncated int, unread int, failed int, guess_chances float8, items int, mean float8, spread float8, round jsonb)
 WHERE p.id = r.id
 """
 
@@ -141,16 +144,23 @@ def _row(one: Judged, at: str, *, is_cancelled: bool) -> dict[str, Any]:
     if is_cancelled and decision.kind == "more":
         status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
     said = {"status": status, "reason": reason, "half_width": decision.half_width}
-    counts = {"correct": tally.correct, "total": tally.total, "truncated": tally.truncated}
+    counts = {"total": tally.total, "truncated": tally.truncated, **_found(tally)}
     return {
         "id": one.point,
         "unread": one.unread,
         "failed": one.failed,
-        "guess_chances": tally.guess_chances,
+        "guess_chances": tally.guess_chances if isinstance(tally, Tally) else 0.0,
         "round": {"at": at, "asked": one.asked, **counts, **said},
         **counts,
         **said,
     }
+
+
+def _found(tally: Tally | Ratings) -> dict[str, Any]:
+    if isinstance(tally, Tally):
+        return {"correct": tally.correct}
+    mean, spread = (tally.mean, tally.spread) if tally.items else (None, None)
+    return {"items": tally.items, "mean": mean, "spread": spread}
 
 
 REOPEN = """

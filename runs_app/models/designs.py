@@ -131,6 +131,11 @@ class Dimension(Versioned):
             "labels": {str(point): label for point, label in self.labels.items()},
         }
 
+    @property
+    def scale(self) -> tuple[int, int]:
+        """The least and the highest rating."""
+        return self.scale_min, self.scale_max
+
     def clean(self) -> None:
         if not isinstance(self.labels, dict):
             raise ValidationError({"labels": "Must be a mapping of points to labels."})

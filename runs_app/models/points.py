@@ -7,17 +7,21 @@ from typing import Any, Self
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from evalsite.lib.student import MeanInterval
 from evalsite.lib.wilson import Interval
+from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
-from runs_app.stopping import Correction, Tally
+from runs_app.stopping import Correction, Ratings, Tally
 
 
-def label_of(key: dict[str, Any]) -> str:
-    """`spatial`, or `depth 3, length 16`."""
+def label_of(key: dict[str, Any], dimension: Dimension | None = None) -> str:
+    """`spatial`, or `depth 3, length 16`; with the dimension where it is rated: `calm, valence`."""
     if set(key) == {"category"}:
-        return str(key["category"]) or "no category"
-    return ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
+        place = str(key["category"]) or "no category"
+    else:
+        place = ", ".join(f"{name} {value}" for name, value in sorted(key.items()))
+    return f"{place}, {dimension.name}" if dimension else place
 
 
 class PointQuerySet(models.QuerySet["Point"]):
@@ -30,6 +34,7 @@ class PointQuerySet(models.QuerySet["Point"]):
 
 class Point(models.Model):
     """The items of one category, or with the same parameters, in one run; asked in rounds until a rule says enough.
+    Where items are rated, a point is on one dimension.
 
     Case k (from 0) is repetition k // n_items of item `items[k % n_items]`; cases 0 to n_planned - 1 have a trial, the
     others have none, and so reserve nothing. The counts are those of the last decision.
@@ -43,6 +48,7 @@ class Point(models.Model):
         CANCELLED = "cancelled", "Cancelled"
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="points", db_index=False)
+    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     key = models.JSONField(help_text="The category, or each parameter with its value")
     items = ArrayField(models.BigIntegerField(), help_text="Keys of its items, in the order in which they are drawn")
     n_items = models.PositiveIntegerField()
@@ -53,6 +59,9 @@ class Point(models.Model):
     n_truncated = models.PositiveIntegerField(default=0, help_text="Answers that were cut off: no part of the accuracy")
     n_unread = models.PositiveIntegerField(default=0, help_text="Answers from which no score could be read")
     n_failed = models.PositiveIntegerField(default=0, help_text="Trials without an answer")
+    n_rated_items = models.PositiveIntegerField(default=0, help_text="Items with a rating; 0 where none are rated")
+    mean = models.FloatField(null=True, help_text="Of the ratings: of the items' own means")
+    spread = models.FloatField(null=True, help_text="Standard deviation of the items' own means")
     guess_chances = models.FloatField(default=0, help_text="Chances to guess right, summed over the scored answers")
     half_width = models.FloatField(null=True)
     reason = models.TextField(blank=True, help_text="Of the last decision")
@@ -63,7 +72,9 @@ class Point(models.Model):
 
     class Meta:
         ordering = ["pk"]
-        constraints = [models.UniqueConstraint(fields=["run", "key"], name="point_in_run")]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "key", "dimension"], name="point_in_run", nulls_distinct=False)
+        ]
         indexes = [models.Index(fields=["run"], name="point_open", condition=models.Q(status="open"))]
 
     def __str__(self) -> str:
@@ -71,12 +82,14 @@ class Point(models.Model):
 
     @property
     def label(self) -> str:
-        return label_of(self.key)
+        return label_of(self.key, self.dimension)
 
-    @property
-    def tally(self) -> Tally:
-        return Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances)
-
-    def interval(self, confidence: float, correction: Correction) -> Interval | None:
-        """Of the accuracy beyond guessing, at the last decision; None before any answer was scored."""
-        return self.tally.interval(confidence, correction) if self.n_total else None
+    def interval(self, confidence: float, correction: Correction) -> Interval | MeanInterval | None:
+        """Of the accuracy beyond guessing, or of the mean rating, at the last decision; None before any was scored."""
+        if not self.n_total:
+            return None
+        if self.dimension is None:
+            tally = Tally(self.n_correct, self.n_total, self.n_truncated, self.guess_chances)
+            return tally.interval(confidence, correction)
+        found = (self.n_rated_items, self.n_total, self.mean or 0.0, self.spread or 0.0)
+        return Ratings(*found, scale=self.dimension.scale).interval(confidence)

@@ -51,12 +51,20 @@ def draft(world):
         ({"round": 64, "max": 32}, "adaptive: a round of 64 is more than the 32 that a point gets at most"),
         ({"target_ci": 0.1}, "adaptive.target_ci: unknown key; did you mean targetci?"),
         ({"correction": "none"}, "adaptive.correction: "),
+        ({"minci": 2}, "adaptive.minci: the half-width of an accuracy is a share between 0 and 1, not 2"),
+        ({"scorer": "rating", "targetci": -1}, "adaptive.targetci: "),
+        ({"scorer": "rating", "correction": "excess_counts"}, "adaptive: correction takes guesses off an accuracy"),
     ],
 )
 def test_a_rule_that_cannot_be_meant_names_its_key(change, told):
     with pytest.raises(SpecError) as refused:
         read_spec(spec_with({**SAID, **change}))
     assert told in str(refused.value)
+
+
+def test_half_widths_of_ratings_are_points_of_their_scale():
+    spec = read_spec(spec_with({**SAID, "scorer": "rating", "targetci": 2.5, "minci": 1.5})).adaptive
+    assert spec.rule(100).target(0) == 2.5
 
 
 def test_what_is_not_said_is_as_usual():
@@ -156,11 +164,47 @@ def test_items_without_a_place_keep_the_design_from_running(draft, change, told)
     assert told in Design.of(draft).problems()
 
 
-def test_ratings_are_refused(draft):
+def test_items_that_are_rated_are_neither_right_nor_wrong(draft):
     draft.dimensions.set([factories.make_dimension()])
-    assert "adaptive: ratings are neither right nor wrong; leave out the dimensions, or adaptive" in (
+    assert "adaptive.scorer: exact_match says right or wrong, and these items are rated; choose rating" in (
         Design.of(draft).problems()
     )
+
+
+@pytest.fixture
+def rated(draft):
+    draft.adaptive = {**SAID, "scorer": "rating", "targetci": 0.3, "max": 256}
+    draft.scorers = ["rating"]
+    draft.save()
+    draft.dimensions.set([factories.make_dimension("valence"), factories.make_dimension("calm", low=0, high=100)])
+    return draft
+
+
+def test_ratings_make_a_point_of_each_dimension(rated):
+    design = Design.of(rated)
+    assert design.problems() == []
+    assert [point.label for point in design.points] == ["even, valence", "odd, valence", "even, calm", "odd, calm"]
+    assert design.trials_per_cell == 4 * 256
+    # A third of a point is soon known of seven, and never of a hundred with so many cases.
+    soon, late = (point.expected(design.adaptive, 1) for point in (design.points[0], design.points[2]))
+    assert 32 < soon < 200 < late <= 256
+    steering.launch(rated, by=rated.owner)
+    assert estimate(rated).to_do == 4 * 256
+
+
+def test_a_rating_needs_a_dimension_and_less_than_its_whole_scale(rated):
+    rated.adaptive = {**rated.adaptive, "targetci": 3}
+    assert "adaptive.targetci: ±3 is the whole scale of valence@1, 1 to 7; ask for less" in Design.of(rated).problems()
+    rated.dimensions.clear()
+    assert any(told.startswith("adaptive.scorer: rating needs dimensions") for told in Design.of(rated).problems())
+
+
+def test_the_design_page_tells_the_rule_of_ratings(client, rated):
+    client.force_login(rated.owner)
+    text = " ".join(client.get(reverse("experiment_detail", args=["rounds"])).content.decode().split())
+    assert "until the 95 % interval of its mean rating, in points of the scale, is within ±0.3." in text
+    assert "if every spread of ratings, up to a third of the scale, is equally likely" in text
+    assert '<td class="num">0 to 100</td>' in text
 
 
 def test_the_design_page_shows_points_rounds_and_what_is_expected(client, draft):
@@ -202,7 +246,8 @@ def test_an_empty_form_asks_every_case(client, draft, form):
     ("change", "told"),
     [
         ({"adaptive-targetci": ""}, "Half-width wanted: Say this, too."),
-        ({"adaptive-targetci": "7"}, "Half-width wanted: Ensure this value is less than or equal to 1."),
+        ({"adaptive-targetci": "7"}, "Half-width wanted: the half-width of an accuracy is a share between 0 and 1"),
+        ({"adaptive-targetci": "-1"}, "Half-width wanted: Ensure this value is greater than or equal to 0."),
         ({"adaptive-round": "600"}, "Points: a round of 600 is more than the 256"),
     ],
 )

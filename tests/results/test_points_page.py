@@ -7,6 +7,7 @@ import pytest
 from django.urls import reverse
 
 from grading_app.exporting import export_chunks
+from runs_app import rating_coverage
 from runs_app.coverage import COVERAGE
 from runs_app.models import Point
 from runs_app.point_lines import point_lines, savings
@@ -150,6 +151,68 @@ def test_the_results_page_draws_the_points(client, experiment, opened):
     picture = client.get(reverse("experiment_figure", args=[experiment.slug, "points"]))
     assert picture.status_code == 200
     assert b"75.0 %" in picture.content
+
+
+@pytest.fixture
+def rated(experiment):
+    """Each point on each of two dimensions: 64 items with a mean of 4.25, a standard deviation of 1."""
+    dimensions = [factories.make_dimension("valence"), factories.make_dimension("calm", low=0, high=10)]
+    experiment.dimensions.set(dimensions)
+    experiment.adaptive = {**ADAPTIVE, "scorer": "rating", "targetci": 0.3}
+    experiment.scorers = ["rating"]
+    experiment.save()
+    for run in factories.make_runs(experiment):
+        for dimension in dimensions:
+            items = list(experiment.dataset.items.values_list("pk", flat=True))
+            Point.objects.create(
+                run=run, key={"category": "even"}, dimension=dimension, items=items, n_items=len(items), n_planned=96,
+                n_total=96, n_rated_items=64, mean=4.25, spread=1, half_width=0.2988, status="enough",
+                reason="the interval is ±0.2988 after 96 cases, within ±0.3", decided_at=factories.NOON,
+                rounds=[{"asked": 96, "status": "enough"}],
+            )  # fmt: skip
+    return experiment
+
+
+def test_a_rated_point_shows_its_mean_on_its_scale(rated, opened):
+    text = " ".join(opened().content.decode().split())
+    assert "even, valence" in text
+    assert "even, calm" in text
+    # bounded_mean of 64, 4.25, 1 from 1 to 7: 4.2353 with ±0.2946; from 0 to 10: 4.2941 with ±0.3800.
+    assert text.count("3.94 to 4.53") >= 2
+    assert text.count("3.91 to 4.67") >= 2
+    assert "4.25" in text
+    assert "Student's over the items' means" in text
+    assert "Right" not in text.partition("data-table")[2].partition("</thead>")[0]
+
+
+def test_the_coverage_of_ratings_is_that_of_their_own_table(rated, opened):
+    text = " ".join(opened().content.decode().split())
+    row = rating_coverage.COVERAGE[0.3, 32]
+    assert f"held the true mean in {100 * min(row):.1f} to {100 * max(row):.1f} % of 20,000 points" in text
+    rated.adaptive = {**rated.adaptive, "confidence": 0.9}
+    rated.save()
+    assert "how often they hold the true mean is not known" in opened().content.decode()
+
+
+def test_means_are_drawn_on_their_scale(client, rated):
+    client.force_login(rated.owner)
+    picture = client.get(reverse("experiment_figure", args=[rated.slug, "points"]))
+    assert picture.status_code == 200
+    assert b"4.25" in picture.content
+    assert b"Mean rating at each point" in client.get(reverse("experiment_points", args=[rated.slug])).content
+
+
+def test_rated_points_are_exported_and_told_by_status(rated):
+    rows = [json.loads(line) for line in b"".join(export_chunks(rated, "points", "jsonl", {})).splitlines()]
+    assert {(row["dimension"], row["mean"], row["spread"], row["n_rated_items"]) for row in rows} == {
+        ("valence", 4.25, 1.0, 64),
+        ("calm", 4.25, 1.0, 64),
+    }
+    told = standing_of(rated)["points"]
+    assert {(point["label"], point["dimension"], point["mean"], point["right"]) for point in told} == {
+        ("even, valence", "valence", 4.25, None),
+        ("even, calm", "calm", 4.25, None),
+    }
 
 
 def test_the_export_holds_every_point_with_its_counts(experiment):

@@ -1,4 +1,4 @@
-"""Shares with their intervals, a row for each, in panels one below the other: what several figures draw."""
+"""Shares or means with their intervals, a row for each, in panels one below the other: what several figures draw."""
 
 from __future__ import annotations
 
@@ -7,27 +7,48 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.analysis import drawing
-from grading_app.analysis.wording import per_cent
+from grading_app.analysis.wording import number, per_cent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
+MOST_TICKS = 8
+
+
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """A share from 0 to 1, and the ends of its interval."""
+    """A share from 0 to 1, or a mean on the scale of its panel; and the ends of its interval."""
 
     name: str
-    share: float
+    value: float
     low: float | None
     high: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Panel:
+    """`scale` is None of shares; of means, the ends of what they can be."""
+
     title: str
     rows: Sequence[ShareRow]
+    scale: tuple[int, int] | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.scale or (0.0, 1.0)
+
+    @property
+    def ticks(self) -> tuple[list[float], list[str]]:
+        if self.scale is None:
+            return [0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"]
+        low, high = self.scale
+        points = [float(point) for point in range(low, high + 1, max(1, -(-(high - low) // MOST_TICKS)))]
+        return points, [number(point, 0) for point in points]
+
+    def text(self, value: float) -> str:
+        return per_cent(value) if self.scale is None else number(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +90,22 @@ def draw(panels: Sequence[Panel], width: int) -> Figure:
         box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
         axis = drawing.plain_axes(figure.add_axes(box))
         drawing.head(axis, drawing.shortened(panel.title, width - 24), left=layout.left - 12, offset=8)
-        _draw_rows(axis, panel.rows, layout)
+        _draw_rows(axis, panel, layout)
         top += layout.height(panel)
     return figure
 
 
-def _draw_rows(axis: Axes, rows: Sequence[ShareRow], layout: Layout) -> None:
+def _draw_rows(axis: Axes, panel: Panel, layout: Layout) -> None:
+    rows, (first, last) = panel.rows, panel.ends
     drawing.gridlines(axis, "x")
-    drawing.interval_rows(axis, [(at, row.share, row.low, row.high) for at, row in enumerate(rows)])
+    drawing.interval_rows(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
     axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
-    axis.set_xlim(0, 1)
-    axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"])
+    axis.set_xlim(first, last)
+    axis.set_xticks(*panel.ticks)
     axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
     for place, row in enumerate(rows):
-        drawing.beside(axis, (1, -place), per_cent(row.share), right=8)
+        drawing.beside(axis, (last, -place), panel.text(row.value), right=8)
         if layout.is_stacked:
-            drawing.beside(axis, (0, -place), drawing.shortened(row.name, layout.axis_width), up=16)
+            drawing.beside(axis, (first, -place), drawing.shortened(row.name, layout.axis_width), up=16)
         else:
-            drawing.beside(axis, (0, -place), row.name, right=-8, ha="right")
+            drawing.beside(axis, (first, -place), row.name, right=-8, ha="right")

@@ -1,0 +1,55 @@
+"""The table of rated points is what a simulation gives; a smaller one of another seed agrees within its own error."""
+
+import math
+
+import numpy as np
+import pytest
+
+from runs_app import rating_coverage
+from runs_app.coverage import CONFIDENCE
+from runs_app.rating_coverage import COVERAGE, SCALE, SHAPES, coverage_near, simulate
+from runs_app.stopping import Ratings
+
+POINTS = 1_500
+
+
+@pytest.mark.parametrize("setting", COVERAGE, ids=str)
+def test_the_interval_at_the_stop_covers_as_often_as_the_table_says(setting):
+    for shape, told in zip(SHAPES, COVERAGE[setting], strict=True):
+        found, _ = simulate(*setting, shape, points=POINTS, seed=7)
+        # Four standard errors of the difference; the floor is for shares so near 1 that their own error vanishes.
+        error = max(0.002, (told * (1 - told) / POINTS) ** 0.5)
+        assert found == pytest.approx(told, abs=4 * error), shape
+
+
+def test_looking_after_each_round_costs_at_most_one_point_of_coverage():
+    assert min(rate for row in COVERAGE.values() for rate in row) >= 0.94
+
+
+def test_what_is_simulated_is_the_interval_that_decides():
+    at = np.arange(SCALE[0], SCALE[1] + 1)
+    counts = np.random.default_rng(5).multinomial(32, SHAPES["wide"], 50)
+    centers, margins = rating_coverage._intervals(counts, at, 32)
+    for row, center, margin in zip(counts, centers, margins, strict=True):
+        values = np.repeat(at, row)
+        known = Ratings(32, 32, float(values.mean()), float(values.std(ddof=1)), SCALE).interval(CONFIDENCE)
+        assert (known.center, known.margin) == pytest.approx((center, margin))
+
+
+def test_students_interval_alone_would_stop_where_all_are_still_alike():
+    # Why two more ratings are reckoned with at each end: 2,000 points of 32 items, five in a hundred at the other end.
+    shares, at = SHAPES["one end, 5 in 100 at the other"], np.arange(SCALE[0], SCALE[1] + 1)
+    counts = np.random.default_rng(3).multinomial(32, shares, 2000)
+    means, true = counts @ at / 32, float(np.array(shares) @ at)
+    spreads = np.sqrt(np.maximum(counts @ at**2 / 32 - means**2, 0) * 32 / 31)
+    alone = np.mean(np.abs(means - true) <= 2.0395 * spreads / math.sqrt(32))
+    centers, margins = rating_coverage._intervals(counts, at, 32)
+    assert alone < 0.85
+    assert np.mean(np.abs(centers - true) <= margins) > 0.95
+
+
+def test_a_setting_is_told_by_the_nearest_that_was_simulated():
+    near = coverage_near(0.25, 40, 6)
+    assert (near.target, near.per_round) == (0.3, 32)
+    assert (near.least, near.most) == (min(COVERAGE[0.3, 32]), max(COVERAGE[0.3, 32]))
+    assert coverage_near(5, 8, 100).target == 0.3  # Five of a hundred are a share as 0.3 of six.

@@ -1,0 +1,116 @@
+"""When the mean rating of a point is known well enough."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import t as student
+
+from evalsite.lib.student import bounded_mean
+from evalsite.lib.wilson import normal_quantile
+from grading_app.analysis import statistics
+from runs_app.stopping import Ratings, StoppingRule, expected_ratings
+
+SCALE = (1, 7)
+WIDE = {"maximum": 512, "widest": math.inf}
+
+
+def rated(items, mean=4.0, spread=1.0, **fields):
+    return Ratings(**{"items": items, "total": items, "mean": mean, "spread": spread, "scale": SCALE, **fields})
+
+
+def test_the_interval_is_students_over_the_items_and_two_more_at_each_end():
+    values = [4, 5, 5, 6, 3, 4, 4, 5]
+    found = statistics.describe(values)
+    with_ends = statistics.describe([*values, 1, 1, 7, 7])
+    reach = student.ppf(0.975, 11) * with_ends.sd / math.sqrt(12)
+    interval = rated(8, found.mean, found.sd).interval()
+    assert (interval.center, interval.margin) == pytest.approx((with_ends.mean, reach))
+
+
+def test_of_two_points_it_is_agresti_and_coulls_with_students_quantile():
+    right, n = 70, 96
+    sd = math.sqrt(right / n * (1 - right / n) * n / (n - 1))
+    found = bounded_mean(n, right / n, sd, (0, 1))
+    p = (right + 2) / (n + 4)
+    assert found.center == pytest.approx(p)
+    wald = normal_quantile(0.95) * math.sqrt(p * (1 - p) / (n + 4))
+    assert found.margin == pytest.approx(wald, rel=0.02)
+
+
+def test_ratings_that_are_all_alike_do_not_stop_a_point_at_once():
+    rule = StoppingRule(targetci=0.25, **WIDE)
+    assert rule.decide(rated(32, spread=0)).kind == "more"
+    enough = next(n for n in range(1, 512) if rule.decide(rated(n, spread=0)).kind == "enough")
+    assert enough == 45
+    assert rule.decide(rated(enough, spread=0)).reason == "the interval is ±0.2488 after 45 cases, within ±0.25"
+
+
+def test_repetitions_of_the_same_items_narrow_nothing():
+    once, ten_times = rated(40), rated(40, total=400)
+    assert once.interval() == ten_times.interval()
+    rule = StoppingRule(targetci=0.3, **WIDE)
+    told = "the interval is ±0.4015 after 512 cases, the maximum; wanted ±0.3"
+    assert rule.decide(rated(40, total=512)).reason == told
+
+
+@pytest.mark.parametrize(
+    ("known", "kind", "told"),
+    [
+        (rated(0), "more", "no answer has come yet"),
+        (rated(64, spread=1.2), "more", "wanted ±0.3"),
+        (rated(128, spread=1.2), "enough", "the interval is ±0.2226 after 128 cases, within ±0.3"),
+        # 30 of 158 cut off are 19 %: the stricter half-width is wanted.
+        (rated(128, spread=1.2, truncated=30), "more", "wanted ±0.2"),
+        (rated(15, truncated=17), "abort", "17 of 32 answers were cut off (53.1%), above the 50.0% to give up at"),
+        (rated(0, truncated=32), "abort", "32 of 32 answers were cut off (100.0%)"),
+    ],
+)
+def test_a_round_of_ratings_is_followed_by_what_it_says(known, kind, told):
+    rule = StoppingRule(targetci=0.3, targetciht=0.2, backoffht=0.15, abortht=0.5, **WIDE)
+    found = rule.decide(known)
+    assert (found.kind, told in found.reason) == (kind, True), found.reason
+
+
+def test_a_point_without_any_rating_ends_at_its_maximum():
+    found = StoppingRule(targetci=0.3, **WIDE).decide(rated(0), asked=512)
+    assert (found.kind, found.reason) == ("exhausted", "no rating was read after 0 cases, the maximum; wanted ±0.3")
+
+
+def test_half_widths_of_ratings_may_pass_one_and_those_of_accuracies_may_not():
+    assert StoppingRule(targetci=3, maximum=8, widest=50).target(0) == 3
+    with pytest.raises(ValueError, match="targetci lies between 0 and 1, not at 3"):
+        StoppingRule(targetci=3, maximum=8)
+    with pytest.raises(ValueError, match="abortht lies between 0 and 1, not at 3"):
+        StoppingRule(abortht=3, maximum=8, widest=50)
+
+
+@pytest.mark.parametrize("wrong", [{"items": 9, "total": 8}, {"mean": 7.5}, {"spread": -1}, {"scale": (3, 3)}])
+def test_numbers_that_cannot_be_are_refused(wrong):
+    with pytest.raises(ValueError, match="no ratings"):
+        rated(**{"items": 8, **wrong})
+
+
+@given(
+    ratings=st.lists(st.integers(0, 100), min_size=1, max_size=60),
+    confidence=st.floats(0.5, 0.999),
+)
+def test_an_interval_is_never_empty_and_stays_on_its_scale(ratings, confidence):
+    found = statistics.describe(ratings)
+    interval = Ratings(len(ratings), len(ratings), found.mean, found.sd or 0.0, (0, 100)).interval(confidence)
+    assert interval.margin > 0
+    assert 0 <= interval.low < interval.high <= 100
+
+
+@given(spread=st.floats(0, 3), items=st.integers(1, 300))
+def test_more_items_of_the_same_spread_are_known_better(spread, items):
+    assert rated(items + 1, spread=spread).interval().margin < rated(items, spread=spread).interval().margin
+
+
+def test_what_is_expected_lies_between_no_spread_and_more_than_there_are_items():
+    rule = StoppingRule(targetci=0.3, **WIDE)
+    expected = expected_ratings(rule, 8, SCALE, 512)
+    assert 40 < expected < 200
+    assert expected_ratings(rule, 8, SCALE, 30) == 512  # Thirty items are never enough, however often they are rated.
+    assert expected_ratings(StoppingRule(maximum=512), 8, SCALE, 512) == 8
