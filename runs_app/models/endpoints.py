@@ -55,6 +55,7 @@ class Endpoint(Counted):
         OPENAI = "openai", "OpenAI's files and batches"
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
+    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No list has the prices of one's own machines.
     TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # That say where a provider's cache may begin.
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
@@ -133,6 +134,10 @@ class Endpoint(Counted):
     @property
     def takes_batches(self) -> bool:
         return self.batch_api != self.BatchApi.NONE
+
+    @property
+    def has_list_prices(self) -> bool:
+        return not self.is_free and self.provider not in self.SELF_HOSTED
 
     def clean(self) -> None:
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None

@@ -15,6 +15,7 @@ from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
+from runs_app import pricing
 from runs_app.busyness import with_state
 from runs_app.forms import EndpointForm, LanguageModelForm, SteeringForm
 from runs_app.models import Endpoint, LanguageModel
@@ -75,6 +76,19 @@ def model_new(request: HttpRequest) -> HttpResponse:
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     return _edit(request, LanguageModelForm(posted(request)[0], instance=model), f"Edit {model}")
+
+
+@require_POST
+@operators_only
+def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
+    """Take over litellm's list prices for the models that are served here; each change is said."""
+    endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
+    found = pricing.repricings(endpoint.models.select_related("endpoint"))
+    n = pricing.take_over(found)
+    messages.success(request, f"{n} of {len(found)} models priced by {pricing.source()}.")
+    for one in found:
+        (messages.warning if one.why_not else messages.info)(request, one.said)
+    return redirect("endpoint_list")
 
 
 @require_POST

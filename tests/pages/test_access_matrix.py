@@ -118,6 +118,7 @@ MATRIX = {
     "endpoint_new": operators(),
     "endpoint_live": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "endpoint"),
     "endpoint_edit": operators("endpoint"),
+    "endpoint_prices": Row((TO_LOGIN, GONE, GONE, GONE, GONE, 302), "endpoint", "post"),
     "worker_list": MEMBERS,
     "cache_purge": Row((TO_LOGIN, GONE, GONE, GONE, GONE, 302), method="post"),
     "model_new": operators(),

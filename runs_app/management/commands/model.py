@@ -9,6 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from evalsite.lib.commands import VerbCommand, bad_input
+from runs_app import pricing
 from runs_app.management.commands.endpoint import set_given
 from runs_app.models import Endpoint, LanguageModel
 
@@ -40,6 +41,10 @@ class Command(VerbCommand):
             ("--inactive", "is_active", False, "out of use"),
         ):
             parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        parser = verbs.add_parser("price", help="take over list prices from litellm's package: old -> new")
+        parser.add_argument("names", nargs="*", metavar="NAME")
+        parser.add_argument("--all", action="store_true", help="of all models that are in use")
+        parser.add_argument("--dry-run", action="store_true", help="say what would change")
         parser = verbs.add_parser("list", help="all models")
         parser.add_argument("--endpoint", metavar="NAME")
         parser.add_argument("--json", action="store_true")
@@ -63,6 +68,18 @@ class Command(VerbCommand):
         set_given(model, given | {field: options[field] for field in names})
         self.say(_line(model))
 
+    def do_price(self, names: list[str], all: bool, dry_run: bool, **options: Any) -> None:
+        if bool(names) == all:
+            bad_input("name: say which models, or --all of those in use")
+        found = pricing.repricings(_models(names))
+        for one in found:
+            self.say(one.said)
+        unlisted = [one for one in found if one.why_not]
+        if names and unlisted:
+            bad_input(f"name: {unlisted[0].said}; nothing was changed. `model set` takes prices by hand")
+        n = 0 if dry_run else pricing.take_over(found)
+        self.say(f"{n} models priced by {pricing.source()}, {len(unlisted)} left as they were")
+
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = LanguageModel.objects.select_related("endpoint")
         if endpoint is not None:
@@ -81,6 +98,18 @@ def _endpoint(name: str | None) -> Endpoint:
     if found is None:
         bad_input(f"endpoint: there is no endpoint {name}; make it with `endpoint set`")
     return found
+
+
+def _models(names: list[str]) -> list[LanguageModel]:
+    """Those named, in that order; all that are in use without any."""
+    models = LanguageModel.objects.select_related("endpoint")
+    if not names:
+        return list(models.filter(is_active=True))
+    found = {model.name: model for model in models.filter(name__in=names)}
+    for name in names:
+        if name not in found:
+            bad_input(f"name: there is no model {name}; `model list` names them")
+    return [found[name] for name in dict.fromkeys(names)]
 
 
 def _price(field: str, text: str | None) -> Decimal | None:
