@@ -208,7 +208,6 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.user = user
         self.planned_samples, self.former_budget = self.instance.samples, self.instance.max_usd
-        self.former_priority = self.instance.priority
 
     def clean_samples(self) -> int:
         samples: int = self.cleaned_data["samples"]
@@ -225,11 +224,10 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         """
         with transaction.atomic():
             experiment: Experiment = super().save(commit=False)
+            wanted, experiment.priority = experiment.priority, self.initial["priority"]
             if commit:
-                experiment.save(update_fields=self.Meta.fields)
-            if experiment.priority != self.former_priority:
-                before, after = str(self.former_priority), str(experiment.priority)
-                record_changes([(experiment, before, after)], by=self.user, reason="", what="priority")
+                experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
+            experiment.change_priority(wanted, by=self.user)
             if experiment.max_usd != self.former_budget:
                 before, after = _dollars(self.former_budget), _dollars(experiment.max_usd)
                 record_changes([(experiment, before, after)], by=self.user, reason="", what="budget")
@@ -288,6 +286,10 @@ class SteeringForm(forms.Form):
 
 class ConcurrencyForm(forms.Form):
     max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
+
+
+class PriorityForm(SteeringForm):
+    priority = forms.IntegerField(min_value=-9, max_value=9, label="Priority")
 
 
 class AssumptionsForm(forms.Form):

@@ -129,7 +129,7 @@ def _dearest(width: int, height: int) -> int:
     return max(rule.of(width, height) for rule in (*rules, _CLAUDE, _FINE_CLAUDE))
 
 
-UNKNOWN = ImageRule("the dearest rule of any provider: none is known", "", _dearest)
+UNKNOWN = ImageRule("the dearest of all rules: none is known", "", _dearest)
 
 
 def rule_for(model: str) -> ImageRule:

@@ -30,7 +30,7 @@ def say_estimate(command: SayingCommand, found: Estimate) -> None:
         each = _price_text(price)
         source = ", ".join(str(part) for part in (price.source, price.as_of) if part)
         command.say(f"      {price.model}: {each}" + (f" ({source})" if source else ""))
-        command.say(f"        at most, {price.counted}")
+        command.say(f"        tokens: {price.counted}")
     for sentence in found.problems:
         command.stderr.write(f"to mend before a launch: {sentence}", command.style.ERROR)
     for sentence in found.warnings:

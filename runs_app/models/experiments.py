@@ -6,11 +6,12 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator
-from django.db import models
+from django.db import models, transaction
 from django.urls import reverse
 
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
+from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import is_member, is_operator, is_viewer
 from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
@@ -148,6 +149,21 @@ class Experiment(Counted):
 
     def get_absolute_url(self) -> str:
         return reverse("experiment_detail", args=[self.slug])
+
+    def change_priority(self, priority: int, *, by: Actor, reason: str = "") -> bool:
+        """Its place among experiments that share an endpoint, from the next claim on. Whether that was a change.
+
+        ValidationError for a number that is no priority.
+        """
+        type(self).priority.field.clean(priority, self)
+        with transaction.atomic():
+            row = type(self).objects.select_for_update(no_key=True).get(pk=self.pk)
+            if row.priority == priority:
+                return False
+            record_changes([(row, str(row.priority), str(priority))], by=by, reason=reason, what="priority")
+            type(self).objects.filter(pk=self.pk).update(priority=priority)
+        self.priority = priority
+        return True
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:

@@ -18,8 +18,8 @@ from runs_app import steering
 from runs_app.designs import piloting
 from runs_app.designs.outlook import outlook_of
 from runs_app.designs.planning import PlanError
-from runs_app.forms import ConcurrencyForm, LaunchForm, LaunchScopeForm, SteeringForm
-from runs_app.models import Run
+from runs_app.forms import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
+from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.progress import Totals
 from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
@@ -107,7 +107,10 @@ def _moved(word: str, keys: list[int]) -> str:
 @members_only
 def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
-    _steer(request, experiment.runs.all(), verb)
+    if verb == "priority":
+        _change_priority(request, experiment)
+    else:
+        _steer(request, experiment.runs.all(), verb)
     return _back(request, "experiment_progress", experiment.slug)
 
 
@@ -144,6 +147,18 @@ def _set_concurrency(request: HttpRequest, run: Run) -> None:
     n = form.cleaned_data["max_concurrency"]
     steering.set_concurrency(run, n, by=request.user)
     messages.success(request, f"At most {n} calls in flight from the next claim on.")
+
+
+def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
+    form = PriorityForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return
+    n = form.cleaned_data["priority"]
+    if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):
+        messages.success(request, f"Priority {n} from the next claim on.")
+    else:
+        messages.warning(request, f"Nothing changed: its priority is {n} already.")
 
 
 def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:

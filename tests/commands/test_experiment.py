@@ -277,3 +277,15 @@ def test_a_manifest_is_listed_shown_and_made_into_the_same_experiment_again(mana
     specs = [json.loads(manage("experiment", "show", name, "--json").out) for name in ("pilot", "again")]
     assert specs[0] | {"experiment": "again"} == specs[1]
     assert manage("experiment", "manifests", "pilot", "0").code == 2
+
+
+def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(manage, pilot):
+    done = manage("experiment", "priority", "pilot", "-3", "--reason", "can wait")
+    pilot.refresh_from_db()
+    assert (done.code, pilot.priority) == (0, -3)
+    change = pilot.history.get(what="priority")
+    assert (change.from_value, change.to_value, change.reason) == ("0", "-3", "can wait")
+    assert "already" in manage("experiment", "priority", "pilot", "-3").out
+    refused = manage("experiment", "priority", "pilot", 10)
+    assert refused.code == 2
+    assert refused.err.startswith("n: ")

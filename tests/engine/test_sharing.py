@@ -3,6 +3,8 @@
 import asyncio
 from collections import Counter
 
+import pytest
+from django.core.exceptions import ValidationError
 from django.db.models import F
 
 from runs_app.engine.admitting import admit
@@ -48,9 +50,20 @@ def test_a_higher_priority_set_while_running_goes_first(transactional_db):
     worker = Registration().worker_id
     admit(worker, 10)
     assert in_flight() == {"early": 5, "urgent": 5}
-    Experiment.objects.filter(pk=urgent.pk).update(priority=5)
+    assert urgent.change_priority(5, by=urgent.owner, reason="due today")
     admit(worker, 10)
     assert in_flight() == {"early": 5, "urgent": 15}
+    change = urgent.history.filter(what="priority").get()
+    assert (change.from_value, change.to_value, change.by, change.reason) == ("0", "5", urgent.owner, "due today")
+
+
+def test_the_priority_that_it_has_is_no_change_and_none_is_out_of_its_limits(db):
+    experiment = make("calm", models_at(factories.make_endpoint("lab-x"), "a"))
+    assert not experiment.change_priority(0, by=experiment.owner)
+    for priority in (-10, 10):
+        with pytest.raises(ValidationError):
+            experiment.change_priority(priority, by=experiment.owner)
+    assert not experiment.history.filter(what="priority").exists()
 
 
 def test_settings_that_are_saved_while_it_runs_leave_its_counters_alone(transactional_db):

@@ -83,6 +83,31 @@ def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, kept):
     assert lab.run.max_concurrency == kept
 
 
+@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("-9", -9), ("10", 0), ("", 0), ("urgent", 0)])
+def test_a_priority_is_a_number_in_its_limits(lab, as_, entered, kept):
+    steer(as_("owner"), lab, "priority", priority=entered)
+    lab.experiment.refresh_from_db()
+    assert lab.experiment.priority == kept
+
+
+def test_a_priority_is_changed_where_it_runs_with_author_and_reason(lab, as_, people):
+    client, action = as_("owner"), f"/experiments/{lab.experiment.slug}/steer/priority/"
+    for page in (f"/experiments/{lab.experiment.slug}/progress/", f"/runs/{lab.run.pk}/"):
+        assert action in client.get(page).content.decode()
+    done = steer(client, lab, "priority", priority="3", reason="Due today", next=f"/runs/{lab.run.pk}/")
+    assert (done.url, said(done)[-1]) == (f"/runs/{lab.run.pk}/", "Priority 3 from the next claim on.")
+    change = lab.experiment.history.get(what="priority")
+    assert (change.by, change.reason, change.from_value, change.to_value) == (people["owner"], "Due today", "0", "3")
+    assert said(steer(client, lab, "priority", priority="3"))[-1].startswith("Nothing changed")
+
+
+def test_who_only_reads_changes_no_priority(lab, as_):
+    Experiment.objects.update(sharing="group")
+    assert steer(as_("researcher"), lab, "priority", priority="3").status_code == 404
+    lab.experiment.refresh_from_db()
+    assert lab.experiment.priority == 0
+
+
 @pytest.mark.parametrize(
     ("given", "to"), [("/trials/", "/trials/"), ("https://elsewhere.example/", None), ("//x.y", None)]
 )

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
 from datasets_app.models import TransitionError
@@ -117,6 +118,14 @@ class Command(VerbCommand):
         n = steering.retry_failed(_runs(name), error_class=error_class, by=actor(user), reason=reason)
         self.say(f"{count_text(n)} failed trials will be tried again")
 
+    def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
+        experiment = _experiment(name)
+        try:
+            changed = experiment.change_priority(n, by=actor(user), reason=reason)
+        except ValidationError as error:
+            bad_input(f"n: {' '.join(error.messages)}")
+        self.say(f"{name} has priority {n}, from the next claim on" if changed else f"{name} has priority {n} already")
+
     def _say_moved(self, word: str, keys: list[int]) -> None:
         self.say(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {word}")
 
@@ -184,6 +193,9 @@ def _add_run_verbs(verbs: Any) -> None:
     _add_user(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         _add_reason(_verb(verbs, verb, what))
+    parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
+    parser.add_argument("n", type=int, metavar="N", help="-9 to 9; a higher one goes first")
+    _add_reason(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
     _add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
