@@ -53,7 +53,7 @@ class TextRule:
         if self.tokenizer is None:
             return self
         return TextRule(
-            f"{self.said}, at least three bytes a token",
+            f"{self.said}, at least a token per 3 bytes",
             self.tokenizer,
             self.margin,
             also_bytes=True,
@@ -62,13 +62,13 @@ class TextRule:
         )
 
 
-BYTES = TextRule("three bytes a token: no tokenizer is known")
-MISSING = TextRule("three bytes a token: its tokenizer's file is missing or changed")
-FAILED = TextRule("three bytes a token: its tokenizer could not be run")
+BYTES = TextRule("a token per 3 bytes: no tokenizer is known")
+MISSING = TextRule("a token per 3 bytes: its tokenizer's file is missing or changed")
+FAILED = TextRule("a token per 3 bytes: its tokenizer could not be run")
 O200K = TextRule("o200k_base", "o200k_base")
 CL100K = TextRule("cl100k_base", "cl100k_base")
 CLAUDE = TextRule(
-    "Claude 2's tokenizer x 1.6, at least three bytes a token",
+    "Claude 2's tokenizer x 1.6, at least a token per 3 bytes",
     "claude",
     Fraction(16, 10),
     also_bytes=True,

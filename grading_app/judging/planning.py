@@ -71,6 +71,9 @@ def judge(
     cancelled. `approved` is the estimate that was seen, for the manifest. PlanError where it cannot be, and then
     nothing was changed.
     """
+    for grader in graders:
+        for wave in waves:  # Counted ahead, and remembered: it may take seconds, and claims wait for the lock below.
+            costing.largest_request(Answers(experiment, grader, wave, force))
     with transaction.atomic():
         revived = _revived(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)

@@ -99,7 +99,7 @@ def test_the_rules_that_counted_stand_beside_the_price():
     assert said["gpt-4o"] == "texts by o200k_base; images by OpenAI's tiles of 170 (2026-11-20)"
     assert "Claude 2's tokenizer x 1.6" in said["sonnet"]
     assert "images by Anthropic's 1,568 patches of 28 px (2026-11-20)" in said["sonnet"]
-    assert said["local"].startswith("texts by three bytes a token: no tokenizer is known; images by the dearest")
+    assert said["local"].startswith("texts by a token per 3 bytes: no tokenizer is known; images by the dearest")
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-8", "gemini-3.5-flash", "gpt-5-nano"])
