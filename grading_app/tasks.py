@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from grading_app.comparing.computing import work_out
 from grading_app.grading import grade
 from grading_app.judging import choosing
 from grading_app.judging.planning import judge
@@ -32,6 +33,11 @@ def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task 
         async_task(GRADE, pk, scorers, by)
     graded = {rule.grade_condition_id: rule.graded for rule in report}
     return graded | {one.condition.grade_condition_id: one.read for one in verdicts}
+
+
+def work_out_comparison(pk: int, address: str) -> None:
+    """What raters of many answers said, compared; the agreement page asked for it."""
+    work_out(pk, address)
 
 
 def ask_judges(experiment: Experiment, *, by: str) -> int:

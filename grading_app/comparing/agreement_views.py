@@ -14,6 +14,7 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.access import readers_only
 from grading_app.analysis.drawing import NARROW, WIDE, Theme, svg
 from grading_app.comparing.asking import Question, QuestionForm
+from grading_app.comparing.computing import Standing, is_large, standing_of
 from grading_app.comparing.keeping import Compared, Roles, kept_comparison, roles_of, state_of_question
 from grading_app.comparing.tables import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
 from grading_app.tables import behind
@@ -36,9 +37,9 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     context["may_ask"] = may_edit(request, experiment)
     if question is not None:
         roles = roles_of(question, request.GET.dict())
-        state = state_of_question(question, roles)
-        compared = kept_comparison(question, roles, state)
-        context |= {"roles": roles, "compared": compared, **_shown(request, question, roles, compared, state)}
+        compared, state, standing = _compared(question, roles)
+        context |= {"roles": roles, "compared": compared, "standing": standing, "here": request.get_full_path()}
+        context |= _shown(request, question, roles, compared, state) if compared else {}
     return render(request, "grading_app/agreement.html", context)
 
 
@@ -55,12 +56,21 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
     if question is None or theme is None or width is None:
         raise Http404
     roles = roles_of(question, request.GET.dict())
-    state = state_of_question(question, roles)
-    picture = _pictures(roles, kept_comparison(question, roles, state), width).get(name)
+    compared, state, _ = _compared(question, roles)
+    picture = _pictures(roles, compared, width).get(name) if compared else None
     if picture is None:
         raise Http404
     kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
     return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
+
+
+def _compared(question: Question, roles: Roles) -> tuple[Compared | None, str, Standing | None]:
+    """The numbers with the state that they are of: worked out at once, or of many answers as far as a worker is."""
+    if not is_large(question):
+        state = state_of_question(question)
+        return kept_comparison(question, roles, state), state, None
+    standing = standing_of(question, roles)
+    return standing.compared, standing.row.state, standing
 
 
 def page_state(experiment: Experiment) -> str:

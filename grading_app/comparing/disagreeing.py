@@ -5,21 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from django.db.models import Sum
+from django.db import connection
 
 from grading_app.comparing.asking import Question
 from grading_app.comparing.frames import given_by, rows
 
 By = Literal["range", "variance"]
 PAGE = 25
-MOST_ANSWERS = 150_000
-"""Every unit's split is worked out before the largest is known: beyond this many answers one has to choose a part."""
 
 # The first keeps whole numbers whole; both are rounded so that a cursor in an address meets its row again.
 MEASURES: dict[By, str] = {
-    "range": "round((max(given.value) - min(given.value))::numeric, 6)",
-    "variance": "round(var_pop(given.value)::numeric, 6)",
+    "range": "round((max(given.value) - min(given.value))::numeric, 6)::float8",
+    "variance": "round(var_pop(given.value)::numeric, 6)::float8",
 }
+PARTED = "FROM given JOIN scope ON scope.id = given.unit GROUP BY given.unit HAVING max(given.value) > min(given.value)"
+# Spreads are taken negative: ascending, as an index is read, the largest come first and then units in their order.
+WORKED_OUT = {
+    by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n {PARTED})"
+    for by, size in MEASURES.items()
+}
+STORED: dict[By, str] = {
+    by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n FROM grading_app_split
+        WHERE comparison_id = %(comparison)s)"""  # noqa: S608
+    for by in MEASURES
+}
+KEEP = f"""INSERT INTO grading_app_split (comparison_id, unit, n, minus_range, minus_variance)
+    SELECT %(comparison)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]} {PARTED}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,26 +64,37 @@ class Place:
     next: int | None
 
 
-def _splits(question: Question, by: By) -> tuple[str, dict[str, Any]]:
+def keep(question: Question, comparison: int) -> int:
+    """Store the splits of a comparison in place of those before, within a transaction; returns how many."""
     given, chosen = given_by(question)
-    statement = f"""WITH {given}, splits AS (
-        SELECT given.unit, {MEASURES[by]}::float8 AS size, count(*) AS n FROM given JOIN scope ON scope.id = given.unit
-        GROUP BY given.unit HAVING max(given.value) > min(given.value))"""  # noqa: S608
-    return statement, chosen
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison])
+        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "comparison": comparison})
+        return int(cursor.rowcount)
 
 
-def find(question: Question, *, by: By = "range", after: str = "", before: str = "") -> Page:
-    """The splits beyond a cursor, largest first; those of equal size by their unit."""
-    statement, chosen = _splits(question, by)
+def _splits(question: Question, by: By, comparison: int | None) -> tuple[str, dict[str, Any]]:
+    """`splits` (unit, minus, n): as a comparison keeps them, or worked out."""
+    if comparison is not None:
+        return f"WITH {STORED[by]}", {"comparison": comparison}
+    given, chosen = given_by(question)
+    return f"WITH {given}, {WORKED_OUT[by]}", chosen
+
+
+def find(
+    question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: int | None = None
+) -> Page:
+    """The splits beyond a cursor, largest first, those of equal size by unit; as a `comparison` keeps them, if any."""
+    statement, chosen = _splits(question, by, comparison)
     edge = read_cursor(before or after)
-    beyond = "" if edge is None else " WHERE (size, -unit) < (%(size)s, -%(unit)s::bigint)"
-    order = "size DESC, unit"
+    beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
+    order = "minus, unit"
     if before and edge is not None:
-        beyond, order = beyond.replace("<", ">"), "size, unit DESC"
-    size, unit = edge or (None, None)
+        beyond, order = beyond.replace(">", "<"), "minus DESC, unit DESC"
+    size, unit = edge or (0.0, None)
     found = rows(
-        f"{statement} SELECT unit, size, n FROM splits{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
-        {**chosen, "size": size, "unit": unit, "limit": PAGE + 1},
+        f"{statement} SELECT unit, -minus, n FROM splits{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
+        {**chosen, "minus": -size, "unit": unit, "limit": PAGE + 1},
     )
     splits = [Split(*row) for row in found]
     return _page(splits, backwards=bool(before and edge), entered=edge is not None)
@@ -89,16 +111,18 @@ def _page(splits: list[Split], *, backwards: bool, entered: bool) -> Page:
     return Page(shown, after=onwards, before=back)
 
 
-def place_of(question: Question, unit: int, by: By = "range") -> Place:
+NEIGHBOURS = """SELECT here.unit, -here.minus, here.n,
+        1 + (SELECT count(*) FROM splits WHERE (minus, unit) < (here.minus, here.unit)),
+        (SELECT count(*) FROM splits),
+        (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
+        (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
+    FROM splits AS here WHERE here.unit = %(unit)s"""
+
+
+def place_of(question: Question, unit: int, by: By = "range", comparison: int | None = None) -> Place:
     """Where this unit stands, in the order of `find`."""
-    statement, chosen = _splits(question, by)
-    ordered = "OVER (ORDER BY size DESC, unit)"
-    found = rows(
-        f"""{statement}, placed AS (SELECT unit, size, n, row_number() {ordered} AS place, count(*) OVER () AS total,
-            lag(unit) {ordered} AS previous, lead(unit) {ordered} AS next FROM splits)
-        SELECT unit, size, n, place, total, previous, next FROM placed WHERE unit = %(unit)s""",  # noqa: S608
-        {**chosen, "unit": unit},
-    )
+    statement, chosen = _splits(question, by, comparison)
+    found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit})
     if not found:
         return Place(None, None, 0, None, None)
     unit, size, n, *rest = found[0]
@@ -112,16 +136,3 @@ def read_cursor(text: str) -> tuple[float, int] | None:
         return (float(size), int(unit)) if len(text) < 60 else None
     except ValueError:
         return None
-
-
-def is_too_much(question: Question) -> bool:
-    """Whether there are more answers than can be put in order while somebody waits; known from counters.
-
-    Of items that people rated alone there are never so many.
-    """
-    if not question.on_answers and not any(rater.kind == "model" for rater in question.chosen):
-        return False
-    runs = question.experiment.runs.generating()
-    named = {"wave": question.narrowed.get("wave"), "condition": question.narrowed.get("condition")}
-    chosen = runs.filter(**{name: key for name, key in named.items() if key})
-    return (chosen.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_ANSWERS

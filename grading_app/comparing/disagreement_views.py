@@ -16,8 +16,10 @@ from grading_app.comparing import disagreeing
 from grading_app.comparing.adjudicating import AdjudicationError, adjudicate, may_adjudicate
 from grading_app.comparing.agreement_views import page_state
 from grading_app.comparing.asking import Question, QuestionForm
+from grading_app.comparing.computing import Standing, is_large, standing_of
 from grading_app.comparing.disagreeing import By, Place, Split
 from grading_app.comparing.forms import AdjudicationForm, scales_of
+from grading_app.comparing.keeping import roles_of
 from grading_app.comparing.sides import sides_of, values_by_unit
 from runs_app.models import Trial
 from runs_app.reading import turns_of
@@ -35,13 +37,12 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     form = QuestionForm(request.GET, experiment)
     question = form.question()
     context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
-    if question is not None and disagreeing.is_too_much(question):
-        context["too_much"] = disagreeing.MOST_ANSWERS
-    elif question is not None:
-        by = _by(request)
+    if question is not None:
+        standing, by = _standing(question), _by(request)
+        context |= {"standing": standing, "here": request.get_full_path(), "by": by}
         cursors = {name: request.GET.get(name, "") for name in CURSORS}
-        page = disagreeing.find(question, by=by, **cursors)
-        context |= {"by": by, "rows": _rows(question, page.splits), **_links(request, page)}
+        page = disagreeing.find(question, by=by, comparison=standing.row.pk if standing else None, **cursors)
+        context |= {"rows": _rows(question, page.splits), **_links(request, page)}
     return render(request, "grading_app/disagreements.html", {**context, "query": _query(request).urlencode()})
 
 
@@ -53,8 +54,9 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     trial = _answer(experiment, pk)
     question = QuestionForm(request.GET, experiment).question()
     place = Place(None, None, 0, None, None)
-    if question is not None and question.on_answers and not disagreeing.is_too_much(question):
-        place = disagreeing.place_of(question, trial.pk, _by(request))
+    if question is not None and question.on_answers:
+        standing = _standing(question)
+        place = disagreeing.place_of(question, trial.pk, _by(request), standing.row.pk if standing else None)
     raters = question.raters if question is not None and question.on_answers else []
     may = may_adjudicate(request.user, experiment)
     context = {
@@ -91,6 +93,11 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     else:
         messages.success(request, f"Settled: {form.cleaned_data['score']:g}.")
     return redirect(back)
+
+
+def _standing(question: Question) -> Standing | None:
+    """Of many answers, what a worker has put in order; None where that is done at once."""
+    return standing_of(question, roles_of(question, {})) if is_large(question) else None
 
 
 def _settled(trial: Trial) -> list[dict[str, Any]]:

@@ -9,11 +9,11 @@ from django.core.cache import cache
 from django.db.models import Count, Max, Q
 
 from evalsite.lib.hashing import content_hash
-from grading_app.analysis.caching import SECONDS, fingerprint
+from grading_app.analysis.caching import SECONDS
 from grading_app.comparing.asking import Question
 from grading_app.comparing.frames import Frame, load_frame
 from grading_app.comparing.raters import HUMAN, Rater, pairs_of
-from grading_app.models import Adjudication, RaterAssignment, Rating
+from grading_app.models import RaterAssignment, Rating
 from runs_app.models import Experiment
 
 if TYPE_CHECKING:
@@ -63,31 +63,28 @@ def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
     )
 
 
-def state_of_question(question: Question, roles: Roles) -> str:
+def state_of_question(question: Question) -> str:
     """Another text whenever a rating that may count has come, gone or changed."""
-    return content_hash(
-        [VERSION, state_of_ratings(question.experiment, pairs_of(question.chosen)), question.content, roles.content]
-    )
+    return content_hash([VERSION, state_of_ratings(question.experiment, pairs_of(question.chosen)), question.content])
 
 
 def state_of_ratings(experiment: Experiment, queues: list[tuple[int, int]]) -> str:
-    """Of everything in the experiment that rates, and of these queues."""
-    judged = experiment.runs.order_by("pk").values_list("pk", "n_done")
-    settled = Adjudication.objects.filter(condition__experiment=experiment).aggregate(last=Max("pk"))["last"]
+    """Of everything in the experiment that rates, and of these queues. Read from counters, never from the gradings."""
+    answered = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
+    graded = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
     keys = [queue for queue, _ in queues]
     rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))
     raters = RaterAssignment.objects.filter(queue__in=keys)
     excluded = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
-    return content_hash(
-        [fingerprint(experiment, None), list(judged), settled, str(rated), sorted(excluded.items()), keys]
-    )
+    return content_hash([experiment.pk, list(answered), list(graded), str(rated), sorted(excluded.items()), keys])
 
 
 def kept_comparison(question: Question, roles: Roles, state: str) -> Compared:
-    found: Compared | None = cache.get(f"agreement:{state}")
+    key = f"agreement:{state}:{content_hash(roles.content)}"
+    found: Compared | None = cache.get(key)
     if found is None:
         found = compare(question, roles, load_frame(question))
-        cache.set(f"agreement:{state}", found, SECONDS)
+        cache.set(key, found, SECONDS)
     return found
 
 

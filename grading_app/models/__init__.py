@@ -1,11 +1,13 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
+from grading_app.models.comparisons import Comparison, Split
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
 
 __all__ = [
     "Adjudication",
+    "Comparison",
     "GradeCondition",
     "Grader",
     "Grading",
@@ -17,4 +19,5 @@ __all__ = [
     "Rating",
     "RatingQueue",
     "Rubric",
+    "Split",
 ]

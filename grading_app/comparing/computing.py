@@ -1,0 +1,171 @@
+"""Comparisons that take longer than anybody waits: a page asks for them, a worker works them out, a row keeps them."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q, Sum
+from django.http import QueryDict
+from django.utils import timezone
+
+from evalsite.lib.hashing import content_hash
+from grading_app.comparing import disagreeing
+from grading_app.comparing.asking import Question, QuestionForm
+from grading_app.comparing.frames import load_frame
+from grading_app.comparing.keeping import Compared, Roles, compare, roles_of, state_of_question
+from grading_app.models import Comparison, Split
+
+WORK_OUT = "grading_app.tasks.work_out_comparison"
+MOST_AT_ONCE = 20_000
+"""Of so many answers what raters said is compared while the page waits: about a second."""
+PAUSE_S, PAUSE_SHARE = 30, 10  # While ratings come in, so long or so many times as long as it took.
+LOST_AFTER = timedelta(minutes=15)
+KEPT = 10  # comparisons of an experiment, the last ones worked out
+STEPS = ("waiting for a worker", "adding up ratings", "measuring", "putting disagreements in order")
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a comparison is. compared: the last numbers, None without any; is_fresh: whether they are of all ratings
+    that there are; is_under_way: whether a worker has been asked for newer ones."""
+
+    row: Comparison
+    compared: Compared | None
+    is_fresh: bool
+    is_under_way: bool
+
+    @property
+    def step(self) -> str:
+        """'2 of 4: adding up ratings'."""
+        known = self.row.step in STEPS
+        return f"{STEPS.index(self.row.step) + 1} of {len(STEPS)}: {self.row.step}" if known else ""
+
+
+def is_large(question: Question) -> bool:
+    """Whether there are more answers than can be gone through while somebody waits; known from counters.
+
+    Of items that people rated alone there are never so many.
+    """
+    if not question.on_answers and not any(rater.kind == "model" for rater in question.chosen):
+        return False
+    runs = question.experiment.runs.generating()
+    named = {"wave": question.narrowed.get("wave"), "condition": question.narrowed.get("condition")}
+    chosen = runs.filter(**{name: key for name, key in named.items() if key})
+    return (chosen.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+
+
+def standing_of(question: Question, roles: Roles) -> Standing:
+    """What is known by now; a worker is asked for what is missing or out of date."""
+    key = content_hash([question.units, [rater.key for rater in question.chosen], dict(question.narrowed),
+                        question.as_shares])  # fmt: skip
+    row, _ = Comparison.objects.get_or_create(experiment=question.experiment, question=key)
+    state, kept = state_of_question(question), row.results.get(_key(roles))
+    is_fresh = kept is not None and row.state == state
+    if not is_fresh:
+        _ask(row, _address(question, roles), at_once=kept is None and not row.problem)
+        row.refresh_from_db(fields=["asked_at", "step", "problem"])
+    return Standing(row, _read(kept) if kept else None, is_fresh, bool(row.step))
+
+
+def _key(roles: Roles) -> str:
+    return content_hash(roles.content)[:16]
+
+
+def _ask(row: Comparison, address: str, *, at_once: bool) -> None:
+    """One worker at a time; of ratings that keep coming in not at once again."""
+    from django_q.tasks import async_task
+
+    now = timezone.now()
+    rests = timedelta(seconds=max(PAUSE_S, PAUSE_SHARE * row.took_s))
+    is_idle = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - LOST_AFTER)
+    has_rested = Q() if at_once else Q(ended_at=None) | Q(ended_at__lt=now - rests)
+    asked = Comparison.objects.filter(is_idle, has_rested, pk=row.pk)
+    if asked.update(asked_at=now, step=STEPS[0], problem=""):
+        async_task(WORK_OUT, row.pk, address)
+
+
+def _address(question: Question, roles: Roles) -> str:
+    """What `QuestionForm` and `roles_of` read the same question from, every choice said."""
+    asked = QueryDict(mutable=True)
+    asked["units"] = question.units
+    asked.setlist("rater", [rater.key for rater in question.chosen])
+    asked.update({name: str(value) for name, value in question.narrowed.items() if value})
+    if question.as_shares:
+        asked["scale"] = "share"
+    if roles.judge:
+        asked["judge"] = roles.judge.key
+    if roles.pair:
+        asked["first"], asked["second"] = (rater.key for rater in roles.pair)
+    return asked.urlencode()
+
+
+def work_out(pk: int, address: str) -> None:
+    """Compare, put the disagreements in order, and keep both; what is said meanwhile makes them out of date."""
+    row = Comparison.objects.select_related("experiment").filter(pk=pk).first()
+    if row is None:
+        return
+    started, read_at = time.monotonic(), timezone.now()
+    problem = "the worker gave up; its log says why"
+    try:
+        problem = _work_out(row, address, read_at)
+    finally:
+        Comparison.objects.filter(pk=pk).update(
+            ended_at=timezone.now(), step="", problem=problem, took_s=time.monotonic() - started
+        )
+    _forget(row)
+
+
+def _work_out(row: Comparison, address: str, read_at: datetime) -> str:
+    """Returns why it could not be, or nothing."""
+    asked = QueryDict(address)
+    question = QuestionForm(asked, row.experiment).question()
+    if question is None:
+        return "a rater, wave or condition that was chosen is not there any more"
+    roles, state = roles_of(question, asked.dict()), state_of_question(question)
+    _tell(row, STEPS[1])
+    frame = load_frame(question)
+    _tell(row, STEPS[2])
+    result = _written(compare(question, roles, frame))
+    _tell(row, STEPS[3])
+    with transaction.atomic():
+        known = Comparison.objects.select_for_update().get(pk=row.pk)
+        if known.state != state:
+            known.results, known.n_splits = {}, disagreeing.keep(question, row.pk)
+        known.results[_key(roles)] = result
+        known.state, known.computed_at = state, read_at
+        known.save(update_fields=["results", "n_splits", "state", "computed_at"])
+    return ""
+
+
+def _tell(row: Comparison, step: str) -> None:
+    Comparison.objects.filter(pk=row.pk).update(step=step)
+
+
+def _forget(row: Comparison) -> None:
+    """Of many questions only the last ones are kept: each may hold a row for every answer."""
+    ended = Comparison.objects.filter(experiment=row.experiment, computed_at__isnull=False, step="")
+    for old in ended.order_by("-ended_at").values_list("pk", flat=True)[KEPT:]:
+        Split.objects.filter(comparison=old)._raw_delete(using="default")
+        Comparison.objects.filter(pk=old).delete()
+
+
+def _written(compared: Compared) -> dict[str, Any]:
+    from pydantic import TypeAdapter
+
+    from grading_app.comparing.measuring import Measured
+
+    measured = TypeAdapter(Measured).dump_python(compared.measured, mode="json") if compared.measured else None
+    return {"units": compared.units, "total": compared.total, "measured": measured}
+
+
+def _read(kept: dict[str, Any]) -> Compared:
+    from pydantic import TypeAdapter
+
+    from grading_app.comparing.measuring import Measured
+
+    measured = TypeAdapter(Measured).validate_python(kept["measured"]) if kept["measured"] else None
+    return Compared(kept["units"], kept["total"], measured)
