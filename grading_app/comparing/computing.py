@@ -134,7 +134,7 @@ def _work_out(row: Comparison, address: str, read_at: datetime) -> str:
     with transaction.atomic():
         known = Comparison.objects.select_for_update().get(pk=row.pk)
         if known.state != state:
-            known.results, known.n_splits = {}, disagreeing.keep(question, row.pk)
+            known.results, known.n_splits = {}, disagreeing.keep(question, row)
         known.results[_key(roles)] = result
         known.state, known.computed_at = state, read_at
         known.save(update_fields=["results", "n_splits", "state", "computed_at"])

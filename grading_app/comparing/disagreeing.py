@@ -9,6 +9,7 @@ from django.db import connection
 
 from grading_app.comparing.asking import Question
 from grading_app.comparing.frames import given_by, rows
+from grading_app.models import Comparison
 
 By = Literal["range", "variance"]
 PAGE = 25
@@ -64,25 +65,25 @@ class Place:
     next: int | None
 
 
-def keep(question: Question, comparison: int) -> int:
+def keep(question: Question, comparison: Comparison) -> int:
     """Store the splits of a comparison in place of those before, within a transaction; returns how many."""
     given, chosen = given_by(question)
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison])
-        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "comparison": comparison})
+        cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison.pk])
+        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "comparison": comparison.pk})
         return int(cursor.rowcount)
 
 
-def _splits(question: Question, by: By, comparison: int | None) -> tuple[str, dict[str, Any]]:
+def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[str, dict[str, Any]]:
     """`splits` (unit, minus, n): as a comparison keeps them, or worked out."""
     if comparison is not None:
-        return f"WITH {STORED[by]}", {"comparison": comparison}
+        return f"WITH {STORED[by]}", {"comparison": comparison.pk}
     given, chosen = given_by(question)
     return f"WITH {given}, {WORKED_OUT[by]}", chosen
 
 
 def find(
-    question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: int | None = None
+    question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: Comparison | None = None
 ) -> Page:
     """The splits beyond a cursor, largest first, those of equal size by unit; as a `comparison` keeps them, if any."""
     statement, chosen = _splits(question, by, comparison)
@@ -113,16 +114,17 @@ def _page(splits: list[Split], *, backwards: bool, entered: bool) -> Page:
 
 NEIGHBOURS = """SELECT here.unit, -here.minus, here.n,
         1 + (SELECT count(*) FROM splits WHERE (minus, unit) < (here.minus, here.unit)),
-        (SELECT count(*) FROM splits),
+        coalesce(%(of)s::bigint, (SELECT count(*) FROM splits)),
         (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
         (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
     FROM splits AS here WHERE here.unit = %(unit)s"""
 
 
-def place_of(question: Question, unit: int, by: By = "range", comparison: int | None = None) -> Place:
+def place_of(question: Question, unit: int, by: By = "range", comparison: Comparison | None = None) -> Place:
     """Where this unit stands, in the order of `find`."""
     statement, chosen = _splits(question, by, comparison)
-    found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit})
+    of = comparison.n_splits if comparison else None  # Known already: they may be a million.
+    found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit, "of": of})
     if not found:
         return Place(None, None, 0, None, None)
     unit, size, n, *rest = found[0]

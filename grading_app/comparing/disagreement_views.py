@@ -41,7 +41,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
         standing, by = _standing(question), _by(request)
         context |= {"standing": standing, "here": request.get_full_path(), "by": by}
         cursors = {name: request.GET.get(name, "") for name in CURSORS}
-        page = disagreeing.find(question, by=by, comparison=standing.row.pk if standing else None, **cursors)
+        page = disagreeing.find(question, by=by, comparison=standing.row if standing else None, **cursors)
         context |= {"rows": _rows(question, page.splits), **_links(request, page)}
     return render(request, "grading_app/disagreements.html", {**context, "query": _query(request).urlencode()})
 
@@ -56,7 +56,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     place = Place(None, None, 0, None, None)
     if question is not None and question.on_answers:
         standing = _standing(question)
-        place = disagreeing.place_of(question, trial.pk, _by(request), standing.row.pk if standing else None)
+        place = disagreeing.place_of(question, trial.pk, _by(request), standing.row if standing else None)
     raters = question.raters if question is not None and question.on_answers else []
     may = may_adjudicate(request.user, experiment)
     context = {

@@ -120,13 +120,6 @@ def test_items_on_a_dimension_have_splits_as_well(client):
     assert [value for _, value in page.context["rows"][0]["values"]] == [2, 6]
 
 
-def test_more_answers_than_can_be_put_in_order_are_refused_with_a_way_on(client, experiment, monkeypatch):
-    monkeypatch.setattr(disagreeing, "MOST_ANSWERS", 10)
-    page = opened(client, experiment)
-    assert "Choose the answers of one condition" in page.content.decode()
-    assert "rows" not in page.context
-
-
 def test_an_answer_of_another_experiment_is_not_there(client, experiment):
     other = make_answers("other")
     client.force_login(experiment.owner)

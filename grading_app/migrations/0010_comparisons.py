@@ -7,7 +7,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('grading_app', '0008_writers'),
+        ('grading_app', '0009_newest_verdicts'),
         ('runs_app', '0018_draws'),
     ]
 

@@ -1,0 +1,102 @@
+"""Agreement over a million answers: `python benchmarks/agreement.py [ANSWERS]`, on a database of its own.
+
+Two judges score every answer. Prints how long the comparison takes where a worker makes it, its memory, and for each
+page the middle and the slowest of REPEATS requests, with its queries.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
+
+import django
+
+django.setup()
+
+from django.db import connection  # noqa: E402
+from django.test import Client  # noqa: E402
+from django.urls import reverse  # noqa: E402
+from django_q.models import OrmQ  # noqa: E402
+
+from benchmarks.pages import timed  # noqa: E402
+from benchmarks.stored import database_of_its_own, stored_answers  # noqa: E402
+from grading_app.comparing.computing import WORK_OUT, work_out  # noqa: E402
+from grading_app.models import Comparison, GradeCondition, Rubric  # noqa: E402
+from runs_app.models import Experiment  # noqa: E402
+
+# Scores from 1 to 7 about a quality of each answer; the second judge is milder and less sure.
+SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,
+        created_at)
+    SELECT t.id, %(condition)s, score, score, true, '', 'It is so.', now()
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id, LATERAL (
+        SELECT least(7, greatest(1, round(4 + 1.5 * sin(t.id * 12.9898) + %(milder)s
+            + %(noise)s * (random() + random() + random() - 1.5)))) AS score) AS said
+    WHERE r.experiment_id = %(experiment)s"""
+JUDGES = (("strict", 0.0, 1.0), ("mild", 0.5, 2.0))
+
+
+def score_all(experiment: Experiment) -> None:
+    rubric = Rubric.objects.create(
+        name="seven", messages=[{"role": "user", "content": "{{answer}}"}], scale_min=1, scale_max=7
+    )
+    for name, milder, noise in JUDGES:
+        condition = GradeCondition.objects.create(
+            experiment=experiment, grade_condition_id=name, kind="judge", rubric=rubric
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(
+                SCORED,
+                {"condition": condition.pk, "milder": milder, "noise": noise, "experiment": experiment.pk},
+            )
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")
+
+
+def compared(client: Client, experiment: Experiment) -> Comparison:
+    """As a worker does what the page asked for."""
+    assert client.get(reverse("experiment_agreement", args=[experiment.slug])).status_code == 200
+    row: Comparison = experiment.comparisons.get()  # type: ignore[attr-defined]
+    (asked,) = [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == WORK_OUT]
+    start = time.perf_counter()
+    work_out(*asked["args"])
+    row.refresh_from_db()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"compared in {time.perf_counter() - start:.1f} s, {row.n_splits:,} disagreements, {peak} MB", flush=True)
+    return row
+
+
+def pages(experiment: Experiment, row: Comparison) -> dict[str, str]:
+    agreement = reverse("experiment_agreement", args=[experiment.slug])
+    splits = reverse("experiment_disagreements", args=[experiment.slug])
+    middle = row.splits.order_by("minus_range", "unit")[row.n_splits // 2]  # type: ignore[attr-defined]
+    cursor = f"{-middle.minus_range!r}_{middle.unit}"
+    return {
+        "agreement": agreement,
+        "disagreements": splits,
+        "by variance": f"{splits}?by=variance",
+        "from the middle": f"{splits}?after={cursor}",
+        "and back": f"{splits}?before={cursor}",
+        "the middle one": reverse("disagreement", args=[experiment.slug, middle.unit]),
+    }
+
+
+def main(answers: int) -> None:
+    experiment = stored_answers(answers)
+    score_all(experiment)
+    client = Client(headers={"host": "localhost"})
+    client.force_login(experiment.owner)
+    row = compared(client, experiment)
+    print(f"{'page':18} median ms  slowest  processor    SQL  queries    kB")
+    for name, address in pages(experiment, row).items():
+        print(f"{name:18} {timed(client, address)}", flush=True)
+
+
+if __name__ == "__main__":
+    with database_of_its_own():
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
