@@ -19,6 +19,8 @@ from runs_app.engine.finishing import finish_runs
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Endpoint, ProviderBatch
 
+# A round is one batch: while answers of an adaptive run come in, or a point of it waits to be decided, none is made of
+# what the first decisions ask for.
 RUNS_WITH_WORK = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id
@@ -30,6 +32,11 @@ WHERE r.status = 'running' AND r.is_batched AND r.n_pending > 0
         WHERE b.endpoint_id = p.id AND b.status = ANY(%s))
     AND EXISTS (SELECT FROM runs_app_trial t WHERE t.run_id = r.id AND t.status = 'pending'
         AND (t.not_before IS NULL OR t.not_before <= clock_timestamp()))
+    AND NOT EXISTS (SELECT FROM runs_app_point q WHERE q.run_id = r.id AND q.status = 'open' AND (
+        EXISTS (SELECT FROM runs_app_providerbatch b WHERE b.run_id = r.id AND b.status = 'collecting')
+        OR NOT EXISTS (SELECT FROM unnest(q.items[1:least(q.n_planned, q.n_items)]) AS one (item)
+            JOIN runs_app_trial t ON t.run_id = q.run_id AND t.item_id = one.item
+            WHERE t.status IN ('pending', 'running'))))
 ORDER BY r.id
 """
 

@@ -124,9 +124,8 @@ class Design:
         return self._model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
 
     def is_batched(self, cell: Cell) -> bool:
-        """Whether its calls go out in batches: where that is wanted, the endpoint takes them, and no round waits for
-        them, for a day each."""
-        return self.experiment.batch and self.adaptive is None and self._model(cell).endpoint.takes_batches
+        """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""
+        return self.experiment.batch and self._model(cell).endpoint.takes_batches
 
     def _model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
@@ -151,21 +150,20 @@ class Design:
             *self._mismatched(),
             *self._unbounded(),
             *rounds,
-            *self._contradictory(),
         ]
-
-    def _contradictory(self) -> Iterator[str]:
-        if self.experiment.batch and self.experiment.adaptive:
-            yield "batch and adaptive: rounds wait for each other's answers, and a batch takes up to a day; choose one"
 
     def warnings(self) -> list[str]:
         """What is allowed and yet looks like a mistake."""
         of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
-        return of_prompts + [
-            f"model {model} is asked call by call: its endpoint {model.endpoint} takes no batches"
-            for model in self.models
-            if self.experiment.batch and not model.endpoint.takes_batches
-        ]
+        return of_prompts + list(self._warnings_of_batches() if self.experiment.batch else ())
+
+    def _warnings_of_batches(self) -> Iterator[str]:
+        for model in self.models:
+            if not model.endpoint.takes_batches:
+                yield f"model {model} is asked call by call: its endpoint {model.endpoint} takes no batches"
+        if self.adaptive and any(model.endpoint.takes_batches for model in self.models):
+            rounds = -(-self.adaptive.max // self.adaptive.round)
+            yield f"batch and adaptive: each round is a batch of up to a day, and a point has up to {rounds:,} of them"
 
     def _warnings_for(self, prompt: Prompt) -> Iterator[str]:
         has_text, has_images = self._has_text_and_images

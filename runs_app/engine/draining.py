@@ -303,12 +303,16 @@ def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
 CALLS_ARE_LEFT = """
 SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
     (r.n_pending + r.n_running > 0 AND NOT r.is_batched)
-    OR EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')))
+    OR ((r.n_pending + r.n_running = 0 OR NOT r.is_batched)
+        AND EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open'))))
 """
 
 
 def calls_are_left() -> bool:
-    """Whether any run that is running has calls to make, or points that may get more; those of other workers count."""
+    """Whether any run that is running has calls to make, or points that may get more; those of other workers count.
+
+    Where calls go out in batches, points wait for these and not for a drain.
+    """
     with connection.cursor() as cursor:
         cursor.execute(CALLS_ARE_LEFT)
         return bool(cursor.fetchone()[0])

@@ -1,4 +1,4 @@
-"""A provider that knows no schemas: within a batch, too, the same is asked again without one; both are on the record."""
+"""A provider that knows no schemas: in a batch, too, the same is asked again without one; both are on the record."""
 
 import pytest
 

@@ -127,11 +127,11 @@ def test_a_pilot_is_a_pilot(draft):
     assert set(Point.objects.values_list("n_planned", flat=True)) == {32}
 
 
-def test_rounds_do_not_wait_for_batches(draft):
+def test_rounds_go_out_in_batches_where_that_is_wanted(draft):
     draft.batch = True
     Endpoint.objects.update(batch_api="openai")
     design = Design.of(draft)
-    assert not any(design.is_batched(cell) for cell in design.cells)
+    assert all(design.is_batched(cell) for cell in design.cells)
     draft.adaptive = {}
     design = Design.of(draft)
     assert all(design.is_batched(cell) for cell in design.cells)

@@ -2,8 +2,10 @@
 
 import pytest
 
+from datasets_app.models import Item
+from runs_app.designs.crossed import Design
 from runs_app.designs.designing import create_experiment, read_spec, spec_of
-from runs_app.designs.planning import PlanError, plan
+from runs_app.designs.planning import plan
 from runs_app.models import Endpoint, Run
 from tests import factories
 
@@ -37,12 +39,14 @@ def test_what_is_asked_is_the_same_condition():
     assert Run.objects.get().is_batched
 
 
-def test_rounds_and_batches_are_refused_together():
-    experiment = designed(
-        batch=True, adaptive={"by": ["category"], "scorer": "exact_match", "targetci": 0.1}, scorers=["exact_match"]
-    )
-    with pytest.raises(PlanError, match="batch and adaptive"):
-        plan(experiment)
+def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
+    rule = {"by": "category", "scorer": "exact_match", "targetci": 0.1, "round": 32, "max": 100}
+    experiment = designed(batch=True, adaptive=rule, scorers=["exact_match"])
+    Item.objects.update(category="all")
+    Endpoint.objects.update(batch_api="openai")
+    assert "a point has up to 4" in " ".join(Design.of(experiment).warnings())
+    plan(experiment)
+    assert Run.objects.get().is_batched
 
 
 def test_a_file_says_it_and_is_written_with_it():
