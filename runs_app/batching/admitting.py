@@ -36,6 +36,7 @@ WHERE r.status = 'running' AND r.is_batched AND r.n_pending > 0
         EXISTS (SELECT FROM runs_app_providerbatch b WHERE b.run_id = r.id AND b.status = 'collecting')
         OR NOT EXISTS (SELECT FROM unnest(q.items[1:least(q.n_planned, q.n_items)]) AS one (item)
             JOIN runs_app_trial t ON t.run_id = q.run_id AND t.item_id = one.item
+                AND t.dimension_id IS NOT DISTINCT FROM q.dimension_id
             WHERE t.status IN ('pending', 'running'))))
 ORDER BY r.id
 """
