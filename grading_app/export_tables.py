@@ -125,11 +125,11 @@ ATTEMPTS = ExportTable(
 )
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
-# Of a rule, the scorer alone; of a judge or panel its name, and a judge's rubric.
+# Of a rule, the scorer alone; of a judge or panel its name, of a person queue and number; the rubric of whom has one.
 BY_WHOM = (
     Column("grade_condition_id", "text", "gc.grade_condition_id"),
     Column("scorer", "text", "gc.scorer"),
-    Column("grader", "text", "coalesce(gr.name, pa.name)"),
+    Column("grader", "text", "coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number)"),
     Column("rubric", "text", "ru.name"),
     Column("rubric_hash", "text", "ru.content_hash"),
 )
@@ -138,6 +138,8 @@ GRADER_JOINS = """
     LEFT JOIN grading_app_grader gr ON gr.id = gc.grader_id
     LEFT JOIN grading_app_panel pa ON pa.id = gc.panel_id
     LEFT JOIN grading_app_rubric ru ON ru.id = gc.rubric_id
+    LEFT JOIN grading_app_raterassignment ra ON ra.id = gc.assignment_id
+    LEFT JOIN grading_app_ratingqueue qu ON qu.id = ra.queue_id
     LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
 """
 
@@ -174,9 +176,11 @@ PREFERENCES = ExportTable(
         Column("parse_ok", "flag", "g.parse_error = ''"),
         *_columns("text", "g", "parse_error"),
         Column("grade_reasoning", "text", "g.reasoning"),
-        Column("grade_cost_usd", "decimal", "j.cost_usd"),
+        Column(
+            "grade_cost_usd", "decimal", "CASE WHEN g.judged_by_id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"
+        ),
     ),
-    sections=f"{GRADE_CONDITIONS} AND kind = 'judge'",
+    sections=f"{GRADE_CONDITIONS} AND kind IN ('judge', 'person')",
     keys="""SELECT g.id FROM grading_app_preference g JOIN runs_app_trial t ON t.id = g.trial_a_id
         WHERE g.condition_id = %(section)s""",
     rows=f"""FROM grading_app_preference g {GRADER_JOINS.format(verdict="g")}
@@ -199,21 +203,26 @@ RATINGS = ExportTable(
         Column("trial_id", "integer", "h.trial_id"),
         Column("queue", "text", "q.name"),
         Column("rater", "integer", "a.number"),
-        Column("rated_on", "text", "qd.name"),
+        Column("rated_on", "text", "coalesce(qd.name, nullif(h.criterion, ''), qr.kind)"),
         Column("rated_on_version", "integer", "qd.version"),
         *_columns("text", "h", "kind"),
         *_columns("integer", "h", "position"),
-        Column("rating", "integer", "h.value"),
+        Column("rating", "real", "h.value"),
         *_columns("real", "h", "seconds"),
         *_columns("integer", "h", "revisions"),
         Column("excluded", "flag", "a.excluded_at IS NOT NULL"),
         *_columns("time", "h", "rated_at"),
+        Column("rubric", "text", "qr.name"),
+        Column("rubric_hash", "text", "qr.content_hash"),
+        Column("criterion", "text", "nullif(h.criterion, '')"),
+        Column("rival_trial_id", "integer", "h.rival_id"),
     ),
     sections="SELECT id FROM grading_app_ratingqueue WHERE experiment_id = %(experiment)s",
     keys="""SELECT h.id FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
         JOIN runs_app_trial t ON t.id = h.trial_id WHERE a.queue_id = %(section)s AND h.value IS NOT NULL""",
     rows=f"""FROM grading_app_rating h JOIN grading_app_raterassignment a ON a.id = h.assignment_id
-        JOIN grading_app_ratingqueue q ON q.id = a.queue_id JOIN runs_app_dimension qd ON qd.id = h.dimension_id
+        JOIN grading_app_ratingqueue q ON q.id = a.queue_id LEFT JOIN runs_app_dimension qd ON qd.id = h.dimension_id
+        LEFT JOIN grading_app_rubric qr ON qr.id = q.rubric_id
         JOIN runs_app_trial t ON t.id = h.trial_id {DESIGN_JOINS}
         WHERE a.queue_id = %(section)s AND h.value IS NOT NULL AND h.id > %(low)s AND h.id <= %(high)s""",
     order="h.id",

@@ -80,7 +80,7 @@ class NormPair:
 @dataclass(frozen=True, slots=True)
 class Frames:
     """All of an experiment's aggregates, in one wave or in all; `labels` names its conditions in the order of the
-    design, `rules` the rules that have graded here, but for the rating itself, which the trials already hold."""
+    design, `rules` what has graded here, but for people, and the rating itself, which the trials already hold."""
 
     labels: dict[int, str]
     dimensions: dict[int, Asked]
@@ -100,10 +100,7 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
         dimension.pk: Asked(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
         for dimension in experiment.dimensions.order_by("pk")
     }
-    rules = {
-        rule.pk: _rule_label(rule)
-        for rule in experiment.grade_conditions.exclude(scorer="rating").select_related("grader", "rubric", "panel")
-    }
+    rules = {rule.pk: _rule_label(rule) for rule in _rules(experiment)}
     return Frames(
         labels=_labels(experiment, wave),
         dimensions=dimensions,
@@ -115,6 +112,12 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
         norm_pairs=norm_pairs(where) if dimensions else [],
         points=point_lines(experiment, wave),
     )
+
+
+def _rules(experiment: Experiment) -> Any:
+    """People are told of one by one on the agreement page and on their queue's own."""
+    rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
+    return rules.select_related("grader", "rubric", "panel")
 
 
 def _labels(experiment: Experiment, wave: Wave | None) -> dict[int, str]:

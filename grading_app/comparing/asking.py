@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.comparing.raters import ANSWERS, Rater, expanded, offered, unit_choices
+from grading_app.comparing.raters import ANSWERS, CRITERION, Rater, criterion_of, expanded, offered, unit_choices
 from runs_app.models import Experiment
 
 MOST_RATERS = 200
@@ -30,7 +30,12 @@ class Question:
 
     @property
     def on_answers(self) -> bool:
-        return self.units == ANSWERS
+        return on_answers(self.units)
+
+    @property
+    def criterion(self) -> str:
+        """The criterion that answers are compared on; "" for the whole score."""
+        return criterion_of(self.units)[1] if self.units.startswith(CRITERION) else ""
 
     @property
     def content(self) -> list[Any]:
@@ -44,6 +49,10 @@ class Question:
         """Whether values are compared that mean different things."""
         ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
         return len(ends) > 1 and not self.as_shares
+
+
+def on_answers(units: str) -> bool:
+    return units == ANSWERS or units.startswith(CRITERION)
 
 
 class QuestionForm(forms.Form):
@@ -73,9 +82,9 @@ class QuestionForm(forms.Form):
     def _of_answers(self) -> None:
         """What narrows answers."""
         conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
-        dimensions = self.experiment.dimensions.values_list("pk", "name") if self.rated == ANSWERS else []
+        dimensions = self.experiment.dimensions.values_list("pk", "name") if on_answers(self.rated) else []
         narrowing = {
-            "condition": [(one.pk, one.label) for one in conditions] if self.rated == ANSWERS else [],
+            "condition": [(one.pk, one.label) for one in conditions] if on_answers(self.rated) else [],
             "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
             "dimension": list(dimensions),
         }

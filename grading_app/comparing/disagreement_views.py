@@ -58,13 +58,14 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         standing = _standing(question)
         place = disagreeing.place_of(question, trial.pk, _by(request), standing.row if standing else None)
     raters = question.raters if question is not None and question.on_answers else []
-    may = may_adjudicate(request.user, experiment)
+    in_total = question is not None and not question.criterion  # A last word is on the whole score.
+    may = in_total and may_adjudicate(request.user, experiment)
     context = {
         "experiment": experiment,
         "trial": trial,
         "place": place,
         "turns": turns_of(trial),
-        "sides": sides_of(trial, raters),
+        "sides": sides_of(trial, raters, question.criterion if question else ""),
         "settled": _settled(trial),
         "forms": [AdjudicationForm(scale) for scale in scales_of(raters)] if may else [],
         "query": _query(request).urlencode(),

@@ -37,10 +37,15 @@ PEOPLE = """FROM grading_app_rating p JOIN grading_app_raterassignment a ON a.id
     WHERE p.kind = 'item' AND p.value IS NOT NULL AND a.excluded_at IS NULL"""
 PERSON = "'p' || p.assignment_id || '-' || p.dimension_id"
 
+# In total, or whether one criterion was met: the words of a judge and of a person are kept in one form.
+GRADED_AS = """CASE WHEN %(criterion)s = '' THEN g.score
+    ELSE (g.detail -> 'criteria' ->> %(criterion)s)::boolean::integer END"""
+
 SAID_OF_ANSWERS = f"""scope AS ({ANSWERS_IN_SCOPE}), said AS (
-    SELECT g.trial_id AS unit, 'g' || g.condition_id AS rater, g.score AS value, gc.kind = 'adjudicated' AS by_people
+    SELECT g.trial_id AS unit, 'g' || g.condition_id AS rater, {GRADED_AS} AS value,
+            gc.kind IN ('adjudicated', 'person') AS by_people
         FROM grading_app_grading g JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
-        WHERE g.condition_id = ANY(%(graded)s) AND g.score IS NOT NULL
+        WHERE g.condition_id = ANY(%(graded)s) AND {GRADED_AS} IS NOT NULL
     UNION ALL SELECT s.id, 'own', s.rating, false FROM scope s WHERE %(own)s AND s.rating IS NOT NULL
     UNION ALL SELECT p.trial_id, {PERSON}, p.value, true {PEOPLE} AND p.trial_id IS NOT NULL
 )"""  # noqa: S608
@@ -143,8 +148,9 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
         **_scales(question),
     }
     if question.on_answers:
-        graded = keys_of(question.chosen, "g")
-        return f"{SAID_OF_ANSWERS}, {GIVEN}", {**wanted, "graded": graded, "own": "own" in keys}
+        graded = keys_of(question.raters, "g")
+        of_answers = {"graded": graded, "own": "own" in keys, "criterion": question.criterion}
+        return f"{SAID_OF_ANSWERS}, {GIVEN}", {**wanted, **of_answers}
     means, singles = keys_of(question.chosen, "c"), keys_of(question.chosen, "s")
     named = question.units.removeprefix("items:")
     of_items = {"norms": "norm" in keys, "means": means, "singles": singles, "models": [*means, *singles]}

@@ -12,7 +12,7 @@ from evalsite.lib.hashing import content_hash
 from grading_app.analysis.caching import SECONDS
 from grading_app.comparing.asking import Question
 from grading_app.comparing.frames import Frame, load_frame
-from grading_app.comparing.raters import HUMAN, Rater, pairs_of
+from grading_app.comparing.raters import HUMAN, Rater, queues_of
 from grading_app.models import RaterAssignment, Rating
 from runs_app.models import Experiment
 
@@ -65,14 +65,13 @@ def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
 
 def state_of_question(question: Question) -> str:
     """Another text whenever a rating that may count has come, gone or changed."""
-    return content_hash([VERSION, state_of_ratings(question.experiment, pairs_of(question.chosen)), question.content])
+    return content_hash([VERSION, state_of_ratings(question.experiment, queues_of(question.chosen)), question.content])
 
 
-def state_of_ratings(experiment: Experiment, queues: list[tuple[int, int]]) -> str:
+def state_of_ratings(experiment: Experiment, keys: list[int]) -> str:
     """Of everything in the experiment that rates, and of these queues. Read from counters, never from the gradings."""
     answered = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
     graded = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
-    keys = [queue for queue, _ in queues]
     rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))
     raters = RaterAssignment.objects.filter(queue__in=keys)
     excluded = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from datasets_app.models import Norm
@@ -12,6 +12,7 @@ from runs_app.models import Dimension, Experiment
 
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
 ANSWERS = "answers"
+CRITERION = "criterion:"
 KIND_WORDS: dict[Kind, str] = {
     "rule": "Rule",
     "judge": "Judge",
@@ -44,8 +45,9 @@ class Scale:
 class Rater:
     """One who rates, or a group that is chosen at once (the people of a queue); `key` stands in addresses.
 
-    g12: grade condition 12; own: the rating that the answer itself is; q3-7: the people of queue 3 on dimension 7;
-    p5-7: one of them; c4, s4: condition 4's mean rating of an item, and its first one; norm: the dataset's norms.
+    g12: grade condition 12; r3: the people of queue 3, who rate by a rubric; own: the rating that the answer itself is;
+    q3-7: the people of queue 3 on dimension 7; p5-7: one of them; c4, s4: condition 4's mean rating of an item, and its
+    first one; norm: the dataset's norms.
     """
 
     key: str
@@ -59,15 +61,33 @@ class Rater:
 
 
 def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
-    """What can be rated: the answers, and where items are rated, the items on each dimension."""
+    """What can be rated: the answers, in total or on one criterion of a rubric; and the items on each dimension."""
     names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
-    return [(ANSWERS, "Answers"), *((f"items:{name}", f"Items, on {name}") for name in names)]
+    criteria = [
+        (f"{CRITERION}{rubric.pk}:{one['name']}", f"Answers, on {one['name']} of {rubric}")
+        for rubric in Rubric.objects.filter(
+            grade_conditions__experiment=experiment, kind=Rubric.Kind.CRITERIA
+        ).distinct()
+        for one in rubric.criteria
+    ]
+    return [(ANSWERS, "Answers"), *criteria, *((f"items:{name}", f"Items, on {name}") for name in names)]
+
+
+def criterion_of(units: str) -> tuple[int, str]:
+    """The rubric, and the name of its criterion, that answers are compared on."""
+    rubric, _, name = units.removeprefix(CRITERION).partition(":")
+    return int(rubric), name
 
 
 def offered(experiment: Experiment, units: str) -> list[Rater]:
     """Everybody who may have rated these units: those who graded first, then people, then models."""
     if units == ANSWERS:
-        return [*_graders(experiment), *_own(experiment), *_queues(experiment, subject="answers")]
+        judged = [*_graders(experiment), *_own(experiment)]
+        return [*judged, *_queues(experiment, subject="answers"), *_by_rubric(experiment)]
+    if units.startswith(CRITERION):
+        rubric = criterion_of(units)[0]
+        judges = [rater for rater in _graders(experiment, rubric=rubric) if rater.kind == "judge"]
+        return [replace(rater, scale=Scale(0, 1)) for rater in (*judges, *_by_rubric(experiment, rubric=rubric))]
     name = units.removeprefix("items:")
     return [*_queues(experiment, subject="items", name=name), *_norms(experiment, name), *_models(experiment, name)]
 
@@ -75,14 +95,27 @@ def offered(experiment: Experiment, units: str) -> list[Rater]:
 def expanded(chosen: list[Rater]) -> list[Rater]:
     """The same with each queue's people in place of their queue, by their numbers."""
     queues = {rater.key: rater for rater in chosen if rater.key.startswith("q")}
-    people: dict[str, list[Rater]] = {key: [] for key in queues}
+    people: dict[str, list[Rater]] = {key: [] for key in queues} | _people_by_rubric(chosen)
     for assignment in RaterAssignment.objects.counted().filter(queue__in={_ids(key)[0] for key in queues}):
         for key, group in queues.items():
             queue, dimension = _ids(key)
             if assignment.queue_id == queue and assignment.dimension_id in (None, dimension):
                 label = f"{assignment}, {group.label}" if len(queues) > 1 else str(assignment)
                 people[key].append(Rater(f"p{assignment.pk}-{dimension}", label, "person", group.scale))
-    return [one for rater in chosen for one in (people[rater.key] if rater.key in queues else [rater])]
+    return [one for rater in chosen for one in people.get(rater.key, [rater])]
+
+
+def _people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
+    """By group, its people, each as a grade condition of their own."""
+    groups = {_ids(rater.key)[0]: rater for rater in chosen if rater.key[0] == "r"}
+    found: dict[str, list[Rater]] = {rater.key: [] for rater in groups.values()}
+    theirs = GradeCondition.objects.filter(assignment__queue__in=groups, assignment__excluded_at=None)
+    numbered = theirs.order_by("assignment__queue", "assignment__number")
+    for pk, queue, number in numbered.values_list("pk", "assignment__queue", "assignment__number"):
+        group = groups[queue]
+        label = f"rater {number}, {group.label}" if len(groups) > 1 else f"rater {number}"
+        found[group.key].append(Rater(f"g{pk}", label, "person", group.scale))
+    return found
 
 
 def keys_of(raters: list[Rater], letter: str) -> list[int]:
@@ -95,13 +128,21 @@ def pairs_of(raters: list[Rater]) -> list[tuple[int, int]]:
     return [(ids[0], ids[1]) for rater in raters if rater.key[0] == "q" for ids in [_ids(rater.key)]]
 
 
+def queues_of(raters: list[Rater]) -> list[int]:
+    """The queues of the groups of people, whatever they rate by."""
+    return [_ids(rater.key)[0] for rater in raters if rater.key[0] in "qr"]
+
+
 def _ids(key: str) -> list[int]:
     return [int(part) for part in key[1:].split("-")]
 
 
-def _graders(experiment: Experiment) -> Iterator[Rater]:
-    """Pairwise verdicts are not scores; a rule that repeats the answer's own rating is offered as that rating."""
+def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
+    """All but people, or those by this rubric. Pairwise verdicts are not scores; a rule that repeats the answer's own
+    rating is offered as that rating."""
     conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
+    conditions = conditions.exclude(kind=GradeCondition.Kind.PERSON)
+    conditions = conditions.filter(rubric=rubric) if rubric else conditions
     described = conditions.select_related("grader", "rubric", "panel").prefetch_related("panel__graders__rubric")
     for condition in described.order_by("pk"):
         kind: Any = condition.kind
@@ -113,6 +154,8 @@ def grade_label(condition: GradeCondition) -> str:
     if condition.kind == GradeCondition.Kind.ADJUDICATED:
         scale = grade_scale(condition)
         return f"adjudicated, {scale}" if scale else "adjudicated"
+    if condition.kind == GradeCondition.Kind.PERSON:
+        return f"rater {condition.parameters['rater']} of {condition.parameters['queue']} ({condition.rubric})"
     if condition.panel:
         return f"panel {condition.panel.name}"
     if condition.grader:
@@ -153,6 +196,16 @@ def _own(experiment: Experiment) -> Iterator[Rater]:
     if dimensions:
         low, high = min(one.scale_min for one in dimensions), max(one.scale_max for one in dimensions)
         yield Rater("own", "the model's own rating", "model", Scale(low, high))
+
+
+def _by_rubric(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
+    """The people of each queue that asks by a rubric, who give scores as a judge does."""
+    queues = experiment.rating_queues.exclude(status=RatingQueue.Status.DRAFT).exclude(rubric=None)
+    scored = queues.exclude(rubric__kind=Rubric.Kind.PAIRWISE).select_related("rubric").order_by("pk")
+    for queue in scored.filter(rubric=rubric) if rubric else scored:
+        if queue.rubric is not None:
+            label = f"people of {queue.name} ({queue.rubric})"
+            yield Rater(f"r{queue.pk}", label, "person", rubric_scale(queue.rubric))
 
 
 def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:

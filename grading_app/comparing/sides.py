@@ -34,19 +34,19 @@ class Side:
         return points.get(self.value, "") if self.value is not None else ""
 
 
-def sides_of(trial: Trial, raters: list[Rater]) -> list[Side]:
-    """Every rater of the question, also those who said nothing of this answer."""
+def sides_of(trial: Trial, raters: list[Rater], criterion: str = "") -> list[Side]:
+    """Every rater of the question, also those who said nothing of this answer; on one criterion, or in total."""
     gradings = {f"g{grading.condition_id}": grading for grading in Grading.objects.filter(trial=trial)}
     ratings = {
         f"p{rating.assignment_id}-{rating.dimension_id}": rating.value
         for rating in Rating.objects.filter(Q(trial=trial), value__isnull=False, assignment__excluded_at=None)
     }
-    return [_side(rater, trial, gradings.get(rater.key), ratings.get(rater.key)) for rater in raters]
+    return [_side(rater, trial, gradings.get(rater.key), ratings.get(rater.key), criterion) for rater in raters]
 
 
-def _side(rater: Rater, trial: Trial, grading: Grading | None, value: int | None) -> Side:
+def _side(rater: Rater, trial: Trial, grading: Grading | None, value: float | None, criterion: str) -> Side:
     if grading is not None:
-        return Side(rater, grading.score, grading.reasoning or grading.score_raw, grading.parse_error)
+        return Side(rater, grading.level(criterion), grading.reasoning or grading.score_raw, grading.parse_error)
     return Side(rater, trial.rating if rater.key == "own" else value)
 
 

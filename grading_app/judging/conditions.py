@@ -75,21 +75,23 @@ def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
         yield f"experiment {experiment} is archived"
     if grader.archived_at is not None:
         yield f"grader {grader} is archived"
-    if rubric.status != Rubric.Status.APPROVED:
-        yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
     if not (model.is_active and model.endpoint.is_active):
         yield f"model {model}, or its endpoint {model.endpoint}, is not active"
     yield from (f"rubric {rubric}: {sentence}" for sentence in briefing.problems_with(rubric.kind, rubric.messages))
     if prompts.uses(rubric.messages, prompts.IMAGE) and not model.sees_images:
         yield f"rubric {rubric} shows an image, and model {model} does not see images"
-    yield from _problems_with_texts(experiment, grader, texts)
+    yield from rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
     yield from _problems_with_money(experiment, grader, model)
 
 
-def _problems_with_texts(experiment: Experiment, grader: Grader, texts: TextSet | None) -> Iterator[str]:
-    wanted = prompts.uses(grader.rubric.messages, briefing.ITEM_RUBRIC)
-    if wanted and texts is None:
-        yield f"rubric {grader.rubric} says {{{{item_rubric}}}}, and grader {grader} has no set of texts"
+def rubric_problems(
+    experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, whom: str, name: str
+) -> Iterator[str]:
+    """What keeps a rubric, with the texts of items that it may name, from being used on this experiment's answers."""
+    if rubric.status != Rubric.Status.APPROVED:
+        yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
+    if prompts.uses(rubric.messages, briefing.ITEM_RUBRIC) and texts is None:
+        yield f"rubric {rubric} says {{{{item_rubric}}}}, and {whom} {name} has no set of texts"
     if texts is not None and texts.status != TextSet.Status.APPROVED:
         yield f"texts {texts} are {texts.status}; a curator must approve them before they are used"
     if texts is not None and texts.dataset_id != experiment.dataset_id:

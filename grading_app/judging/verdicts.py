@@ -71,11 +71,13 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
         has_object = True
         lowered = {name.lower(): value for name, value in found.items()}
         if key in lowered:
-            return _verdict(lowered, key, rubric)
+            return verdict_of(lowered, rubric)
     return Verdict(error=f"no_{key}_in_json" if has_object else "no_json_object")
 
 
-def _verdict(found: Mapping[str, Any], key: str, rubric: Mapping[str, Any]) -> Verdict:
+def verdict_of(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
+    """What an object says that has the verdict's key: a judge's, or one that a person's ratings were put into."""
+    key = KEYS[rubric["kind"]]
     said = READERS[rubric["kind"]](found[key], rubric)
     reasoning = found.get("reasoning")
     raw = json.dumps(found[key], ensure_ascii=False)[:LONGEST_RAW]

@@ -19,6 +19,7 @@ class GradeCondition(models.Model):
         JUDGE = "judge", "A judge"
         PANEL = "panel", "A panel of judges"
         ADJUDICATED = "adjudicated", "Adjudicated by people"
+        PERSON = "person", "A person by a rubric"
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="grade_conditions")
     grade_condition_id = models.CharField(max_length=255)
@@ -34,6 +35,13 @@ class GradeCondition(models.Model):
         null=True,
         related_name="grade_condition",
         help_text="Whose runs make the judge's calls",
+    )
+    assignment = models.OneToOneField(
+        "grading_app.RaterAssignment",
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="grade_condition",
+        help_text="Of a person: who, in which queue",
     )
     created_at = models.DateTimeField(auto_now_add=True)
     changes = models.PositiveBigIntegerField(
@@ -96,6 +104,13 @@ class Grading(models.Model):
     def __str__(self) -> str:
         return f"{self.condition.scorer}: {self.score}"
 
+    def level(self, criterion: str = "") -> float | None:
+        """The score, or 1 or 0 as one criterion is met; None where that was not said."""
+        if not criterion:
+            return self.score
+        met = (self.detail or {}).get("criteria", {}).get(criterion)
+        return None if met is None else float(met)
+
     @property
     def told(self) -> list[tuple[str, str]]:
         """What stands beside the score, as names and words: criteria, label, flags, the members of a panel."""
@@ -110,8 +125,8 @@ class Grading(models.Model):
 
 
 class Preference(models.Model):
-    """A judge's verdict on two answers, shown as A and B in this order: the newest, as a grading is. Which call gave it
-    is `judged_by`; those before stay as trials."""
+    """A judge's or a person's verdict on two answers, shown as A and B in this order: the newest, as a grading is.
+    Which call of a judge gave it is `judged_by`; those before stay as trials."""
 
     class Winner(models.TextChoices):
         A = "a", "The first"
@@ -119,7 +134,9 @@ class Preference(models.Model):
         TIE = "tie", "Neither"
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="preferences")
-    judged_by = models.OneToOneField(Trial, on_delete=models.CASCADE, related_name="preference", db_constraint=False)
+    judged_by = models.OneToOneField(
+        Trial, on_delete=models.CASCADE, null=True, related_name="preference", db_constraint=False
+    )
     trial_a = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_first", db_constraint=False)
     trial_b = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="shown_second", db_constraint=False)
     winner = models.CharField(max_length=3, choices=Winner, blank=True, help_text="Empty where none could be read")

@@ -8,12 +8,14 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
+from django.db.models.functions import Greatest, Least
 from django.urls import reverse
 
 from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member, is_operator
-from runs_app.models import Condition, Dimension, Experiment, Trial
+from grading_app.models.rubrics import Rubric
+from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
 PAGES = frozenset({"queues", "join"})
 """Words that the addresses of queues use themselves."""
@@ -90,7 +92,24 @@ class RatingQueue(models.Model):
     sample_seed = models.PositiveIntegerField(
         "seed", default=1, help_text="Of the drawing: the same seed draws the same answers"
     )
-    dimensions = models.ManyToManyField(Dimension, related_name="rating_queues")
+    dimensions = models.ManyToManyField(Dimension, blank=True, related_name="rating_queues")
+    rubric = models.ForeignKey(
+        Rubric,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="rating_queues",
+        help_text="In place of dimensions: people say of each answer what a judge by this rubric says",
+    )
+    text_set = models.ForeignKey(
+        TextSet,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="rating_queues",
+        verbose_name="item rubrics",
+        help_text="Whose texts raters read where the rubric says {{item_rubric}}",
+    )
     raters_wanted = models.PositiveSmallIntegerField(
         "raters an item",
         default=10,
@@ -127,6 +146,9 @@ class RatingQueue(models.Model):
                 name="rating_queue_subject",
             ),
             models.CheckConstraint(condition=models.Q(raters_wanted__gte=1), name="rating_queue_wants_raters"),
+            models.CheckConstraint(
+                condition=models.Q(rubric=None) | models.Q(subject="answers"), name="rating_queue_rubric_of_answers"
+            ),
         ]
 
     def __str__(self) -> str:
@@ -140,6 +162,11 @@ class RatingQueue(models.Model):
         return self.subject == self.Subject.ANSWERS
 
     @property
+    def rates_pairs(self) -> bool:
+        """Whether two answers to an item are shown at a time."""
+        return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
+
+    @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
 
@@ -149,16 +176,23 @@ class RatingQueue(models.Model):
 
 
 class RatedAnswer(models.Model):
-    """One answer that a queue asks about: drawn when it first opened, and never again."""
+    """One answer that a queue asks about, or two that it compares: drawn when it first opened, and never again."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="answers", db_index=False)
     trial = models.ForeignKey(Trial, on_delete=models.PROTECT, related_name="rated_in")
+    rival = models.ForeignKey(
+        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="The other one of two"
+    )
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+", db_index=False)
     kind = models.CharField(max_length=10)  # As of the ratings it gets: Rating.Kind
 
     class Meta:
         ordering = ["pk"]
-        constraints = [models.UniqueConstraint(fields=["queue", "trial"], name="answer_once_a_queue")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["queue", "trial", "rival"], name="answer_once_a_queue", nulls_distinct=False
+            )
+        ]
 
     def __str__(self) -> str:
         return f"{self.trial} in queue {self.queue_id}"
@@ -207,6 +241,10 @@ class RaterAssignment(models.Model):
         return StatusChange.objects.of(self).select_related("by")
 
 
+NEITHER, FIRST, SECOND = 0, 1, 2
+"""The values of a rating that says which of two answers is better, in the order in which they were shown."""
+
+
 class RatingQuerySet(models.QuerySet["Rating"]):
     def given(self) -> Self:
         return self.exclude(value=None)
@@ -215,11 +253,34 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         """What means, norms and agreement rest on: no practice, no attention checks, no excluded raters."""
         return self.given().filter(kind=Rating.Kind.ITEM, assignment__excluded_at=None)
 
+    def levelled(self) -> Any:
+        """Each with `one`, `other` and `level`: what was rated, whatever the order it was shown in, and how high.
+
+        Of two answers `one` has the lower key, and the level is 1 where it won, 0 where it lost, and 0.5 for neither.
+        Otherwise the level is the value, and both name the one answer, or nothing where an item was rated.
+        """
+        lower_won = models.Q(value=FIRST, trial__lt=models.F("rival")) | models.Q(
+            value=SECOND, trial__gt=models.F("rival")
+        )
+        return self.annotate(
+            one=Least("trial", "rival"),
+            other=Greatest("trial", "rival"),
+            level=models.Case(
+                models.When(rival=None, then=models.F("value")),
+                models.When(value=NEITHER, then=models.Value(0.5)),
+                models.When(lower_won, then=models.Value(1.0)),
+                default=models.Value(0.0),
+                output_field=models.FloatField(),
+            ),
+        )
+
 
 class Rating(models.Model):
     """One rating that a rater is asked for, at its place in that rater's order; without a value until it is given.
 
-    The database holds a value to the dimension's scale, and every change to a queue that is open.
+    It is on a dimension, or on the rubric of its queue: on one criterion, 1 or 0 as it is met or not; the score; the
+    label by its number from 1; of two answers the one shown first (1), second (2), or neither (0).
+    The database holds a value to its scale, and every change to a queue that is open.
     """
 
     class Kind(models.TextChoices):
@@ -236,10 +297,16 @@ class Rating(models.Model):
         related_name="ratings",
         help_text="Whose answer to the item is rated",
     )
-    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, related_name="ratings")
+    rival = models.ForeignKey(
+        Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="Of two answers the one shown second"
+    )
+    dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, related_name="ratings")
+    criterion = models.CharField(
+        max_length=80, default="", db_default="", blank=True, help_text="Of the rubric that the queue names"
+    )
     kind = models.CharField(max_length=10, choices=Kind)
     position = models.PositiveIntegerField(help_text="In the rater's order, from 1")
-    value = models.IntegerField(null=True)
+    value = models.FloatField(null=True)
     seconds = models.FloatField(null=True, help_text="From showing the item to the rating")
     revisions = models.PositiveSmallIntegerField(default=0, help_text="How often the rater took it back")
     rated_at = models.DateTimeField(null=True)
@@ -251,7 +318,9 @@ class Rating(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["assignment", "position"], name="rating_place"),
             models.UniqueConstraint(
-                fields=["assignment", "item", "trial", "dimension"], name="rating_once", nulls_distinct=False
+                fields=["assignment", "item", "trial", "rival", "dimension", "criterion"],
+                name="rating_once",
+                nulls_distinct=False,
             ),
             models.CheckConstraint(
                 condition=models.Q(value=None, rated_at=None, seconds=None)
@@ -261,7 +330,7 @@ class Rating(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.assignment}, {self.position}: {'-' if self.value is None else self.value}"
+        return f"{self.assignment}, {self.position}: {'-' if self.value is None else f'{self.value:g}'}"
 
 
 class RaterInvitation(models.Model):

@@ -1,12 +1,15 @@
 """Which answers a queue asks about: drawn once, when it first opens, with its seed; no model is preferred.
 
+Of two answers that are compared, each two conditions meet on each drawn item.
+
 Of each drawn item every condition gives the same number of its answers, so that the raters' means compare conditions.
 Blank answers are left out: there is nothing to rate in them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import combinations
 from random import Random
 from typing import Any
 
@@ -17,6 +20,8 @@ MOST_ANSWERS = 20_000
 
 Cell = tuple[int, int, int | None]
 """An item, a condition, and the dimension that the answer itself is on."""
+Unit = tuple[int, int | None, int]
+"""An answer, the one it is compared with, and their item."""
 
 
 class DrawingError(ValueError):
@@ -29,20 +34,37 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
     checks = [pk for pk, key in items if key in queue.attention_checks]
     practice = [pk for pk, _ in items if pk not in set(checks)][: queue.practice_items]
     apart = {**dict.fromkeys(practice, Rating.Kind.PRACTICE), **dict.fromkeys(checks, Rating.Kind.CHECK)}
+    firsts = _firsts(queue, list(apart))
+    if unanswered := len(set(apart) - set(firsts)):
+        what = "two answers to compare" if queue.rates_pairs else "answer"
+        raise DrawingError(f"{unanswered} items of practice or attention checks have no {what}")
     answered = set(answers(queue).values_list("item", flat=True).distinct())
-    unanswered = [pk for pk in apart if pk not in answered]
-    if unanswered:
-        raise DrawingError(f"{len(unanswered)} items of practice or attention checks have no answer")
-    open_items = sorted(answered - set(apart))
-    drawn = sampled(open_items, queue.sample_items, seed=queue.sample_seed)
-    shown = chosen(_cells(answers(queue).filter(item__in=drawn)), queue.answers_each, seed=queue.sample_seed)
+    drawn = sampled(sorted(answered - set(apart)), queue.sample_items, seed=queue.sample_seed)
+    shown = _units(queue, drawn, queue.answers_each)
     if not 0 < len(shown) <= MOST_ANSWERS:
-        raise DrawingError(_too_few_or_many(len(shown)))
-    rows = [(trial, item, Rating.Kind.ITEM) for trial, item in shown]
-    firsts = _first_of(answers(queue).filter(item__in=apart))
-    rows += [(trial, item, apart[item]) for trial, item in firsts]
-    made = [RatedAnswer(queue=queue, trial_id=trial, item_id=item, kind=kind) for trial, item, kind in rows]
-    return RatedAnswer.objects.bulk_create(made)
+        raise DrawingError(_too_few_or_many(len(shown), in_pairs=queue.rates_pairs))
+    rows = [(unit, Rating.Kind.ITEM) for unit in shown]
+    rows += [(unit, apart[item]) for item, unit in firsts.items()]
+    return RatedAnswer.objects.bulk_create(
+        RatedAnswer(queue=queue, trial_id=trial, rival_id=rival, item_id=item, kind=kind)
+        for (trial, rival, item), kind in rows
+    )
+
+
+def _units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
+    """What is shown of these items: answers, or where they are compared two at a time."""
+    cells = _cells(answers(queue).filter(item__in=items))
+    if queue.rates_pairs:
+        return paired(cells, each, seed=queue.sample_seed)
+    return [(trial, None, item) for trial, item in chosen(cells, each, seed=queue.sample_seed)]
+
+
+def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
+    """By item, the first thing to show of it; items without any are not in it."""
+    firsts: dict[int, Unit] = {}
+    for unit in sorted(_units(queue, items, MOST_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
+        firsts.setdefault(unit[2], unit)
+    return firsts
 
 
 def answers(queue: RatingQueue) -> Any:
@@ -70,6 +92,20 @@ def chosen(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: 
     return found
 
 
+def paired(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[Unit]:
+    """Of each two conditions that answered the same, at most `each` pairs of their answers, drawn at random."""
+    by_item: dict[tuple[int, int | None], list[Cell]] = {}
+    for cell in sorted(cells, key=str):
+        by_item.setdefault((cell[0], cell[2]), []).append(cell)
+    drawn = {cell: chosen({cell: cells[cell]}, each, seed=seed) for cell in cells}
+    return [
+        (trial, rival, item)
+        for (item, _), alike in by_item.items()
+        for one, other in combinations(alike, 2)
+        for (trial, _), (rival, _) in zip(drawn[one], drawn[other], strict=False)
+    ]
+
+
 def _cells(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
     cells: dict[Cell, list[tuple[int, int]]] = {}
     for pk, item, condition, dimension in trials.values_list("pk", "item", "run__condition", "dimension"):
@@ -77,15 +113,9 @@ def _cells(trials: Any) -> dict[Cell, list[tuple[int, int]]]:
     return cells
 
 
-def _first_of(trials: Any) -> Iterable[tuple[int, int]]:
-    """The first answer to each item."""
-    firsts: dict[int, int] = {}
-    for pk, item in trials.values_list("pk", "item"):
-        firsts.setdefault(item, pk)
-    return [(trial, item) for item, trial in firsts.items()]
-
-
-def _too_few_or_many(n: int) -> str:
+def _too_few_or_many(n: int, *, in_pairs: bool) -> str:
     if n:
         return f"{n:,} answers are more than {MOST_ANSWERS:,}; draw fewer items"
+    if in_pairs:
+        return "no item beside practice has answers of two conditions to compare"
     return "there is no answer to rate beside practice and attention checks"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -10,11 +11,14 @@ from django.contrib.auth import get_user_model
 
 from datasets_app.models import Dataset
 from evalsite.lib.roles import RATER
-from grading_app.models import RatingQueue
+from grading_app.judging.conditions import rubric_problems
+from grading_app.models import RatingQueue, Rubric
+from grading_app.rating.aspects import Aspect, asked
 from grading_app.rating.queues import MOST_INVITATIONS
-from runs_app.models import Condition, Dimension, Experiment
+from runs_app.models import Condition, Dimension, Experiment, TextSet
 
 MOST_CHECKS = 100
+CHECKS_BY_RUBRIC = ". By a rubric: 1 is pass and 0 fail of each criterion; labels by their number from 1"
 
 
 class ChecksField(forms.CharField):
@@ -93,7 +97,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         entered = super().clean() or self.cleaned_data
         dataset = self._dataset(entered)
         if dataset and {"dimensions", "attention_checks"} <= set(entered):
-            self._see_checks(dataset, entered["dimensions"], entered["attention_checks"])
+            self._see_checks(dataset, asked(entered["dimensions"], entered.get("rubric")), entered["attention_checks"])
         if dataset and {"practice_items", "attention_checks"} <= set(entered):
             apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
             if apart >= dataset.active_count:
@@ -103,17 +107,18 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
     def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
         return entered.get("dataset")
 
-    def _see_checks(self, dataset: Dataset, dimensions: Any, checks: dict[str, list[int]]) -> None:
+    def _see_checks(self, dataset: Dataset, aspects: list[Aspect], checks: dict[str, list[int]]) -> None:
         known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
         for key, ratings in checks.items():
             if key not in known:
                 self.add_error("attention_checks", f"{dataset} has no item {key}.")
-            elif any(not d.scale_min <= rating <= d.scale_max for d in dimensions for rating in ratings):
-                self.add_error("attention_checks", f"{key}: not on the scale of every dimension.")
+            elif not all(aspect.takes(rating) for aspect in aspects for rating in ratings):
+                self.add_error("attention_checks", f"{key}: not on the scale of every dimension or criterion.")
 
 
 class AnswerQueueForm(QueueForm):
-    """A draft of a queue over the answers of an experiment: which of them, and on what they are rated."""
+    """A draft of a queue over the answers of an experiment: which of them, and on what they are rated: on dimensions,
+    or by a rubric as a judge."""
 
     conditions = forms.ModelMultipleChoiceField(
         queryset=Condition.objects.none(),
@@ -126,8 +131,8 @@ class AnswerQueueForm(QueueForm):
     class Meta(QueueForm.Meta):
         fields = [
             "name", "title", "instructions", "conditions", "sample_items", "answers_each", "sample_seed", "dimensions",
-            "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks", "practice_items",
-            "attention_checks",
+            "rubric", "text_set", "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks",
+            "practice_items", "attention_checks",
         ]  # fmt: skip
         labels = {"raters_wanted": "Raters an answer", "items_per_rater": "Answers a rater"}
         help_texts = {
@@ -142,6 +147,35 @@ class AnswerQueueForm(QueueForm):
         conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
         self.fields["conditions"].queryset = conditions  # type: ignore[attr-defined]
         self.fields["conditions"].label_from_instance = _condition_label  # type: ignore[attr-defined]
+        self.fields["dimensions"].required = False
+        self.fields["dimensions"].help_text = "Frozen when the queue opens. Or choose a rubric below"
+        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        self.fields["rubric"].queryset = rubrics  # type: ignore[attr-defined]
+        self.fields["rubric"].label_from_instance = _rubric_label  # type: ignore[attr-defined]
+        texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
+        self.fields["text_set"].queryset = texts  # type: ignore[attr-defined]
+        self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC
+
+    def clean(self) -> dict[str, Any]:
+        entered = super().clean()
+        rubric = entered.get("rubric")
+        if rubric is None and "rubric" in entered and not entered.get("dimensions"):
+            self.add_error("dimensions", "Choose dimensions, or a rubric below.")
+        if rubric is not None:
+            for field, problem in self._problems_with(rubric, entered):
+                self.add_error(field, problem)
+        return entered
+
+    def _problems_with(self, rubric: Rubric, entered: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        if entered.get("dimensions"):
+            yield "rubric", "Choose dimensions or a rubric, not both."
+        if entered.get("one_dimension_per_rater"):
+            yield "one_dimension_per_rater", "Not by a rubric: its verdict takes all of its criteria from one rater."
+        if rubric.kind == Rubric.Kind.PAIRWISE and entered.get("attention_checks"):
+            yield "attention_checks", "None for pairs: they come in a random order, so no answer is known to pass."
+        experiment, texts = self.instance.experiment, entered.get("text_set")
+        for problem in rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
+            yield "text_set", f"{problem}."
 
     def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
         experiment: Experiment = self.instance.experiment
@@ -150,6 +184,10 @@ class AnswerQueueForm(QueueForm):
 
 def _condition_label(condition: Any) -> str:
     return str(condition.label)
+
+
+def _rubric_label(rubric: Any) -> str:
+    return f"{rubric} · {rubric.get_kind_display().lower()}"
 
 
 def _dimension_label(dimension: Any) -> str:

@@ -57,11 +57,12 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "queue": queue,
         "may_change": may_change,
-        "dimensions": results.dimension_lines(queue),
+        "aspects": results.aspect_lines(queue),
         "raters": results.rater_lines(queue),
         "items": items,
         "full": full,
         "wanted": wanted,
+        "raters_missing": results.raters_missing(queue) if queue.status != RatingQueue.Status.CLOSED else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
@@ -262,5 +263,7 @@ def _editable(request: HttpRequest, name: str) -> RatingQueue:
 
 
 def _one(queues: Any, name: str) -> RatingQueue:
-    queue: RatingQueue = get_object_or_404(queues.select_related("dataset", "owner", "experiment__dataset"), name=name)
+    queue: RatingQueue = get_object_or_404(
+        queues.select_related("dataset", "owner", "experiment__dataset", "rubric", "text_set"), name=name
+    )
     return queue

@@ -27,7 +27,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     if not means:
         raise QueueError(f"{queue} has no rating that counts yet")
     draft = curating.duplicate(queue.dataset, by=by, reason=reason)
-    names = dict(queue.dimensions.values_list("pk", "name"))
+    names: dict[int | None, str] = dict(queue.dimensions.values_list("pk", "name"))
     keys = dict(queue.dataset.items.values_list("pk", "key"))
     with changing(draft):
         copies = dict(draft.items.values_list("key", "pk"))
@@ -37,7 +37,7 @@ def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
     return draft
 
 
-def _norms(means: Iterable[ItemMeans], names: dict[int, str], copies: dict[int, int]) -> Iterator[Norm]:
+def _norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
     for line in means:
         yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
 

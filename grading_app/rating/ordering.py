@@ -13,10 +13,10 @@ Kind = Literal["practice", "item", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to rate, an item or an answer, on a dimension. The order of the steps is that of the session."""
+    """One thing to rate, an item or an answer, on one aspect, by its place. In the order of the session."""
 
     item: int
-    dimension: int
+    aspect: int
     kind: Kind
 
 
@@ -37,16 +37,16 @@ class Material:
         return not self.items
 
 
-def steps(material: Material, dimensions: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
+def steps(material: Material, aspects: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
     """Practice first, then items in a shuffled order with the checks spread among them.
 
-    In blocks, each dimension has its practice and an order of its own; otherwise each item is rated on all dimensions,
-    in the order given, before the next one.
+    In blocks, each aspect (a dimension, a criterion) has its practice and an order of its own; otherwise each item is
+    rated on all of them, in the order given, before the next one.
     """
     rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
     if not in_blocks:
-        return list(_crossed(_session(material, rng), dimensions))
-    return [step for dimension in dimensions for step in _crossed(_session(material, rng), [dimension])]
+        return list(_crossed(_session(material, rng), aspects))
+    return [step for aspect in aspects for step in _crossed(_session(material, rng), [aspect])]
 
 
 def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
@@ -86,10 +86,10 @@ def _next_group(left: Counter[int], last: int | None, rng: Random) -> int:
     return rng.choices(groups, [left[group] for group in groups])[0]
 
 
-def _crossed(session: Sequence[tuple[int, Kind]], dimensions: Sequence[int]) -> Iterator[Step]:
+def _crossed(session: Sequence[tuple[int, Kind]], aspects: Sequence[int]) -> Iterator[Step]:
     for item, kind in session:
-        for dimension in dimensions:
-            yield Step(item, dimension, kind)
+        for aspect in aspects:
+            yield Step(item, aspect, kind)
 
 
 def _shuffled(keys: Sequence[int], rng: Random) -> list[int]:
@@ -117,6 +117,12 @@ def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> l
     rng = Random(seed)  # noqa: S311 - as above.
     open_items = _shuffled([item for item, count in missing.items() if count > 0], rng)
     return sorted(open_items, key=lambda item: -missing[item])[:most]
+
+
+def shown_first(pair: tuple[int, int], *, seed: int, key: int) -> tuple[int, int]:
+    """Two answers in the order in which one rater sees them: at random for each rater and pair."""
+    rng = Random(f"{seed}:{key}")  # noqa: S311 - as above.
+    return pair if rng.random() < 0.5 else (pair[1], pair[0])
 
 
 def least_used(counts: Mapping[int, int]) -> int:

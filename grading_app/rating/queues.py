@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -20,7 +21,9 @@ from django.utils import timezone
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import RATER, roles_of
-from grading_app.models import RaterAssignment, RaterInvitation, Rating, RatingQueue
+from grading_app.judging.conditions import rubric_problems
+from grading_app.models import RaterAssignment, RaterInvitation, Rating, RatingQueue, Rubric
+from grading_app.rating.concluding import forget_all
 from grading_app.rating.drawing import DrawingError, draw_answers
 from grading_app.rating.sessions import rated_items
 from runs_app.models import Dimension
@@ -40,8 +43,8 @@ class QueueError(ValueError):
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     """Let raters in, for the first time or again. Freezes the queue, and its dimensions, for ever."""
-    if not queue.dimensions.exists():
-        raise QueueError(f"{queue} asks for no dimension")
+    for problem in problems_with(queue):
+        raise QueueError(f"{queue}: {problem}")
     if queue.status == RatingQueue.Status.DRAFT:
         _see_what_is_rated(queue)
     drafts = Dimension.objects.filter(pk__in=queue.dimensions.values("pk"))
@@ -50,6 +53,20 @@ def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
     RatingQueue.objects.transition_one(
         queue, sources=[Status.DRAFT, Status.CLOSED], target=Status.OPEN, by=by, reason=reason
     )
+
+
+def problems_with(queue: RatingQueue) -> Iterator[str]:
+    """What keeps a queue from asking, as sentences that name what to mend."""
+    if queue.rubric is None:
+        if not queue.dimensions.exists():
+            yield "it asks for nothing yet; choose dimensions" + (", or a rubric" if queue.rates_answers else "")
+        return
+    if queue.dimensions.exists():
+        yield f"it names dimensions and rubric {queue.rubric}; keep one of them"
+    if queue.rubric.kind == Rubric.Kind.WRITER:
+        yield f"rubric {queue.rubric} writes rubrics of items; it asks for no verdict"
+    elif queue.experiment is not None:
+        yield from rubric_problems(queue.experiment, queue.rubric, queue.text_set, whom="queue", name=queue.name)
 
 
 def _see_what_is_rated(queue: RatingQueue) -> None:
@@ -120,6 +137,10 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk).update(excluded_at=timezone.now())
     record_changes([(assignment.queue, "", str(assignment))], by=by, reason=reason, what="excluded")
+    gone, experiment = forget_all(assignment), assignment.queue.experiment
+    if gone and experiment is not None:
+        told = f"{gone} verdicts of {assignment} in {assignment.queue} count no more"
+        record_changes([(experiment, "", told)], by=by, reason=reason, what="gradings")
 
 
 def _held(assignment: RaterAssignment) -> None:

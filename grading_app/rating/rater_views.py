@@ -6,6 +6,7 @@ of the dimension. No key, category, norm, hash or count of others ever reaches t
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -23,10 +24,11 @@ from evalsite.lib.access import is_reader
 from evalsite.lib.roles import is_member
 from grading_app.models import RaterAssignment, Rating
 from grading_app.rating import sessions
+from grading_app.rating.aspects import aspect_of, end_keys
+from grading_app.rating.briefing import beside, words_of
 from grading_app.rating.queues import QueueError, redeem, usable
-from runs_app.models import Dimension, Trial
+from runs_app.models import Trial
 
-MOST_BUTTONS = 21
 FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -50,6 +52,7 @@ def rating_item(request: HttpRequest, name: str) -> HttpResponse:
     waiting = sessions.due(assignment)
     context = {"queue": assignment.queue, "assignment": assignment, "progress": sessions.progress(assignment)}
     if not assignment.started_at:
+        context["rubric"] = words_of(assignment.queue)
         return render(request, "grading_app/rating/welcome.html", context)
     if waiting is None:
         context["may_undo"] = sessions.last_given(assignment) is not None
@@ -59,8 +62,9 @@ def rating_item(request: HttpRequest, name: str) -> HttpResponse:
 
 def _shown(waiting: Rating) -> dict[str, Any]:
     """All that a rater sees of an item: its text only where it has no image, since with one it may be a caption. Of an
-    answer: what was asked of it, whole, and the answer; nothing of who gave it."""
-    dimension, points = waiting.dimension, scale_points(waiting.dimension)
+    answer: what was asked of it, whole, the answer, and by a rubric what that shows; nothing of who gave it."""
+    queue = waiting.assignment.queue
+    aspect = aspect_of(waiting, queue)
     return {
         "position": waiting.position,
         "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
@@ -68,34 +72,26 @@ def _shown(waiting: Rating) -> dict[str, Any]:
         "text": "" if waiting.item.image_id and not waiting.trial_id else waiting.item.input,
         **_answered(waiting),
         "practice": waiting.kind == Rating.Kind.PRACTICE,
-        "question": dimension.title or dimension.name,
-        "instructions": dimension.instructions,
-        "scale": {"min": dimension.scale_min, "max": dimension.scale_max},
-        "points": points,
-        "labelled": sum(bool(point["label"]) for point in points) > FEW_LABELS,
+        "aspect": aspect,
+        "keys": end_keys(aspect.points),
+        "labelled": sum(bool(point.label) for point in aspect.points) > FEW_LABELS,
+        "rubric": words_of(queue),
     }
 
 
 def _answered(waiting: Rating) -> dict[str, Any]:
-    """Its choices belong to the question; the answer is read by itself, without the columns beside it."""
+    """Its choices belong to the question, and what the rubric shows beside it; answers are read by themselves, without
+    the columns beside them."""
     if waiting.trial_id is None:
         return {"is_answer": False}
-    answer = Trial.objects.values_list("answer", flat=True).get(pk=waiting.trial_id)
-    return {"is_answer": True, "answer": answer, "choices": [str(choice) for choice in waiting.item.choices]}
-
-
-def scale_points(dimension: Dimension) -> list[dict[str, Any]]:
-    """The points of a scale as buttons; none for a scale so long that a number is typed instead."""
-    if dimension.scale_max - dimension.scale_min >= MOST_BUTTONS:
-        return []
-    return [
-        {
-            "value": value,
-            "label": str(dimension.labels.get(str(value), "")),
-            "key": str(value) if 0 <= value < 10 else "",
-        }
-        for value in range(dimension.scale_min, dimension.scale_max + 1)
-    ]
+    answers = dict(Trial.objects.filter(pk__in=[waiting.trial_id, waiting.rival_id]).values_list("pk", "answer"))
+    shown = [("Answer A" if waiting.rival_id else "Answer", answers[waiting.trial_id])]
+    return {
+        "is_answer": True,
+        "answers": [*shown, *([("Answer B", answers[waiting.rival_id])] if waiting.rival_id else [])],
+        "choices": [str(choice) for choice in waiting.item.choices],
+        "beside": beside(waiting.item, waiting.assignment.queue),
+    }
 
 
 @require_POST
@@ -172,7 +168,9 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
 
 def _assignment(request: HttpRequest, name: str) -> RaterAssignment:
     """One's own, in a queue that is open: anything else is not there."""
-    mine = RaterAssignment.objects.of(request.user).select_related("queue")
+    mine = RaterAssignment.objects.of(request.user).select_related(
+        "queue__rubric", "queue__text_set", "queue__experiment"
+    )
     return get_object_or_404(mine, queue__name=name)
 
 
@@ -190,9 +188,13 @@ def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, floa
     return int(position), time.time() - float(since)
 
 
-def _value(request: HttpRequest) -> int:
+def _value(request: HttpRequest) -> float:
+    """A finite number; a comma may stand for the point, as keyboards of phones have it."""
     text = request.POST.get("rating", "")
     try:
-        return int(text[:12])
+        value = float(text[:24].replace(",", "."))
     except ValueError:
         raise sessions.RatingError("Choose a point of the scale.") from None
+    if not math.isfinite(value):
+        raise sessions.RatingError("Choose a point of the scale.")
+    return value

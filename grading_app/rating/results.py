@@ -10,18 +10,24 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from typing import Any
 
-from django.db.models import Avg, Count, Q, StdDev
+from django.db.models import Aggregate, Avg, Count, FloatField, Q, StdDev
+from django.utils import timezone
 
-from grading_app.models import RaterAssignment, Rating, RatingQueue
+from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
+from grading_app.rating.aspects import Key, aspects_of
 from grading_app.rating.sessions import rated_things
-from runs_app.models import Dimension
 
+Thing = tuple[int, int | None, int | None]
+"""An item, and of answers the one that is rated, and the one it is compared with."""
+Triple = tuple[Thing, int, float]
+"""What was rated, by whom, and how high."""
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
 class RaterLine:
-    """How far one rater is. seconds: the median of a rating; passed of checked: attention checks."""
+    """How far one rater is. seconds: the median of a rating; passed of checked: attention checks; failed: the keys of
+    the items whose checks they failed."""
 
     assignment: RaterAssignment
     done: int
@@ -29,17 +35,19 @@ class RaterLine:
     passed: int
     checked: int
     seconds: float | None
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class DimensionLine:
-    """One dimension over the whole queue.
+class AspectLine:
+    """One dimension or criterion over the whole queue, or what all criteria come to.
 
+    Of two answers, the level of a rating is the share of wins of the one with the lower key.
     mean, sd: of the items' means, and between them; within: the mean of the items' SDs between raters.
     alpha: Krippendorff's, ordinal; icc: ICC(2,1) over the items that all its raters rated. None where not defined.
     """
 
-    dimension: Dimension
+    name: str
     n: int
     items: int
     raters: int
@@ -52,43 +60,57 @@ class DimensionLine:
 
 @dataclass(frozen=True, slots=True)
 class ItemMeans:
-    """The ratings of one item, or of one answer to it (a trial), on one dimension. sd: None below two ratings."""
+    """The ratings of one item, of one answer to it, or of two of them, on one dimension or criterion.
+
+    sd: None below two ratings; seconds: the median of a rating.
+    """
 
     item: int
     trial: int | None
-    dimension: int
+    rival: int | None
+    dimension: int | None
+    criterion: str
     n: int
     mean: float
     sd: float | None
+    seconds: float
+
+    @property
+    def thing(self) -> Thing:
+        return self.item, self.trial, self.rival
 
 
-def passes(queue: RatingQueue, key: str, value: int | None) -> bool:
+def passes(queue: RatingQueue, key: str, value: float | None) -> bool:
     return value in queue.attention_checks.get(key, [])
 
 
 def rater_lines(queue: RatingQueue) -> list[RaterLine]:
     checks, seconds = _checks(queue), _seconds(queue)
-    counted: Any = queue.assignments.select_related("user", "dimension").annotate(
-        total=Count("ratings"), done=Count("ratings", filter=~Q(ratings__value=None))
+    counted: Any = (
+        queue.assignments.select_related("user", "dimension")
+        .order_by("number")
+        .annotate(total=Count("ratings"), done=Count("ratings", filter=~Q(ratings__value=None)))
     )
     return [
         RaterLine(
             row,
             row.done,
             row.total,
-            sum(checks[row.pk]),
+            sum(passed for _, passed in checks[row.pk]),
             len(checks[row.pk]),
             median(seconds[row.pk]) if row.pk in seconds else None,
+            tuple(dict.fromkeys(key for key, passed in checks[row.pk] if not passed)),
         )
         for row in counted
     ]
 
 
-def _checks(queue: RatingQueue) -> dict[int, list[bool]]:
-    given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK)
-    found: dict[int, list[bool]] = defaultdict(list)
+def _checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
+    """By rater, the item of each check and whether it was passed."""
+    given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
+    found: dict[int, list[tuple[str, bool]]] = defaultdict(list)
     for rater, key, value in given.values_list("assignment", "item__key", "value"):
-        found[rater].append(passes(queue, key, value))
+        found[rater].append((key, passes(queue, key, value)))
     return found
 
 
@@ -101,36 +123,64 @@ def _seconds(queue: RatingQueue) -> dict[int, list[float]]:
 
 
 def item_means(queue: RatingQueue) -> list[ItemMeans]:
-    """Each item, or answer, and dimension with at least one rating that counts."""
-    counted = Rating.objects.counted().filter(assignment__queue=queue).order_by("dimension", "item", "trial")
-    grouped = counted.values("item", "trial", "dimension").annotate(
-        n=Count("pk"), mean=Avg("value"), sd=StdDev("value", sample=True)
+    """Each item, answer or pair, on each dimension or criterion with at least one rating that counts."""
+    counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
+    by_thing = ("item", "one", "other", "dimension", "criterion")
+    grouped = (
+        counted.order_by("dimension", "criterion", "item", "one", "other")
+        .values(*by_thing)
+        .annotate(
+            n=Count("pk"),
+            mean=Avg("level"),
+            sd=StdDev("level", sample=True),
+            seconds_each=Percentile(0.5, "seconds"),
+        )
     )
-    return [ItemMeans(**row) for row in grouped]
+    return [_item_means(**row) for row in grouped]
 
 
-def dimension_lines(queue: RatingQueue) -> list[DimensionLine]:
-    triples: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-    counted = Rating.objects.counted().filter(assignment__queue=queue)
-    thing = "trial" if queue.rates_answers else "item"
-    for dimension, unit, rater, value in counted.values_list("dimension", thing, "assignment", "value"):
-        triples[dimension].append((unit, rater, value or 0))
-    means: dict[int, list[ItemMeans]] = defaultdict(list)
-    for line in item_means(queue):
-        means[line.dimension].append(line)
-    return [
-        _dimension_line(dimension, triples[dimension.pk], means[dimension.pk])
-        for dimension in queue.dimensions.order_by("name", "version")
-    ]
+def _item_means(*, one: int | None, other: int | None, seconds_each: float, **row: Any) -> ItemMeans:
+    return ItemMeans(trial=one, rival=other if other != one else None, seconds=seconds_each, **row)
 
 
-def _dimension_line(dimension: Dimension, triples: list[tuple[int, int, int]], means: list[ItemMeans]) -> DimensionLine:
+class Percentile(Aggregate):
+    """PostgreSQL's percentile_cont: a share of the values lies below it."""
+
+    function = "percentile_cont"
+    template = "%(function)s(%(share)s) WITHIN GROUP (ORDER BY %(expressions)s)"
+
+    def __init__(self, share: float, expression: str) -> None:
+        super().__init__(expression, share=share, output_field=FloatField())
+
+
+def aspect_lines(queue: RatingQueue) -> list[AspectLine]:
+    """One for each dimension or criterion; of several criteria, another one for what they come to."""
+    triples: dict[Key, list[Triple]] = defaultdict(list)
+    counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
+    rows = counted.values_list("dimension", "criterion", "item", "one", "other", "assignment", "level")
+    for dimension, criterion, item, one, other, rater, level in rows:
+        triples[dimension, criterion].append(((item, one, other), rater, level))
+    lines = [_aspect_line(aspect.name, triples[aspect.key]) for aspect in aspects_of(queue)]
+    return [*lines, _aspect_line("in total", _totals(queue))] if len(lines) > 1 and queue.rubric else lines
+
+
+def _totals(queue: RatingQueue) -> list[Triple]:
+    graded = Grading.objects.filter(condition__assignment__queue=queue).exclude(score=None)
+    rows = graded.values_list("trial__item", "trial", "condition__assignment", "score")
+    return [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in rows]
+
+
+def _aspect_line(name: str, triples: list[Triple]) -> AspectLine:
     alpha, icc = _agreement(triples)
-    levels, spreads = [line.mean for line in means], [line.sd for line in means if line.sd is not None]
-    return DimensionLine(
-        dimension,
+    of_thing: dict[Thing, list[float]] = defaultdict(list)
+    for thing, _, level in triples:
+        of_thing[thing].append(level)
+    levels = [fmean(given) for given in of_thing.values()]
+    spreads = [stdev(given) for given in of_thing.values() if len(given) > 1]
+    return AspectLine(
+        name,
         n=len(triples),
-        items=len(means),
+        items=len(levels),
         raters=len({rater for _, rater, _ in triples}),
         mean=fmean(levels) if levels else None,
         sd=stdev(levels) if len(levels) > 1 else None,
@@ -140,7 +190,7 @@ def _dimension_line(dimension: Dimension, triples: list[tuple[int, int, int]], m
     )
 
 
-def _agreement(triples: list[tuple[int, int, int]]) -> tuple[Any, Any]:
+def _agreement(triples: list[Triple]) -> tuple[Any, Any]:
     """Two estimates, or None where fewer than two people rated."""
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
@@ -157,13 +207,13 @@ def _agreement(triples: list[tuple[int, int, int]]) -> tuple[Any, Any]:
 COLUMNS = [
     "queue", "dataset", "dataset_hash", "rater", "item_key", "category", "dimension", "dimension_version", "kind",
     "position", "rating", "passed", "seconds", "revisions", "excluded", "rated_at", "experiment", "condition_id",
-    "trial_id", "sample_idx",
+    "trial_id", "sample_idx", "rubric", "rubric_hash", "criterion", "rival_trial_id",
 ]  # fmt: skip
 
 
 def csv_lines(queue: RatingQueue) -> Iterator[str]:
-    """Every rating that was given, practice and excluded raters with it, for spreadsheets. The last four columns say
-    which answer was rated; they are empty where the item itself was."""
+    """Every rating that was given, practice and excluded raters with it, for spreadsheets. The last columns say
+    which answer was rated, and by which rubric; they are empty where the item itself was."""
     yield _csv_line(COLUMNS)
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
@@ -174,12 +224,14 @@ def csv_lines(queue: RatingQueue) -> Iterator[str]:
 STORED = [
     "assignment__number", "item__key", "item__category", "dimension__name", "dimension__version", "kind", "position",
     "value", "seconds", "revisions", "assignment__excluded_at", "rated_at", "trial__run__experiment__slug",
-    "trial__run__condition__condition_id", "trial", "trial__sample_idx",
+    "trial__run__condition__condition_id", "trial", "trial__sample_idx", "assignment__queue__rubric__name",
+    "assignment__queue__rubric__content_hash", "criterion", "rival",
 ]  # fmt: skip
 
 
 def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
-    yield from row[:8]
+    yield from ("" if cell is None else cell for cell in row[:7])
+    yield f"{row.value:g}"
     checked = row.kind == Rating.Kind.CHECK
     yield str(passes(queue, row.item__key, row.value)).lower() if checked else ""
     yield round(row.seconds, 3)
@@ -200,10 +252,18 @@ def _defused(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
+def raters_missing(queue: RatingQueue) -> int:
+    """How many more people have to be asked until each item can get its raters; a link not used yet is one asked."""
+    asked_in = queue.assignments.counted().count()
+    links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
+    each = len(aspects_of(queue)) if queue.one_dimension_per_rater else 1
+    return max(0, queue.raters_wanted * each - asked_in - links)
+
+
 def items_left(queue: RatingQueue) -> tuple[int, int]:
-    """How many items, or answers, have all the raters they want on every dimension, and how many there are."""
-    wanted = queue.dimensions.count()
-    full: dict[int, int] = defaultdict(int)
+    """How many items, or answers, have all the raters they want on all that is asked, and how many there are."""
+    wanted = len(aspects_of(queue))
+    full: dict[Thing, int] = defaultdict(int)
     for line in item_means(queue):
-        full[line.trial or line.item] += line.n >= queue.raters_wanted
+        full[line.thing] += line.n >= queue.raters_wanted
     return sum(count >= wanted for count in full.values()), len(rated_things(queue))

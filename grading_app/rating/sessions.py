@@ -13,7 +13,9 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
-from grading_app.rating.ordering import Material, Step, least_used, most_wanted, steps
+from grading_app.rating.aspects import Aspect, Key, aspect_of, aspects_of
+from grading_app.rating.concluding import conclude
+from grading_app.rating.ordering import Material, Step, least_used, most_wanted, shown_first, steps
 
 LONGEST_S = 86_400.0
 
@@ -47,58 +49,69 @@ def start(assignment: RaterAssignment) -> bool:
             return True
         if not queue.is_open or assignment.excluded_at:
             raise RatingError("This is not open for ratings now.")
-        dimensions = _dimensions_for(queue, assignment)
-        material = _material(queue, assignment, dimensions)
+        aspects = _aspects_for(queue, assignment)
+        drawn = {one.pk: one for one in queue.answers.order_by("item__position", "pk")}
+        material = _material(queue, assignment, aspects, drawn)
         if material.empty:
             return False
-        _lay_out(assignment, steps(material, dimensions, seed=assignment.seed, in_blocks=queue.in_blocks), material)
+        places = range(len(aspects))
+        order = steps(material, places, seed=assignment.seed, in_blocks=queue.in_blocks)
+        _lay_out(assignment, [(step, aspects[step.aspect]) for step in order], drawn)
     return True
 
 
-def _lay_out(assignment: RaterAssignment, order: list[Step], material: Material) -> None:
-    """A row for each step. The keys of answers are those of their trials, and `alike` says of which item each is."""
+def _lay_out(assignment: RaterAssignment, order: list[tuple[Step, Aspect]], drawn: dict[int, RatedAnswer]) -> None:
+    """A row for each step: of an item, or of what was drawn by its key."""
     Rating.objects.bulk_create(
         Rating(
             assignment=assignment,
-            item_id=material.alike.get(step.item, step.item),
-            trial_id=step.item if material.alike else None,
-            dimension_id=step.dimension,
+            **_rated(assignment, step.item, drawn),
+            dimension_id=aspect.key[0],
+            criterion=aspect.key[1],
             kind=step.kind,
             position=position,
         )
-        for position, step in enumerate(order, start=1)
+        for position, (step, aspect) in enumerate(order, start=1)
     )
     assignment.started_at = timezone.now()
     assignment.save(update_fields=["started_at", "dimension"])
 
 
-def _dimensions_for(queue: RatingQueue, assignment: RaterAssignment) -> list[int]:
-    """All dimensions of the queue, by name; or the one that the fewest raters have and that still wants raters."""
-    keys = list(queue.dimensions.order_by("name", "version").values_list("pk", flat=True))
+def _rated(assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer]) -> dict[str, int | None]:
+    """What a step shows: the item; an answer to it; or two in this rater's own order."""
+    if not drawn:
+        return {"item_id": key}
+    one = drawn[key]
+    if one.rival_id is None:
+        return {"item_id": one.item_id, "trial_id": one.trial_id}
+    first, second = shown_first((one.trial_id, one.rival_id), seed=assignment.seed, key=key)
+    return {"item_id": one.item_id, "trial_id": first, "rival_id": second}
+
+
+def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect]:
+    """All that the queue asks; or the one dimension that the fewest raters have and that still wants raters."""
+    aspects = aspects_of(queue)
     if not queue.one_dimension_per_rater:
-        return keys
-    wanting = [key for key in keys if any(count > 0 for count in _missing(queue, [key]).values())]
+        return aspects
+    wanting = [aspect for aspect in aspects if any(count > 0 for count in _missing(queue, [aspect]).values())]
     if not wanting:
-        return keys[:1]
+        return aspects[:1]
     raters = queue.assignments.counted().exclude(started_at=None).values_list("dimension", flat=True)
-    used = Counter(raters)
-    assignment.dimension_id = least_used({key: used[key] for key in wanting})
-    return [assignment.dimension_id]
+    used: Counter[int | None] = Counter(raters)
+    place = least_used({place: used[aspect.key[0]] for place, aspect in enumerate(wanting)})
+    assignment.dimension_id = wanting[place].key[0]
+    return [wanting[place]]
 
 
-def _material(queue: RatingQueue, assignment: RaterAssignment, dimensions: list[int]) -> Material:
-    if queue.rates_answers:
-        return _material_of_answers(queue, assignment, dimensions)
-    practice, checks = set_apart(queue)
-    items = most_wanted(_missing(queue, dimensions), most=queue.items_per_rater, seed=assignment.seed)
-    return Material([item.pk for item in practice], items, [item.pk for item in checks])
-
-
-def _material_of_answers(queue: RatingQueue, assignment: RaterAssignment, dimensions: list[int]) -> Material:
-    drawn = queue.answers.order_by("item__position", "pk").values_list("trial", "item", "kind")
-    keys = {kind: [trial for trial, _, its in drawn if its == kind] for kind in Rating.Kind.values}
-    items = most_wanted(_missing(queue, dimensions), most=queue.items_per_rater, seed=assignment.seed)
-    return Material(keys["practice"], items, keys["check"], {trial: item for trial, item, _ in drawn})
+def _material(
+    queue: RatingQueue, assignment: RaterAssignment, aspects: list[Aspect], drawn: dict[int, RatedAnswer]
+) -> Material:
+    items = most_wanted(_missing(queue, aspects), most=queue.items_per_rater, seed=assignment.seed)
+    if not queue.rates_answers:
+        practice, checks = set_apart(queue)
+        return Material([item.pk for item in practice], items, [item.pk for item in checks])
+    keys = {kind: [key for key, one in drawn.items() if one.kind == kind] for kind in Rating.Kind.values}
+    return Material(keys["practice"], items, keys["check"], {key: one.item_id for key, one in drawn.items()})
 
 
 def set_apart(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
@@ -115,21 +128,25 @@ def rated_items(queue: RatingQueue) -> Any:
 
 
 def rated_things(queue: RatingQueue) -> list[int]:
-    """The keys of what counts: of items, or of the trials whose answers are rated."""
+    """The keys of what counts: of items, or of the answers, or pairs of them, that were drawn."""
     if queue.rates_answers:
         kept = RatedAnswer.objects.filter(queue=queue, kind=Rating.Kind.ITEM)
-        return list(kept.values_list("trial", flat=True))
+        return list(kept.values_list("pk", flat=True))
     return list(rated_items(queue).values_list("pk", flat=True))
 
 
-def _missing(queue: RatingQueue, dimensions: list[int]) -> dict[int, int]:
-    """How many raters each item or answer still wants, on that of these dimensions which has the most."""
-    asked = Rating.objects.filter(
-        assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM, dimension__in=dimensions
+def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
+    """How many raters each item, answer or pair still wants, on that of these aspects which has the most."""
+    laid_out = Rating.objects.filter(assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM)
+    keys = {frozenset((one.trial_id, one.rival_id)): one.pk for one in queue.answers.all()}
+    per_cell: Counter[tuple[int, Key]] = Counter(
+        (keys[frozenset((trial, rival))] if keys else item, (dimension, criterion))
+        for item, trial, rival, dimension, criterion in laid_out.values_list(
+            "item", "trial", "rival", "dimension", "criterion"
+        )
     )
-    per_cell = Counter(asked.values_list("trial" if queue.rates_answers else "item", "dimension"))
     return {
-        thing: queue.raters_wanted - max(per_cell[thing, dimension] for dimension in dimensions)
+        thing: queue.raters_wanted - max(per_cell[thing, aspect.key] for aspect in aspects)
         for thing in rated_things(queue)
     }
 
@@ -160,7 +177,7 @@ def progress(assignment: RaterAssignment) -> Progress:
     return Progress(assignment.ratings.given().count(), assignment.ratings.count())
 
 
-def rate(assignment: RaterAssignment, *, position: int, value: int, seconds: float) -> bool:
+def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: float) -> bool:
     """Record the rating that is due. False where another is due by now: it was sent twice, or from an old page.
 
     RatingError for a value beside the scale, or a queue that is not open.
@@ -168,10 +185,10 @@ def rate(assignment: RaterAssignment, *, position: int, value: int, seconds: flo
     waiting = due(assignment)
     if waiting is None or waiting.position != position:
         return False
-    if not waiting.dimension.scale_min <= value <= waiting.dimension.scale_max:
+    if not aspect_of(waiting, assignment.queue).takes(value):
         raise RatingError("That is not on the scale.")
     changed = _update(
-        assignment,
+        waiting,
         assignment.ratings.filter(pk=waiting.pk, value=None),
         value=value,
         seconds=min(max(0.0, seconds), LONGEST_S),
@@ -187,21 +204,26 @@ def undo(assignment: RaterAssignment) -> bool:
     if last is None:
         return False
     given = assignment.ratings.filter(pk=last.pk, value=last.value, rated_at=last.rated_at)
-    changed = _update(assignment, given, value=None, seconds=None, rated_at=None, revisions=F("revisions") + 1)
+    changed = _update(last, given, value=None, seconds=None, rated_at=None, revisions=F("revisions") + 1)
     RaterAssignment.objects.filter(pk=assignment.pk).update(finished_at=None)
     return changed
 
 
-def _update(assignment: RaterAssignment, ratings: Any, **fields: Any) -> bool:
-    """The database refuses a change in a queue that was closed meanwhile.
+def _update(rating: Rating, ratings: Any, **fields: Any) -> bool:
+    """Change this rating where it still is one of these, and what the person's ratings come to with it.
 
-    The queue's row comes first, as wherever ratings change: the trigger takes it after the rating's, and somebody who
-    releases the rater at that moment would wait the other way round.
+    The database refuses a change in a queue that was closed meanwhile. The queue's row comes first, as wherever ratings
+    change: the trigger takes it after the rating's, and somebody who releases the rater at that moment would wait the
+    other way round. The rater's row is held, so that of two requests at once the last one concludes.
     """
+    rater, queue = rating.assignment_id, rating.assignment.queue_id
     try:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT 1 FROM grading_app_ratingqueue WHERE id = %s FOR SHARE", [assignment.queue_id])
-            return bool(ratings.update(**fields))
+            cursor.execute("SELECT 1 FROM grading_app_ratingqueue WHERE id = %s FOR SHARE", [queue])
+            cursor.execute("SELECT 1 FROM grading_app_raterassignment WHERE id = %s FOR NO KEY UPDATE", [rater])
+            if changed := bool(ratings.update(**fields)):
+                conclude(rating)
+            return changed
     except IntegrityError as error:
         raise RatingError("This is not open for ratings now.") from error
 

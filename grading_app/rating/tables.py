@@ -12,7 +12,9 @@ from django.utils.safestring import SafeString
 from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
 from grading_app.models import RatingQueue
+from grading_app.rating.aspects import aspects_of
 from grading_app.rating.results import ItemMeans, item_means
+from runs_app.models import Trial
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 
@@ -53,10 +55,11 @@ class QueueTable(tables.Table):
 class ItemMeansTable(tables.Table):
     key = tables.Column(verbose_name="Item", attrs={"td": {"class": "primary"}})
     category = tables.Column(attrs={"td": {"class": "tight"}})
-    dimension = tables.Column()
+    aspect = tables.Column(verbose_name="On")
     n = tables.Column(verbose_name="Ratings", attrs=NUMBER)
     mean = tables.Column(attrs=NUMBER)
     sd = tables.Column(verbose_name="SD", attrs=NUMBER)
+    seconds = tables.Column(verbose_name="Median seconds", attrs=NUMBER)
 
     class Meta:
         default = wording.MISSING
@@ -75,34 +78,40 @@ class ItemMeansTable(tables.Table):
     def render_sd(self, value: float) -> str:
         return f"{value:.2f}"
 
+    def render_seconds(self, value: float) -> str:
+        return f"{value:.1f}"
+
 
 def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
     """The rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
     answers = _labels_of_answers(queue) if queue.rates_answers else {}
-    names = dict(queue.dimensions.values_list("pk", "name"))
+    names = {aspect.key: aspect.name for aspect in aspects_of(queue)}
     rows = [
         {
             "key": items[line.item][1],
             "category": items[line.item][2],
-            "dimension": names[line.dimension],
+            "aspect": names[line.dimension, line.criterion],
             "n": line.n,
             "mean": line.mean,
             "sd": line.sd,
-            "answer": answers.get(line.trial, ""),
+            "seconds": line.seconds,
+            "answer": " or ".join(answers[key] for key in (line.trial, line.rival) if key),
             "address": _address(queue, line),
         }
         for line in item_means(queue)
     ]
-    return sorted(rows, key=lambda row: (row["n"], row["key"], row["dimension"]))
+    return sorted(rows, key=lambda row: (row["n"], row["key"], row["aspect"]))
 
 
-def _labels_of_answers(queue: RatingQueue) -> dict[int | None, str]:
+def _labels_of_answers(queue: RatingQueue) -> dict[int, str]:
     """Whose answer each trial is: for those who ask, never for those who rate."""
-    answers = queue.answers.select_related(
-        "trial__run__condition__model", "trial__run__condition__prompt", "trial__run__condition__sampler"
-    ).defer("trial__answer", "trial__raw_response", "trial__reasoning", "trial__run__condition__content")
-    return {one.trial_id: f"{one.trial.run.condition.label}, sample {one.trial.sample_idx}" for one in answers}
+    drawn = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
+    trials = Trial.objects.filter(pk__in=drawn).select_related(
+        "run__condition__model", "run__condition__prompt", "run__condition__sampler"
+    )
+    answers = trials.defer("answer", "raw_response", "reasoning", "run__condition__content")
+    return {trial.pk: f"{trial.run.condition.label}, sample {trial.sample_idx}" for trial in answers}
 
 
 def _address(queue: RatingQueue, line: ItemMeans) -> str:

@@ -164,7 +164,7 @@ def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme
         if name == "item":
             page.locator(".rating-image").evaluate("image => image.decode()")
         checked(page, f"rating {name} {device}")
-    assert results.dimension_lines(queue)[0].alpha.estimate
+    assert results.aspect_lines(queue)[0].alpha.estimate
     page = visitor(owner, viewport, color_scheme=scheme)
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
         page.goto(f"/ratings/queues/{address}")

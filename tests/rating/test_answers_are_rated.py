@@ -35,13 +35,16 @@ pytestmark = pytest.mark.django_db
 GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
 
 
-def make_answer_queue(name="reading", *, experiment=None, dimensions=None, opened=True, conditions=(), **fields):
+def make_answer_queue(
+    name="reading", *, experiment=None, dimensions=None, opened=True, conditions=(), by=None, **fields
+):
     experiment = experiment or make_answers(f"{name}-study", items=6, models=["small", "large"], samples=2)
     queue = RatingQueue.objects.create(
         name=name, owner=experiment.owner, dataset=experiment.dataset, subject="answers", experiment=experiment,
         **{"title": "How good?", "instructions": "Read the whole answer.", "raters_wanted": 2, **fields},
+        rubric=by,
     )  # fmt: skip
-    queue.dimensions.set(dimensions or [factories.make_dimension(f"{name}-goodness", **GOOD)])
+    queue.dimensions.set([factories.make_dimension(f"{name}-goodness", **GOOD)] if dimensions is None else dimensions)
     queue.conditions.set(conditions)
     if opened:
         queues.open_queue(queue, by=experiment.owner, reason="ready")

@@ -39,7 +39,7 @@ def test_each_thing_comes_once_on_each_dimension(seed, keys, n_checks, in_blocks
     material = Material([1001, 1002], keys, [2000 + at for at in range(n_checks)])
     order = steps(material, [7, 8], seed=seed, in_blocks=in_blocks)
     assert len(order) == len(set(order)) == 2 * (2 + len(keys) + n_checks)
-    assert {(step.item, step.dimension) for step in order if step.kind == "item"} == {
+    assert {(step.item, step.aspect) for step in order if step.kind == "item"} == {
         (key, dimension) for key in keys for dimension in (7, 8)
     }
 
@@ -64,13 +64,13 @@ def test_checks_are_spread_and_never_come_before_the_first_item(seed):
 def test_without_blocks_an_item_is_rated_on_every_dimension_before_the_next():
     order = steps(Material([], ITEMS, []), [1, 2], seed=3, in_blocks=False)
     pairs = list(zip(order[::2], order[1::2], strict=True))
-    assert all(one.item == two.item and (one.dimension, two.dimension) == (1, 2) for one, two in pairs)
+    assert all(one.item == two.item and (one.aspect, two.aspect) == (1, 2) for one, two in pairs)
 
 
 def test_in_blocks_each_dimension_has_its_practice_and_an_order_of_its_own():
     order = steps(MATERIAL, [1, 2], seed=3, in_blocks=True)
     half = len(order) // 2
-    assert {step.dimension for step in order[:half]} == {1}
+    assert {step.aspect for step in order[:half]} == {1}
     assert [step.item for step in order[half : half + 2]] == PRACTICE
     assert items_of(order[:half]) != items_of(order[half:])
     assert sorted(items_of(order[:half])) == sorted(items_of(order[half:])) == ITEMS

@@ -42,7 +42,7 @@ def test_means_are_of_the_items_alone():
 
 def test_agreement_is_that_of_the_table():
     queue = rated_queue()
-    (line,) = results.dimension_lines(queue)
+    (line,) = results.aspect_lines(queue)
     expected = krippendorff_alpha(ratings_of(list(TABLE.values())), "ordinal").estimate
     assert line.alpha.estimate == pytest.approx(expected)
     assert 0.8 < line.icc.estimate < 1
@@ -54,7 +54,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
     queue = make_queue()
     for value in (2, 5):
         rate_all(make_rater(queue, started=True), value=value)
-    (line,) = results.dimension_lines(queue)
+    (line,) = results.aspect_lines(queue)
     assert line.icc.estimate == 0
     assert line.icc.low is None
     assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
@@ -63,7 +63,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
 def test_one_rater_alone_agrees_with_nobody():
     queue = make_queue()
     rate_all(make_rater(queue, started=True))
-    (line,) = results.dimension_lines(queue)
+    (line,) = results.aspect_lines(queue)
     assert line.alpha is None
     assert line.icc is None
 

@@ -1,5 +1,5 @@
 "use strict";
-// Comfort only: the page works by its buttons. Digits rate, Backspace or u goes back, one rating a page.
+// Comfort only: the page works by its buttons. Digits, p and f, or arrows rate, Backspace or u goes back, one rating a page.
 {
   const form = document.querySelector("[data-rating]");
   const undo = document.querySelector("[data-rating-undo] button");
@@ -11,7 +11,8 @@
 
   function buttonFor(key) {
     if (key === "Backspace" || key === "u") return undo;
-    return form.querySelector(`[data-key="${CSS.escape(key)}"]`);
+    const letter = key.length === 1 ? key.toLowerCase() : key; // As with the capitals locked.
+    return form.querySelector(`[data-key="${CSS.escape(letter)}"]`);
   }
 
   function onKey(event) {

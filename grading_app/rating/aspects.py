@@ -1,0 +1,158 @@
+"""What is asked of each thing that people rate: dimensions, or what a rubric asks a judge, in numbers and in words.
+
+By a rubric people say what a judge says: one score, whether each criterion is met, one label, or the better one of two
+answers. `said_of` puts their numbers into the form of a judge's verdict, so that one function reads both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.models import Rating, RatingQueue, Rubric
+from grading_app.models.rating import FIRST, NEITHER, SECOND
+from runs_app.models import Dimension
+
+MOST_BUTTONS = 21
+Key = tuple[int | None, str]
+"""A dimension's key, or the name of a criterion; neither where a rubric asks for one thing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A point of a scale as a button. `key` is the key that presses it, as browsers name it; empty for none."""
+
+    value: float
+    face: str
+    label: str = ""
+    key: str = ""
+
+    @property
+    def sent(self) -> str:
+        return f"{self.value:g}"
+
+    @property
+    def shown_key(self) -> str:
+        return ARROWS.get(self.key, self.key)
+
+    @property
+    def is_word(self) -> bool:
+        """Whether its key has to be told beside it."""
+        return bool(self.key) and self.face != self.key
+
+
+ARROWS = {"ArrowLeft": "←", "ArrowRight": "→", "ArrowDown": "↓"}
+PASS_OR_FAIL = (Point(1, "Pass", "", "p"), Point(0, "Fail", "", "f"))
+BETTER = (
+    Point(FIRST, "A", "is better", "ArrowLeft"),
+    Point(NEITHER, "Neither", "is better", "ArrowDown"),
+    Point(SECOND, "B", "is better", "ArrowRight"),
+)
+WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
+
+
+@dataclass(frozen=True, slots=True)
+class Aspect:
+    """One question with its scale. `points` are buttons; without any, a number is typed. whole: no other numbers."""
+
+    name: str
+    question: str
+    instructions: str
+    low: float
+    high: float
+    points: tuple[Point, ...]
+    key: Key = (None, "")
+    whole: bool = True
+
+    def takes(self, value: float) -> bool:
+        return self.low <= value <= self.high and (not self.whole or float(value).is_integer())
+
+
+def aspects_of(queue: RatingQueue) -> list[Aspect]:
+    """In the order in which they are asked: dimensions by name, criteria as the rubric has them."""
+    return asked(list(queue.dimensions.order_by("name", "version")), queue.rubric)
+
+
+def asked(dimensions: Iterable[Dimension], rubric: Rubric | None) -> list[Aspect]:
+    return by_rubric(rubric) if rubric else [on_dimension(dimension) for dimension in dimensions]
+
+
+def aspect_of(rating: Rating, queue: RatingQueue) -> Aspect:
+    if rating.dimension is not None:
+        return on_dimension(rating.dimension)
+    (found,) = [aspect for aspect in aspects_of(queue) if aspect.key == (None, rating.criterion)]
+    return found
+
+
+def on_dimension(dimension: Dimension) -> Aspect:
+    title, (low, high) = dimension.title or dimension.name, (dimension.scale_min, dimension.scale_max)
+    points = _whole_points(low, high, dimension.labels)
+    return Aspect(dimension.name, title, dimension.instructions, low, high, points, (dimension.pk, ""))
+
+
+def _whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[Point, ...]:
+    """None for a scale so long that a number is typed instead."""
+    if high - low >= MOST_BUTTONS:
+        return ()
+    return tuple(
+        Point(value, str(value), str(labels.get(str(value), "")), str(value) if 0 <= value < 10 else "")
+        for value in range(int(low), int(high) + 1)
+    )
+
+
+def by_rubric(rubric: Rubric) -> list[Aspect]:
+    asking = {
+        Rubric.Kind.SCORE: _score,
+        Rubric.Kind.CRITERIA: _criteria,
+        Rubric.Kind.LABEL: _label,
+        Rubric.Kind.PAIRWISE: _better,
+    }
+    return asking[Rubric.Kind(rubric.kind)](rubric)
+
+
+def _score(rubric: Rubric) -> list[Aspect]:
+    """Buttons for a scale of several whole numbers; else any number on it is typed, as a judge may give any."""
+    low, high = rubric.scale_min, rubric.scale_max
+    has_points = float(low).is_integer() and float(high).is_integer() and high - low > 1
+    points = _whole_points(low, high, {}) if has_points else ()
+    return [Aspect("score", "Which score does this answer get?", f"From {low:g} to {high:g}.", low, high, points,
+                   whole=bool(points))]  # fmt: skip
+
+
+def _criteria(rubric: Rubric) -> list[Aspect]:
+    return [
+        Aspect(one["name"], one["name"], one.get("description", ""), 0, 1, PASS_OR_FAIL, (None, one["name"]))
+        for one in rubric.criteria
+    ]
+
+
+def _label(rubric: Rubric) -> list[Aspect]:
+    points = tuple(
+        Point(number, one["name"], one.get("description", ""), str(number) if number < 10 else "")
+        for number, one in enumerate(rubric.labels, start=1)
+    )
+    return [Aspect("label", "Which label fits this answer best?", "", 1, len(points), points)]
+
+
+def _better(rubric: Rubric) -> list[Aspect]:
+    return [Aspect("better", "Which answer is better?", "", NEITHER, SECOND, BETTER)]
+
+
+def said_of(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
+    """The object that a judge would have written for the same: {"criteria": {"clear": true}}, {"winner": "A"}, ...
+
+    `values` are by criterion, or one under "".
+    """
+    if rubric.kind == Rubric.Kind.CRITERIA:
+        return {"criteria": {name: bool(value) for name, value in values.items()}}
+    value = values[""]
+    if rubric.kind == Rubric.Kind.LABEL:
+        return {"label": rubric.labels[int(value) - 1]["name"]}
+    return {"winner": WINNERS[int(value)]} if rubric.kind == Rubric.Kind.PAIRWISE else {"score": value}
+
+
+def end_keys(points: Sequence[Point]) -> list[str]:
+    """The keys of a scale of numbers, first and last; none where the buttons tell their keys."""
+    keys = [point.key for point in points if point.key and not point.is_word]
+    return [keys[0], keys[-1]] if len(keys) > 1 else []
