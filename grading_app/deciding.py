@@ -48,6 +48,7 @@ SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int,
 FROM of_item JOIN runs_app_point p ON p.id = of_item.id LEFT JOIN runs_app_dimension d ON d.id = p.dimension_id
 GROUP BY p.id, d.id
 """  # noqa: S608 - constants
+DECIDED = (Point.Status.ENOUGH, Point.Status.EXHAUSTED, Point.Status.ABORTED)
 
 
 def decide_due() -> int:
@@ -79,6 +80,45 @@ def _decide(place: Place, points: Mapping[int, int]) -> int:
     counts = _rows(COUNTS, {"points": list(points), "rule": rule})
     judged = [_Counted(*row).judged(spec, points, experiment.samples) for row in counts]
     return rounds.settle(place, judged)
+
+
+def recounted() -> list[tuple[Any, ...]]:
+    """What decided points count, and what their rows say, for `reconciling.POINT_COUNTERS` in pairs.
+
+    Scored and unread answers are one number: a blank answer that is left out of grading may be graded afterwards, which
+    makes no decision wrong that was made without it. A cancelled point may have been closed without a count.
+    """
+    of_experiments = Experiment.objects.filter(runs__points__status__in=DECIDED).distinct()
+    return [row for experiment in of_experiments for row in _recounted_of(experiment)]
+
+
+def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
+    points = Point.objects.filter(run__experiment=experiment, status__in=DECIDED).defer("items").in_bulk()
+    found = _rows(COUNTS, {"points": list(points), "rule": _condition_of_rule(experiment)})
+    return [_beside(points[row[0]], _Counted(*row)) for row in found]
+
+
+def _condition_of_rule(experiment: Experiment) -> int | None:
+    spec = adaptive_of(experiment)
+    if spec is None:
+        return None
+    made = experiment.grade_conditions.filter(grade_condition_id=rule_of(experiment, spec).grade_condition_id)
+    return made.values_list("pk", flat=True).first()
+
+
+def _beside(point: Point, found: _Counted) -> tuple[Any, ...]:
+    rated = found.rated_items if point.dimension_id else 0
+    mean, spread = (found.mean, found.spread) if rated else (None, None)
+    return (
+        f"{point.pk}",
+        *(point.n_correct, 0 if point.dimension_id else found.correct),
+        *(point.n_truncated, found.truncated),
+        *(point.n_failed, found.failed),
+        *(point.n_total + point.n_unread, found.total + found.unread),
+        *(point.n_rated_items, rated),
+        *(point.mean, mean),
+        *(point.spread, spread),
+    )
 
 
 def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:

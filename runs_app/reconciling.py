@@ -1,11 +1,15 @@
-"""Proof that counters and ledger equal the rows: of runs, experiments' money, endpoints' calls in flight."""
+"""Proof that counters and ledger equal the rows: of runs, points, experiments' money, endpoints' calls in flight."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.db import connection, transaction
+
+from runs_app.waking import recount_points
 
 RUNS = """
 WITH units AS (
@@ -46,6 +50,15 @@ FROM runs_app_endpoint p LEFT JOIN (
 ) held ON held.endpoint_id = p.id
 """
 
+# Case k is repetition k / n_items of item k mod n_items. What a pilot asked beyond these cases is none of them.
+POINTS = """
+SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id AND t.sample_idx * p.n_items + drawn.place <= p.n_planned
+GROUP BY p.id
+"""
+
 # Joined in full: an entry without attempts differs as much as attempts without an entry.
 LEDGER = """
 WITH calls AS (
@@ -68,6 +81,8 @@ WITH calls AS (
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
 FROM runs_app_ledgerentry l FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
+# Of points that are decided. Their grades are counted where grading is; `answers` are n_total + n_unread.
+POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
 LEDGER_COLUMNS = (
     "attempts", "answered", "reused",
     "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
@@ -98,6 +113,8 @@ def differences() -> list[Difference]:
             *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
             *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
             *_compared(cursor, "ledger of run", _ledger_sql(), LEDGER_COLUMNS),
+            *_compared(cursor, "point", POINTS, ("n_planned",)),
+            *_differing("point", POINT_COUNTERS, recount_points()),
         ]
 
 
@@ -117,9 +134,20 @@ def _source(name: str) -> str:
 def _compared(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
     """Rows of (id, counted, in rows, counted, in rows, ...), a pair for each counter."""
     cursor.execute(sql)
+    return _differing(kind, counters, cursor.fetchall())
+
+
+def _differing(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
     return [
         Difference(f"{kind} {row[0]}", counter, counted, in_rows)
-        for row in cursor.fetchall()
+        for row in rows
         for counter, counted, in_rows in zip(counters, row[1::2], row[2::2], strict=True)
-        if counted != in_rows
+        if not _same(counted, in_rows)
     ]
+
+
+def _same(counted: Any, in_rows: Any) -> bool:
+    """Means of the same ratings, added up in another order, differ in their last digits."""
+    if isinstance(counted, float) and isinstance(in_rows, float):
+        return math.isclose(counted, in_rows, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(counted == in_rows)
