@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from decimal import Decimal
 from typing import Any
 
 from django import forms
 from django.apps import apps
-from django.db import transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from datasets_app.models.history import record_changes
 from runs_app.adaptive_form import AdaptiveForm
 from runs_app.designs.detecting import USUAL, Assumptions
 from runs_app.draw_form import DrawForm
@@ -186,56 +183,6 @@ def _usable(user: Any, chosen: Experiment | None) -> dict[str, Any]:
         "samplers": also(Sampler, in_use, "samplers"),
         "dimensions": also(Dimension, in_use, "dimensions"),
     }
-
-
-class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What may still change once an experiment was launched: nothing that a model was asked."""
-
-    priority = PriorityField()
-
-    class Meta:
-        model = Experiment
-        fields = ["title", "description", "sharing", "samples", "on_empty", "priority", "max_usd", "confirm_above_usd"]
-        labels = ExperimentForm.Meta.labels
-        help_texts = {
-            "samples": "May grow; the next launch adds what is missing",
-            "max_usd": "US dollars; holds from the next call on",
-            "confirm_above_usd": ExperimentForm.Meta.help_texts["confirm_above_usd"],
-        }
-        widgets = {"description": forms.Textarea(attrs={"rows": 3})}
-
-    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.user = user
-        self.planned_samples, self.former_budget = self.instance.samples, self.instance.max_usd
-
-    def clean_samples(self) -> int:
-        samples: int = self.cleaned_data["samples"]
-        if samples < self.planned_samples:
-            raise forms.ValidationError(
-                f"There are trials for {self.planned_samples} samples already; this can only grow."
-            )
-        return samples
-
-    def save(self, commit: bool = True) -> Experiment:
-        """Who changed the budget or the priority, and from what, is history.
-
-        Only what was asked for is written: the engine counts in the same row meanwhile.
-        """
-        with transaction.atomic():
-            experiment: Experiment = super().save(commit=False)
-            wanted, experiment.priority = experiment.priority, self.initial["priority"]
-            if commit:
-                experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
-            experiment.change_priority(wanted, by=self.user)
-            if experiment.max_usd != self.former_budget:
-                before, after = _dollars(self.former_budget), _dollars(experiment.max_usd)
-                record_changes([(experiment, before, after)], by=self.user, reason="", what="budget")
-        return experiment
-
-
-def _dollars(amount: Decimal | None) -> str:
-    return "none" if amount is None else str(amount)
 
 
 class ExperimentFileForm(forms.Form):

@@ -15,7 +15,8 @@ from django.utils import timezone
 
 from runs_app import shipped
 from runs_app.costs import MILLION
-from runs_app.models import Endpoint, LanguageModel
+from runs_app.designs.reserving import reserve_anew
+from runs_app.models import Endpoint, LanguageModel, Run
 
 LIST = "model_prices_and_context_window_backup.json"
 KINDS = {
@@ -113,6 +114,7 @@ def take_over(found: Iterable[Repricing]) -> int:
         LanguageModel.objects.filter(pk=one.model.pk).update(
             **one.after, price_source=source(), price_date=timezone.now().date()
         )
+    reserve_anew(Run.objects.filter(condition__model__in=[one.model.pk for one in taken]))
     return len(taken)
 
 

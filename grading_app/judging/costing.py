@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
+from decimal import Decimal
 
 from grading_app.judging import conditions
 from grading_app.judging.answers import Answers
@@ -15,7 +15,7 @@ from runs_app.costs import Basis, Expectation
 from runs_app.designs import sizing
 from runs_app.designs.crossed import USUAL_OUTPUT
 from runs_app.designs.estimating import Estimate, observed_tokens, price_of, total_of
-from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR
+from runs_app.designs.reserving import set_aside
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 
 A_LETTER = "x"
@@ -46,10 +46,9 @@ def _longest_text(grader: Grader) -> int:
 def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
     """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
     tokens = largest_request(answers)
-    ceiling = ceiling_of(answers, tokens)
-    usd = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
+    usd = set_aside(ceiling_of(answers, tokens))
     usual = min(conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
-    return {"reserve_usd": usd, "reserve_tokens": tokens + usual}
+    return {"reserve_usd": usd, "reserve_tokens": tokens + usual, "request_tokens": tokens}
 
 
 def is_batched(answers: Answers) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
+from decimal import Decimal
 
 from django.db import transaction
 from django.db.models import F, Max, QuerySet
@@ -22,7 +22,8 @@ from grading_app.models import Grader, Rubric
 from grading_app.paging import bare_cursor
 from runs_app import briefing, costs
 from runs_app.designs import sizing
-from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
+from runs_app.designs.planning import PlanError
+from runs_app.designs.reserving import set_aside
 from runs_app.engine.starting import start
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, Trial, Wave
 from runs_app.models.work import BLANK
@@ -157,10 +158,10 @@ def _reserves(
     prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
     tokens = sizing.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
     limit = conditions.limit_of(tried.grader)
-    usd = costs.ceiling_per_call(tried.model.prices, tokens, limit) or Decimal(0)
     return {
-        "reserve_usd": usd.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP),
+        "reserve_usd": set_aside(costs.ceiling_per_call(tried.model.prices, tokens, limit)),
         "reserve_tokens": tokens + (limit or 0),
+        "request_tokens": tokens,
     }
 
 

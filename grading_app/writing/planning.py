@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
@@ -17,7 +17,8 @@ from runs_app import costs, prompts
 from runs_app.designs import sizing
 from runs_app.designs.crossed import USUAL_OUTPUT
 from runs_app.designs.manifests import write_manifest
-from runs_app.designs.planning import CENT_OF_A_MICRODOLLAR, PlanError
+from runs_app.designs.planning import PlanError
+from runs_app.designs.reserving import set_aside
 from runs_app.designs.versioning import next_version
 from runs_app.engine.starting import start
 from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Wave
@@ -122,9 +123,9 @@ def _condition(writer: Writer) -> Condition:
 
 def _start(writer: Writer, condition: Condition, by: Actor) -> None:
     wave, _ = Wave.objects.get_or_create(experiment=writer.experiment, number=0)
-    usd = writer.ceiling or Decimal(0)
     reserves = {
-        "reserve_usd": usd.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP),
+        "reserve_usd": set_aside(writer.ceiling),
+        "request_tokens": writer.request_tokens,
         "reserve_tokens": writer.request_tokens + min(writer.limit or USUAL_OUTPUT, USUAL_OUTPUT),
     }
     run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from decimal import ROUND_UP, Decimal
 from typing import Any
 
 from django.db import connection, transaction
@@ -17,9 +16,8 @@ from datasets_app.models.history import Actor
 from runs_app.designs import piloting, points
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
+from runs_app.designs.reserving import set_aside
 from runs_app.models import Condition, Experiment, Run, Wave
-
-CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
 
 # EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and to
 # look once at what is there is cheaper than a speculative insertion of each row. It takes a NULL dimension for equal.
@@ -138,11 +136,10 @@ def _width(wave: Wave, experiment: Experiment) -> int:
 
 def _run(design: Design, cell: Cell, wave: Wave) -> Run:
     condition = _condition(design, cell)
-    ceiling = design.ceiling(cell)
-    reserve = Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
     reserves = {
-        "reserve_usd": reserve,
+        "reserve_usd": set_aside(design.ceiling(cell)),
         "reserve_tokens": design.expected_tokens(cell),
+        "request_tokens": design.input_tokens(cell),
         "is_batched": design.is_batched(cell),
     }
     run, created = Run.objects.get_or_create(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
-from django.db import models
+from django.db import models, transaction
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
 
@@ -36,7 +36,32 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
-class Endpoint(Counted):
+class Served(Counted):
+    """What a call costs rests on its row, so a change of it changes what is set aside for calls to come."""
+
+    PRICED_BY: ClassVar[str]  # The field that a missing ceiling is said at.
+
+    class Meta:
+        abstract = True
+
+    def clean(self) -> None:
+        from runs_app.designs.reserving import problems_after  # It knows runs, which know this.
+
+        if not self._state.adding and (problems := problems_after(self)):  # type: ignore[arg-type]
+            raise ValidationError({self.PRICED_BY: problems})
+
+    def save(self, **how: Any) -> None:
+        """Unbounded where a budget would be without bound; `clean` says so before."""
+        from runs_app.designs.reserving import reserve_anew, served_by
+
+        is_new = self._state.adding
+        with transaction.atomic():
+            super().save(**how)
+            if not is_new:
+                reserve_anew(served_by(self))  # type: ignore[arg-type]
+
+
+class Endpoint(Served):
     """One served API. Its row is what all workers lock to share its limits."""
 
     class Provider(TextChoices):
@@ -55,6 +80,7 @@ class Endpoint(Counted):
         OPENAI = "openai", "OpenAI's files and batches"
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
+    PRICED_BY = "is_free"
     SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No list has the prices of one's own machines.
     TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # That say where a provider's cache may begin.
 
@@ -140,6 +166,7 @@ class Endpoint(Counted):
         return not self.is_free and self.provider not in self.SELF_HOSTED
 
     def clean(self) -> None:
+        super().clean()
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
@@ -166,8 +193,10 @@ class EndpointTick(models.Model):
         return f"{self.endpoint_id} at {self.at:%H:%M:%S}"
 
 
-class LanguageModel(Counted):
+class LanguageModel(Served):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
+
+    PRICED_BY = "input_price"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")

@@ -51,6 +51,12 @@ class Run(Counted):
     reserve_tokens = models.PositiveIntegerField(
         default=0, help_text="Expected of each claimed trial, for the rate of tokens"
     )
+    request_tokens = models.PositiveIntegerField(
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Of its largest request, at most",
+    )
     n_pending = models.IntegerField(default=0, editable=False)
     n_running = models.IntegerField(default=0, editable=False)
     n_done = models.IntegerField(default=0, editable=False)

@@ -50,8 +50,9 @@ def lab(people, settings, tmp_path):
         "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"
     )
     experiment = factories.make_experiment(
-        "pilot", owner=people["owner"], dimensions=[dimension], prompts=[prompt], samples=2, status="active"
-    )
+        "pilot", owner=people["owner"], models=[factories.make_model(max_output_tokens=500)],
+        dimensions=[dimension], prompts=[prompt], samples=2, status="active",
+    )  # fmt: skip
     (run,) = factories.make_runs(experiment)
     trials = factories.plan_trials(run, answer=_answer)
     for trial in trials:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
 from evalsite.lib.commands import VerbCommand, actor, bad_input, owner
@@ -17,6 +18,7 @@ from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.designs.estimating import estimate
 from runs_app.designs.planning import PlanError
+from runs_app.launched_form import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
 from runs_app.management.commands.endpoint import check_models
 from runs_app.management.listing import say_experiments
@@ -24,6 +26,13 @@ from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.progress import totals_of, with_totals
+
+# Fields that `set` changes, by the names of their options.
+CHANGEABLE = {
+    "max_usd": "budget",
+    "confirm_above_usd": "confirm-above",
+    "stop_failure_rate": "stop-failure-rate",
+}
 
 
 class Command(VerbCommand):
@@ -102,6 +111,17 @@ class Command(VerbCommand):
         self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
+
+    def do_set(self, name: str, user: str, **options: Any) -> None:
+        experiment = _experiment(name)
+        data = model_to_dict(experiment, LaunchedExperimentForm.Meta.fields)
+        data |= {field: options[field] for field in CHANGEABLE if options[field] is not None}
+        said = {field: value for field, value in data.items() if value not in (None, "none")}
+        form = LaunchedExperimentForm(said, instance=experiment, user=actor(user))
+        if not form.is_valid():
+            bad_input("; ".join(f"{CHANGEABLE[field]}: {text}" for field in form.errors for text in form.errors[field]))
+        form.save()
+        self.say(f"{name} is changed, from the next call on")
 
     def do_pause(self, name: str, reason: str, user: str, **options: Any) -> None:
         self._say_moved("paused", steering.pause(_runs(name), by=actor(user), reason=reason))
@@ -196,6 +216,11 @@ def _add_run_verbs(verbs: Any) -> None:
     parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
     parser.add_argument("n", type=int, metavar="N", help="-9 to 9; a higher one goes first")
     _add_reason(parser)
+    parser = _verb(verbs, "set", "change what may change while it runs")
+    parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="holds from the next call on")
+    parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
+    parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="of failures that stops a run")
+    _add_user(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
     _add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")

@@ -1,0 +1,124 @@
+"""A budget that is set, and a price that changes, while runs go on: no claim sets aside less than its call may cost."""
+
+from decimal import Decimal
+
+import pytest
+
+from runs_app import steering
+from runs_app.designs.reserving import Unbounded, reserve_anew
+from runs_app.engine.admitting import admit
+from runs_app.engine.recording import record
+from runs_app.engine.registering import Registration
+from runs_app.forms import EndpointForm, LanguageModelForm
+from runs_app.launched_form import LaunchedExperimentForm
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run
+from runs_app.pricing import Repricing, take_over
+from runs_app.reconciling import differences
+from tests import factories
+from tests.faults.outcomes import result_of
+
+PRICE = Decimal(100_000)  # For a million tokens: so ten tokens cost a dollar.
+
+
+@pytest.fixture
+def launched(transactional_db):
+    """Sixty trials of at most ten dollars' worth of answer each, without a budget."""
+    model = factories.make_model(max_output_tokens=100, input_price=0, output_price=PRICE)
+    experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
+    steering.launch(experiment, by="test")
+    return experiment
+
+
+def with_budget(experiment, budget):
+    data = {"sharing": "private", "samples": experiment.samples, "on_empty": "keep", "max_usd": budget}
+    return LaunchedExperimentForm(data, instance=Experiment.objects.get(pk=experiment.pk), user="test")
+
+
+def test_a_budget_that_is_set_while_it_runs_holds_from_the_next_claim(launched):
+    Run.objects.update(reserve_usd=0)
+    form = with_budget(launched, "25")
+    assert form.is_valid(), form.errors
+    form.save()
+    assert Run.objects.get().reserve_usd == 10
+    assert len(admit(Registration().worker_id, 60)) == 2
+    assert differences() == []
+
+
+@pytest.mark.parametrize(
+    ("unknown", "told"),
+    [({"output_price": None}, "unknown price: model small"), ({"max_output_tokens": None}, "no ceiling")],
+)
+def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told):
+    LanguageModel.objects.filter(name="small").update(**unknown)
+    form = with_budget(launched, "25")
+    assert told in " ".join(form.errors["max_usd"])
+    assert with_budget(launched, "").is_valid()
+
+
+def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
+    Experiment.objects.update(max_usd=200)
+    worker = Registration().worker_id
+    before = admit(worker, 4)
+    model = LanguageModel.objects.get()
+    model.output_price = 5 * PRICE
+    model.save()
+    assert Run.objects.get().reserve_usd == 50
+    after = admit(worker, 60)
+    assert ([claim.reserved_usd for claim in before], [claim.reserved_usd for claim in after]) == ([10] * 4, [50] * 3)
+    record([result_of(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
+    assert Experiment.objects.get().spent_usd == 190
+    assert differences() == []
+
+
+def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launched):
+    Endpoint.objects.update(is_free=True)
+    reserve_anew(Run.objects.all())
+    assert Run.objects.get().reserve_usd == 0
+    endpoint = Endpoint.objects.get()
+    endpoint.is_free = False
+    endpoint.save()
+    assert Run.objects.get().reserve_usd == 10
+
+
+def test_a_price_is_not_taken_away_under_a_budget(launched):
+    Experiment.objects.update(max_usd=200)
+    model = LanguageModel.objects.get()
+    data = {"name": "small", "endpoint": model.endpoint_id, "model": model.model, "batch_discount": "0.5"}
+    form = LanguageModelForm(data, instance=model)
+    assert "unknown price: model small has no price, and experiment dear has a budget" in form.errors["input_price"]
+    with pytest.raises(Unbounded, match="experiment dear"):
+        form.instance.save()
+    assert LanguageModel.objects.get().output_price == PRICE
+
+
+def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launched):
+    Endpoint.objects.update(is_free=True)
+    LanguageModel.objects.update(output_price=None)
+    Experiment.objects.update(max_usd=200)
+    form = EndpointForm({"name": "lab", "provider": "openai", "max_concurrency": 1}, instance=Endpoint.objects.get())
+    assert "unknown price: model small" in " ".join(form.errors["is_free"])
+
+
+def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
+    model = LanguageModel.objects.get()
+    before = {"output_price": model.output_price}
+    assert take_over([Repricing(model, before, {"output_price": 5 * PRICE})]) == 1
+    assert Run.objects.get().reserve_usd == 50
+
+
+def test_what_has_ended_binds_nobody(launched):
+    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    Experiment.objects.update(max_usd=200)
+    model = LanguageModel.objects.get()
+    model.output_price = None
+    model.full_clean()
+    model.save()
+    assert Run.objects.get().reserve_usd == 10
+
+
+def test_it_is_the_largest_request_and_the_longest_answer_at_the_price_of_a_batch(launched):
+    Run.objects.update(request_tokens=7, is_batched=True)
+    model = LanguageModel.objects.get()
+    model.input_price, model.batch_discount = PRICE, Decimal("0.25")
+    model.save()
+    assert Run.objects.get().reserve_usd == Decimal("0.075") * (7 + 100)
