@@ -35,6 +35,12 @@ class GradingConfig(AppConfig):
 
         return unread_verdicts(experiment)
 
+    def judges_of(self, experiment: Any) -> list[dict[str, Any]]:
+        """The judges of the design and those that were added, for a manifest: what each reads, and its prices."""
+        from grading_app.judging.listing import judges_of
+
+        return judges_of(experiment)
+
     def judges_foreseen(self, experiment: Any, wave_label: str, answers: int, longest: int | None) -> Any:
         """What the design's judges will cost on so many answers to come, of at most so many tokens: an estimate."""
         from grading_app.judging.foreseeing import judges_foreseen

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from datasets_app.models.history import Actor
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.designs.planning import PlanError
-from runs_app.models import Experiment
+from runs_app.models import Experiment, TextSet
 
 LONGEST_NAME = 80
+SAME = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
-def chosen(names: Sequence[str], rubric: str | None, *, by: Actor) -> list[Grader]:
-    """The graders of these names; of a rubric's, alone; or with both, those models by that rubric, made if new.
+def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
+    """The graders of these names; of a rubric's, alone; or those models by that rubric, with that set of texts.
 
-    PlanError names what there is not.
+    What is new among these is not saved yet: `saved` does. PlanError names what there is not.
     """
-    if rubric is None:
-        return named(names)
-    by_rubric = _rubric(rubric)
+    by_rubric = None if rubric is None else _rubric(rubric)
+    with_texts = None if texts is None else _texts(texts)
     if names:
-        return [_with(grader, by_rubric, by) for grader in named(names)]
+        return [variant(grader, by_rubric, with_texts) for grader in named(names)]
+    if with_texts is not None:
+        raise PlanError(["texts: name a grader as well, which is to judge with them"])
+    if by_rubric is None:
+        return []
     found = list(_graders().filter(rubric=by_rubric, archived_at=None))
     if not found:
         raise PlanError([f"rubric: no grader has {by_rubric}; name one as well, to judge by this rubric"])
@@ -62,20 +67,49 @@ def _rubric(reference: str) -> Rubric:
     return found
 
 
-def _with(grader: Grader, rubric: Rubric, by: Actor) -> Grader:
-    """The same judge by another rubric."""
-    if grader.rubric_id == rubric.pk:
+def _texts(reference: str) -> TextSet:
+    found: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
+    if found is None:
+        raise PlanError([f"texts: there is no set of texts {reference}"])
+    return found
+
+
+def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
+    """The same judge by another rubric or with other texts: the one that there is, or a new one that is not saved."""
+    rubric, texts = rubric or grader.rubric, texts or grader.text_set
+    if (grader.rubric, grader.text_set) == (rubric, texts):
         return grader
-    same = {name: getattr(grader, name) for name in ("language_model", "sampler", "text_set", "on_empty")}
-    same["longest_answer"] = grader.longest_answer
-    known = _graders().filter(rubric=rubric, archived_at=None, **same).first()
-    if known is not None:
-        return known
-    ending = f"-{rubric.name}-v{rubric.version}"
-    author = by if not isinstance(by, str) and by is not None and by.is_authenticated else None
-    return Grader.objects.create(
-        name=grader.name[: LONGEST_NAME - len(ending)] + ending[-LONGEST_NAME:],
-        rubric=rubric,
-        created_by=author,
-        **same,
-    )
+    same = {name: getattr(grader, name) for name in SAME} | {"rubric": rubric, "text_set": texts}
+    known: Grader | None = _graders().filter(archived_at=None, **same).first()
+    return known or Grader(name=_name(grader, rubric, texts), **same)
+
+
+def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
+    """The same, those that are new with their author."""
+    for grader in graders:
+        if grader.pk is None:
+            grader.created_by = by if isinstance(by, User) else None
+            grader.save()
+    return list(graders)
+
+
+def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
+    """`judge-a-strict-v2-own-v3`: the judge, and what is other than it was; a number where another one is called so."""
+    endings = [
+        (_ending(old), _ending(new))
+        for old, new in ((grader.rubric, rubric), (grader.text_set, texts))
+        if new is not None and new != old
+    ]
+    stem = grader.name
+    for old, _ in reversed(endings):
+        stem = stem.removesuffix(old) if old else stem
+    ending = "".join(new for _, new in endings)
+    for again in ("", *(f"-{number}" for number in range(2, 1_000))):
+        name = stem[: max(1, LONGEST_NAME - len(ending + again))] + (ending + again)[1 - LONGEST_NAME :]
+        if not Grader.objects.filter(name=name).exists():
+            break
+    return name
+
+
+def _ending(part: Rubric | TextSet | None) -> str:
+    return f"-{part.name}-v{part.version}" if part else ""

@@ -6,8 +6,9 @@ from typing import Any
 
 from django import forms
 
-from grading_app.models import Grader, Panel
-from runs_app.models import Experiment, Wave
+from grading_app.judging import choosing
+from grading_app.models import Grader, Panel, Rubric
+from runs_app.models import Experiment, TextSet, Wave
 
 
 class JudgeForm(forms.Form):
@@ -19,6 +20,16 @@ class JudgeForm(forms.Form):
         empty_label=None,
         help_text="A judge model with an approved rubric. New ones are made in the admin.",
     )
+    rubric = forms.ModelChoiceField(
+        Rubric.objects.none(), required=False, empty_label="Its own", help_text="The same judge by another rubric"
+    )
+    texts = forms.ModelChoiceField(
+        TextSet.objects.none(),
+        required=False,
+        empty_label="Its own",
+        label="Item rubrics",
+        help_text="What {{item_rubric}} stands for",
+    )
     wave = forms.ModelChoiceField(
         Wave.objects.none(), to_field_name="number", required=False, empty_label="All waves", label="Answers of"
     )
@@ -29,11 +40,26 @@ class JudgeForm(forms.Form):
     def __init__(self, data: Any, *, experiment: Experiment, user: Any, **kwargs: Any) -> None:
         super().__init__(data, **kwargs)
         self.experiment = experiment
-        graders = Grader.objects.visible_to(user).usable().select_related("rubric", "language_model")
-        self.fields["grader"].queryset = graders.order_by("name")  # type: ignore[attr-defined]
-        self.fields["wave"].queryset = experiment.waves.all()  # type: ignore[attr-defined]
+        graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
+        by_another = data is not None and data.get("rubric")  # Then its own may be out of use.
+        graders = graders.filter(archived_at=None) if by_another else graders.usable()
+        fields: Any = self.fields
+        fields["grader"].queryset = graders.order_by("name")
+        fields["wave"].queryset = experiment.waves.all()
         if experiment.waves.count() < 2:
-            del self.fields["wave"]
+            del fields["wave"]
+        approved = Rubric.objects.filter(status=Rubric.Status.APPROVED)
+        fields["rubric"].queryset = approved.exclude(kind=Rubric.Kind.WRITER)
+        fields["texts"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=experiment.dataset_id)
+        for name in ("rubric", "texts"):
+            if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
+                del fields[name]
+
+    def chosen(self) -> Grader:
+        """Of a valid form: the judge, by the rubric and with the texts that were chosen; not saved where it is new."""
+        graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+        grader = graders.get(pk=self.cleaned_data["grader"].pk)
+        return choosing.variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
 
     @property
     def waves(self) -> list[Wave]:

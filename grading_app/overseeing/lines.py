@@ -78,7 +78,12 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
     """In the order in which they were made; a constant number of queries."""
     conditions = list(
         experiment.grade_conditions.select_related(
-            "grader__language_model__endpoint", "rubric", "panel", "judge_condition"
+            "grader__language_model__endpoint",
+            "grader__rubric",
+            "grader__text_set",
+            "rubric",
+            "panel",
+            "judge_condition",
         ).order_by("pk")
     )
     runs = _runs_of(experiment)

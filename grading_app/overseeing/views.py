@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -15,12 +15,13 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evalsite.lib.access import members_only, readers_only
 from evalsite.lib.wording import count_text
 from grading_app.analysis.frames import condition_labels
-from grading_app.judging import panels
+from grading_app.judging import choosing, panels
 from grading_app.judging.costing import estimate_judging
 from grading_app.judging.planning import JudgingReport, judge
 from grading_app.models import Grader, Panel
 from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.overseeing.lines import GradeLine, grade_lines, is_moving, tries_of
+from grading_app.overseeing.newer import Newer, judging_address, newer_versions
 from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
@@ -39,10 +40,11 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     lines = grade_lines(experiment)
     editable = may_edit(request, experiment)
+    newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
     context = {
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),
-        "lines": [_shown(experiment, line, editable) for line in lines],
+        "lines": [_shown(experiment, line, editable, newer) for line in lines],
         "is_live": is_moving((run for line in lines for run in line.runs), POLLED_S),
         "standings": _standings(experiment, lines),
         "tries": tries_of(experiment),
@@ -55,13 +57,14 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, f"grading_app/{page}", context)
 
 
-def _shown(experiment: Experiment, line: GradeLine, editable: bool) -> dict[str, Any]:
+def _shown(experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer]) -> dict[str, Any]:
     """A line with its links and the buttons of its runs."""
     return {
         "line": line,
         "totals": line.totals,
         "runs": [(run, _actions(run) if editable else []) for run in line.runs],
         "again": _again(experiment, line) if editable else "",
+        "newer": newer.get(line.condition.pk) if editable else None,
         "codes": [(code, n, _answers_with(experiment, line, code)) for code, n in line.scores.codes],
         "splits": _splits(experiment, line),
         "unasked": [(what, n) for what, n in line.scores.noted if what not in FLAGS],
@@ -76,8 +79,7 @@ def _actions(run: Any) -> list[Action]:
 def _again(experiment: Experiment, line: GradeLine) -> str:
     if line.condition.grader is None or not line.runs:
         return ""
-    query = urlencode({"grader": line.condition.grader.name, "force": "on"})
-    return f"{reverse('experiment_judge', args=[experiment.slug])}?{query}"
+    return judging_address(experiment, grader=line.condition.grader.name, force="on")
 
 
 def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
@@ -134,20 +136,17 @@ def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _estimate(experiment: Experiment, form: JudgeForm) -> Estimate:
-    return estimate_judging(experiment, [_grader(form)], form.waves, force=form.cleaned_data["force"])
-
-
-def _grader(form: JudgeForm) -> Grader:
-    graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
-    found: Grader = graders.get(pk=form.cleaned_data["grader"].pk)
-    return found
+    return estimate_judging(experiment, [form.chosen()], form.waves, force=form.cleaned_data["force"])
 
 
 def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+    if estimate.problems:
+        form.add_error(None, estimate.problems)
+        return False
     try:
         report = judge(
             experiment,
-            [_grader(form)],
+            choosing.saved([form.chosen()], request.user),
             form.waves,
             by=request.user,
             force=form.cleaned_data["force"],

@@ -6,6 +6,7 @@ Its `design` is an experiment file of its own, with all texts written out.
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -15,7 +16,8 @@ from datasets_app.models.history import Actor
 from runs_app.designs.designing import spec_of
 from runs_app.designs.drifting import drift_warnings
 from runs_app.designs.estimating import Estimate
-from runs_app.models import Condition, Experiment, Manifest
+from runs_app.forms import grading
+from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 
@@ -56,6 +58,7 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
         "dimensions": [{"name": str(one), "hash": one.content_hash} for one in experiment.dimensions.all()],
         "conditions": [_condition(condition) for condition in conditions],
         "scorers": experiment.scorers,
+        "judges": grading().judges_of(experiment),
         "budget": {"max_usd": _text(experiment.max_usd), "confirm_above_usd": _text(experiment.confirm_above_usd)},
         "settings": {
             name: getattr(experiment, name)
@@ -69,16 +72,19 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def _condition(condition: Condition) -> dict[str, Any]:
-    prices = condition.model.prices
     return {
         "id": condition.condition_id,
         "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
         "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
-        "model": {
-            "name": condition.model.name,
-            "endpoint": condition.model.endpoint.name,
-            **condition.content["model"],
-        },
+        **model_facts(condition.model, condition.content["model"]),
+    }
+
+
+def model_facts(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """`model` and `prices`: US dollars per million tokens as texts, with who says so and when; None is unknown."""
+    prices = model.prices
+    return {
+        "model": {"name": model.name, "endpoint": model.endpoint.name, **identity},
         "prices": {
             "input": _text(prices.input),
             "output": _text(prices.output),

@@ -4,11 +4,14 @@ from decimal import Decimal
 
 import pytest
 
+from grading_app.judging import conditions
 from grading_app.judging.foreseeing import judges_foreseen
+from grading_app.judging.planning import judge
 from grading_app.models import Grading
 from grading_app.tasks import ask_judges, grade_experiment
 from runs_app.designs.estimating import estimate
 from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
+from runs_app.steering import launch
 from tests import factories
 from tests.judging.conftest import drain, judge_run, judging, make_grader
 
@@ -87,6 +90,31 @@ def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_
     assert judged.ceiling_usd is None
     assert any("rubric standard@1 is archived" in problem for problem in judged.problems)
     assert any("model judge has no price" in problem for problem in judged.problems)
+
+
+def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_added_later(transactional_db):
+    grader = make_grader()
+    experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
+    launch(experiment, by="test")
+    (judge_a,) = experiment.manifests.order_by("-pk").first().content["judges"]
+    assert judge_a["id"] == conditions.grade_condition_id_of(grader)
+    assert (judge_a["grader"], judge_a["rubric"]["name"], judge_a["texts"]) == ("judge-a", "standard@1", None)
+    assert judge_a["rubric"]["hash"] == grader.rubric.content_hash
+    assert (judge_a["model"]["name"], judge_a["model"]["endpoint"]) == ("judge", "lab")
+    model = LanguageModel.objects.get(name="judge")
+    assert (judge_a["prices"]["input"], judge_a["prices"]["output"]) == (
+        str(model.input_price),
+        str(model.output_price),
+    )
+
+    Run.objects.update(status="done")
+    factories.plan_trials(factories.make_runs(experiment, wave=1, status="done")[0], answer=lambda *_: "4")
+    other = make_grader("judge-b", rubric=grader.rubric, model=factories.make_model("dear", input_price=Decimal(30)))
+    judge(experiment, [other], list(experiment.waves.all()), by="test")
+    later = {
+        one["grader"]: one["prices"]["input"] for one in experiment.manifests.order_by("-pk").first().content["judges"]
+    }
+    assert {name: Decimal(price) for name, price in later.items()} == {"judge-a": 1, "judge-b": 30}
 
 
 def test_verdicts_that_were_asked_for_are_foreseen_no_more(designed):

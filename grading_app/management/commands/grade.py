@@ -32,6 +32,7 @@ class Command(SayingCommand):
         parser.add_argument("--scorer", action="append", metavar="S", help="instead of those of the design; repeatable")
         parser.add_argument("--grader", action="append", default=[], metavar="G", help="a judge; repeatable")
         parser.add_argument("--rubric", metavar="R", help="judge by this rubric: NAME or NAME@VERSION")
+        parser.add_argument("--texts", metavar="T", help="judge with this set of item rubrics: NAME or NAME@VERSION")
         parser.add_argument(
             "--panel", action="append", default=[], metavar="P", help="take its judges' scores together"
         )
@@ -54,13 +55,12 @@ class Command(SayingCommand):
 
     def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
         """Rules where some are named, or nothing is; judges likewise."""
-        by = actor(options["user"])
-        is_open = not (options["grader"] or options["rubric"] or options["panel"] or options["scorer"])
+        is_open = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
         said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
         if is_open:
             graders = choosing.of_design(experiment)
         else:
-            graders = choosing.chosen(options["grader"], options["rubric"], by=by)
+            graders = choosing.chosen(options["grader"], options["rubric"], options["texts"])
         if graders:
             self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
@@ -86,7 +86,7 @@ class Command(SayingCommand):
             approve(self, experiment, found, options["yes"], "Judge")
         report = judge(
             experiment,
-            graders,
+            choosing.saved(graders, actor(options["user"])),
             waves,
             by=actor(options["user"]),
             force=options["force"],

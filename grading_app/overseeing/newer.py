@@ -1,0 +1,64 @@
+"""Judges whose rubric, or whose rubrics of items, were corrected since: the same judge by the newest version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+
+from grading_app.models import GradeCondition, Grader, Rubric
+from runs_app.models import Experiment, TextSet
+
+
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """What a judge would read instead of what it reads, and where that is asked for, with its cost seen first."""
+
+    parts: tuple[Rubric | TextSet, ...]
+    address: str
+
+    @property
+    def label(self) -> str:
+        return " and ".join(str(part) for part in self.parts)
+
+
+def newer_versions(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, Newer]:
+    """By condition, of the judges whose rubric or set of texts has a newer approved version that none of them reads.
+
+    Two queries, however many judges.
+    """
+    graders = {condition.pk: condition.grader for condition in conditions if condition.grader is not None}
+    rubrics = _newest(Rubric, (grader.rubric.name for grader in graders.values()))
+    sets = _newest(TextSet, (grader.text_set.name for grader in graders.values() if grader.text_set))
+    there = {_identity(grader, grader.rubric, grader.text_set) for grader in graders.values()}
+    found = {}
+    for pk, grader in graders.items():
+        rubric = _later(rubrics, grader.rubric)
+        texts = _later(sets, grader.text_set)
+        if (rubric or texts) and _identity(grader, rubric or grader.rubric, texts or grader.text_set) not in there:
+            said = {name: part.pk for name, part in (("rubric", rubric), ("texts", texts)) if part}
+            parts = tuple(part for part in (rubric, texts) if part)
+            found[pk] = Newer(parts, judging_address(experiment, grader=grader.name, **said))
+    return found
+
+
+def judging_address(experiment: Experiment, **said: Any) -> str:
+    """Where a judge is asked, with what its form would say."""
+    return f"{reverse('experiment_judge', args=[experiment.slug])}?{urlencode(said)}"
+
+
+def _newest(kind: Any, names: Iterable[str]) -> dict[str, Any]:
+    approved = kind.objects.filter(name__in=set(names), status=kind.Status.APPROVED)
+    return {part.name: part for part in approved.order_by("version")}
+
+
+def _later(newest: dict[str, Any], part: Any) -> Any:
+    found = newest.get(part.name) if part else None
+    return found if found and found.version > part.version else None
+
+
+def _identity(grader: Grader, rubric: Rubric, texts: TextSet | None) -> tuple[Any, ...]:
+    return grader.language_model_id, grader.sampler_id, grader.on_empty, grader.longest_answer, rubric, texts
