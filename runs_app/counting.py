@@ -1,25 +1,26 @@
 """Counting by a tokenizer in a process of its own: their tables take 50 to 120 MB, more than the site has to spare.
 
-`python -m runs_app.counting TOKENIZER` reads requests as JSON and writes the tokens of the largest. Such a process
-imports neither Django nor litellm, gets no keys, and reads the tokenizer from the file that litellm brings.
+`python -m runs_app.counting TOKENIZER` reads requests, a line of JSON each, and writes the tokens of the largest. Such
+a process imports neither Django nor litellm, gets no keys, and reads the tokenizer from the file that litellm brings.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
 from runs_app import shipped, tokens
 from runs_app.tokens import Count, TextRule, Texts
 
-TIME_LIMIT_S = 60  # Some 8 MB of requests take 2 s.
+TIME_LIMIT_S = 120  # 16 MB of requests take some 4 s.
 ROOT = Path(__file__).resolve().parent.parent
 
 log = logging.getLogger(__name__)
@@ -32,41 +33,55 @@ class CountError(Exception):
     """Why nothing was counted."""
 
 
-def largest_of(requests: Sequence[Texts], rule: TextRule) -> int:
-    """Tokens of the largest request, by the rule's tokenizer. CountError where it cannot be run."""
-    asked = {
-        "requests": requests,
-        "margin": [rule.margin.numerator, rule.margin.denominator],
-        "also_bytes": rule.also_bytes,
-    }
+def largest_of(requests: Iterable[Texts], rule: TextRule) -> int:
+    """Tokens of the largest request, by the rule's tokenizer; 0 without any. CountError where it cannot be run.
+
+    Requests are passed on one by one, so memory stays flat however many there are.
+    """
+    tokenizer = str(rule.tokenizer)
     try:
-        with _one_at_a_time:  # Two of them would take the memory of two.
-            done = _run(str(rule.tokenizer), json.dumps(asked))
-        largest = int(done.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        failed.add(str(rule.tokenizer))
-        log.warning("the tokenizer %s could not be run: %s", rule.tokenizer, error)
+        with _one_at_a_time, _process(tokenizer) as child:  # Two of them would take the memory of two.
+            largest = _counted_by(child, requests, rule)
+    except (OSError, ValueError) as error:
+        failed.add(tokenizer)
+        log.warning("the tokenizer %s could not be run: %s", tokenizer, error)
         raise CountError(str(error)) from error
-    failed.discard(str(rule.tokenizer))
+    failed.discard(tokenizer)
     return largest
 
 
-def _run(tokenizer: str, asked: str) -> subprocess.CompletedProcess[str]:
+def _process(tokenizer: str) -> subprocess.Popen[str]:
     file = shipped.tokenizer_file(tokenizer)
     if file is None:
         raise ValueError("its file is missing or changed")
-    return subprocess.run(
+    return subprocess.Popen(
         [sys.executable, "-m", "runs_app.counting", tokenizer],
-        input=asked,
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
         encoding="utf-8",
-        check=True,
-        timeout=TIME_LIMIT_S,
         cwd=ROOT,
         # tiktoken looks for its files here, and would else fetch them.
         env={"TIKTOKEN_CACHE_DIR": str(file.parent), "PATH": os.defpath, "PYTHONUTF8": "1"},
     )
+
+
+def _counted_by(child: subprocess.Popen[str], requests: Iterable[Texts], rule: TextRule) -> int:
+    """ValueError, or BrokenPipeError, where the process ends without a number."""
+    limit = threading.Timer(TIME_LIMIT_S, child.kill)
+    limit.start()
+    try:
+        margin = [rule.margin.numerator, rule.margin.denominator]
+        how = {"margin": margin, "also_bytes": rule.also_bytes, "normalizes": rule.normalizes}
+        for line in itertools.chain([how], requests):
+            child.stdin.write(json.dumps(line) + "\n")  # type: ignore[union-attr]
+        return int(child.communicate()[0])
+    except BaseException:
+        child.kill()
+        raise
+    finally:
+        limit.cancel()
 
 
 def load(tokenizer: str) -> Count:
@@ -86,9 +101,10 @@ def load(tokenizer: str) -> Count:
 
 
 def main(tokenizer: str) -> None:
-    asked = json.load(sys.stdin)
-    rule = TextRule("", tokenizer, Fraction(*asked["margin"]), also_bytes=asked["also_bytes"])
-    sys.stdout.write(str(tokens.largest(asked["requests"], rule, load(tokenizer))))
+    """A line says how to count, each that follows is a request: JSON, all of it."""
+    how = json.loads(sys.stdin.readline())
+    rule = TextRule("", tokenizer, Fraction(*how.pop("margin")), **how)
+    sys.stdout.write(str(tokens.largest(map(json.loads, sys.stdin), rule, load(tokenizer))))
 
 
 if __name__ == "__main__":

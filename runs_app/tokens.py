@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -26,15 +27,17 @@ class TextRule:
     """How the tokens of a text are counted for a family of models.
 
     `said` names the rule to people. Without a `tokenizer` it is a token for each three bytes; with one, its count times
-    `margin`, and never less than by bytes where `also_bytes`. `most_bytes` of requests are counted in one go.
-    `schema_charge`: tokens that a provider adds to a request whose answer is held to a schema, besides the schema's.
+    `margin`, and never less than by bytes where `also_bytes`. One that `normalizes` reads NFKC, which may be longer.
+    `most_bytes` of requests are counted in one go. `schema_charge`: tokens that a provider adds to a request whose
+    answer is held to a schema, besides the schema's.
     """
 
     said: str
     tokenizer: str | None = None
     margin: Fraction = Fraction(1)
     also_bytes: bool = False
-    most_bytes: int = 8_000_000
+    normalizes: bool = False
+    most_bytes: int = 16_000_000
     schema_charge: int = 50
 
     def of_count(self, count: int, texts: Texts) -> int:
@@ -44,9 +47,10 @@ class TextRule:
             counted = max(counted, sum(map(tokens_estimate, texts)))
         return counted + charge_for(texts)
 
-    def bound(self, n_bytes: int, n_texts: int) -> int:
-        """What no request of so many bytes in so many texts can pass: no token is shorter than a byte."""
-        return math.ceil(n_bytes * self.margin) + CHARGE_FOR_A_TURN * n_texts + CHARGE_FOR_A_REPLY
+    def bound(self, texts: Texts) -> int:
+        """What a request of these texts cannot pass: no token is shorter than a byte."""
+        seen = [unicodedata.normalize("NFKC", text) for text in texts] if self.normalizes else texts
+        return math.ceil(bytes_of(seen) * self.margin) + charge_for(texts)
 
     def or_bytes(self) -> TextRule:
         """The same where parts of a request are not known yet, only how long they may become."""
@@ -57,6 +61,7 @@ class TextRule:
             self.tokenizer,
             self.margin,
             also_bytes=True,
+            normalizes=self.normalizes,
             most_bytes=self.most_bytes,
             schema_charge=self.schema_charge,
         )
@@ -72,7 +77,8 @@ CLAUDE = TextRule(
     "claude",
     Fraction(16, 10),
     also_bytes=True,
-    most_bytes=2_000_000,
+    normalizes=True,
+    most_bytes=4_000_000,
     schema_charge=530,  # Its schema goes out as a tool (Anthropic, "Tool use", tokens of the system prompt).
 )
 
@@ -122,6 +128,6 @@ def largest(requests: Iterable[Texts], rule: TextRule, count: Count) -> int:
     """
     most = 0
     for texts in requests:
-        if rule.bound(bytes_of(texts), len(texts)) > most:
+        if rule.bound(texts) > most:
             most = max(most, rule.of_count(sum(map(count, texts)), texts))
     return most

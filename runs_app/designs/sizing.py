@@ -110,22 +110,21 @@ def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
 
 def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
     """From the longest item down; what is too much to count is taken at a token a byte."""
-    requests, rest = _up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset))
-    largest = counting.largest_of(requests, rule) if requests else 0
-    return max([largest, *(rule.bound(tokens.bytes_of(texts), len(texts)) for texts in rest)])
+    rest: list[list[str]] = []
+    largest = counting.largest_of(_up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset), rest), rule)
+    return max([largest, *map(rule.bound, rest)])
 
 
-def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item]) -> tuple[list[list[str]], list[list[str]]]:
-    """Requests of so many bytes together, longest first, and those of the first item that is left over."""
-    requests: list[list[str]] = []
+def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[list[str]]) -> Iterator[list[str]]:
+    """Requests of so many bytes together, longest first. Those of the first item that is left over go into `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
-        those = list(asked.requests(item))
-        n_bytes += sum(map(tokens.bytes_of, those))
-        if requests and n_bytes > most_bytes:
-            return requests, those
-        requests += those
-    return requests, []
+        requests = list(asked.requests(item))
+        n_bytes, before = n_bytes + sum(map(tokens.bytes_of, requests)), n_bytes
+        if before and n_bytes > most_bytes:
+            rest += requests
+            return
+        yield from requests
 
 
 def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:

@@ -79,9 +79,11 @@ def test_no_request_has_more_tokens_than_the_largest(rule_and_count, found):
 
 
 @given(st.lists(words, min_size=1, max_size=3))
+@example(["¼"])
+@example(["\ufdfa"])
 def test_no_request_passes_its_bound_in_bytes(rule_and_count, texts):
     rule, count = rule_and_count
-    assert rule.of_count(sum(map(count, texts)), texts) <= rule.bound(tokens.bytes_of(texts), len(texts))
+    assert rule.of_count(sum(map(count, texts)), texts) <= rule.bound(texts)
 
 
 @given(st.lists(words, min_size=1, max_size=3))
@@ -114,13 +116,13 @@ def test_a_process_of_its_own_counts_as_the_tokenizer_does(rule_and_count):
 def test_that_process_gets_no_keys(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     seen = {}
-    real = counting.subprocess.run
+    real = counting.subprocess.Popen
 
-    def run(*args, **kwargs):
+    def start(*args, **kwargs):
         seen.update(kwargs["env"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(counting.subprocess, "run", run)
+    monkeypatch.setattr(counting.subprocess, "Popen", start)
     assert counting.largest_of([["hello"]], tokens.CL100K) == 1 + 4 + 3
     assert "sk-secret" not in seen.values()
 
@@ -132,4 +134,32 @@ def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatc
     assert counting.failed == {"cl100k_base"}
     monkeypatch.undo()
     counting.largest_of([["hello"]], tokens.CL100K)
+    assert not counting.failed
+
+
+@pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
+def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monkeypatch, program):
+    started = []
+    real = counting.subprocess.Popen
+
+    def start(words, **kwargs):
+        started.append(real([words[0], "-c", program], **kwargs))
+        return started[-1]
+
+    monkeypatch.setattr(counting.subprocess, "Popen", start)
+    monkeypatch.setattr(counting, "TIME_LIMIT_S", 0.5)
+    monkeypatch.setattr(counting, "failed", set())
+    with pytest.raises(counting.CountError):
+        counting.largest_of([["hello " * 100_000]] * 3, tokens.CL100K)
+    assert started[0].poll() is not None
+    assert counting.failed == {"cl100k_base"}
+
+
+def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count():
+    def broken():
+        yield ["hello"]
+        raise RuntimeError("the database went away")
+
+    with pytest.raises(RuntimeError):
+        counting.largest_of(broken(), tokens.CL100K)
     assert not counting.failed
