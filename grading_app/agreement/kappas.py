@@ -96,31 +96,54 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
     return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread)
 
 
-def fleiss_kappa(ratings: Ratings, category: float | None = None) -> Coefficient:
-    """Fleiss' kappa of many raters, who need not be the same for each unit; over all categories, or for one of them.
+def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
+    """Fleiss' kappa of many raters, who need not be the same for each unit: 1 - observed / expected disagreement.
 
-    kappa = (P - P_e) / (1 - P_e), P as in `percent_agreement`, P_e = sum over categories of p_c^2.
-    For one category: 1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)).
-    J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382.
-    Units without any rating are left out. Not defined where all ratings are in one category (or none in this one).
+    observed: the mean, over units with two ratings or more, of sum over k, l of n_uk (n_ul - [k = l]) d(k, l) /
+    (m_u (m_u - 1)), n_uk of a unit's m_u ratings being k; expected: sum over k, l of p_k p_l d(k, l), p_k the mean over
+    units of n_uk / m_u. The distance d is as in `cohens_kappa`.
+    J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382;
+    weighted, and for units with different numbers of ratings, as generalised by K. L. Gwet (2014), "Handbook of
+    inter-rater reliability", 4th ed., chapters 2 and 3. Of two raters this is Scott's pi.
+    Units with a single rating enter the expected disagreement alone; those without any are left out. Not defined where
+    all ratings are in one category, or no unit has two.
+    """
+    used = ratings.with_at_least(1)
+    counts, sizes = used.counts, used.per_unit
+    distances, shares = _distances(used.categories, weights), counts / sizes[:, None]
+    paired = (sizes > 1).astype(np.float64)
+    apart = paired * ((counts @ distances) * counts).sum(axis=1) / (sizes * np.maximum(sizes - 1, 1))
+
+    def of(times: Floats) -> Floats:
+        pooled = times @ shares / times.sum(axis=1, keepdims=True)
+        observed = quotient(times @ apart, times @ paired)
+        return 1 - quotient(observed, ((pooled @ distances) * pooled).sum(axis=1))
+
+    return Coefficient(f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, of)
+
+
+def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
+    """Fleiss' kappa for one category against all others.
+
+    1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)), of N units with m ratings each; J. L. Fleiss
+    (1971). Units without any rating are left out. Not defined where all ratings are in this category, or none is.
     ValueError unless all other units have the same number of ratings, two or more.
     """
     used = ratings.with_at_least(1)
     sizes = set(used.per_unit.tolist())
     if len(sizes) > 1 or 1 in sizes:
         told = " or ".join(str(size) for size in sorted(sizes))
-        raise ValueError(f"Fleiss' kappa takes equally many ratings of each unit, two or more; here they have {told}")
+        raise ValueError(f"Fleiss' kappa of a category takes equally many ratings of each unit; here they have {told}")
     m = sizes.pop() if sizes else 0
-    counts = used.counts if category is None else (used.values == category).sum(axis=1, keepdims=True).astype(float)
-    mixed = (counts * (m - counts)).sum(axis=1)
+    chosen = (used.values == category).sum(axis=1).astype(np.float64)
+    mixed = chosen * (m - chosen)
 
     def of(times: Floats) -> Floats:
         n = times.sum(axis=1)
-        shares = times @ counts / (n[:, None] * m)
-        return 1 - quotient(times @ mixed, n * m * (m - 1) * (shares * (1 - shares)).sum(axis=1))
+        share = times @ chosen / (n * m)
+        return 1 - quotient(times @ mixed, n * m * (m - 1) * share * (1 - share))
 
-    of_one = "" if category is None else f" of {_name(used, category)}"
-    return Coefficient(f"Fleiss' kappa{of_one}", used, ratings.n_units - used.n_units, of)
+    return Coefficient(f"Fleiss' kappa of {_name(used, category)}", used, ratings.n_units - used.n_units, of)
 
 
 def _name(ratings: Ratings, category: float) -> str:

@@ -16,7 +16,7 @@ from evalsite.lib.hashing import content_hash
 from grading_app.comparing import disagreeing
 from grading_app.comparing.asking import Question, QuestionForm
 from grading_app.comparing.frames import load_frame
-from grading_app.comparing.keeping import Compared, Roles, compare, roles_of, state_of_question
+from grading_app.comparing.keeping import VERSION, Compared, Roles, compare, roles_of, state_of_question
 from grading_app.models import Comparison, Split
 
 WORK_OUT = "grading_app.tasks.work_out_comparison"
@@ -60,8 +60,8 @@ def is_large(question: Question) -> bool:
 
 def standing_of(question: Question, roles: Roles) -> Standing:
     """What is known by now; a worker is asked for what is missing or out of date."""
-    key = content_hash([question.units, [rater.key for rater in question.chosen], dict(question.narrowed),
-                        question.as_shares])  # fmt: skip
+    chosen = [rater.key for rater in question.chosen]
+    key = content_hash([VERSION, question.units, chosen, dict(question.narrowed), question.as_shares])
     row, _ = Comparison.objects.get_or_create(experiment=question.experiment, question=key)
     state, kept = state_of_question(question), row.results.get(_key(roles))
     is_fresh = kept is not None and row.state == state

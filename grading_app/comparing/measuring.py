@@ -148,6 +148,8 @@ def _lines(ratings: Ratings, level: Level) -> Iterator[Line]:
         yield line("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
         yield line("Lin's concordance", lambda: lins_concordance(present))
     yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+    yield line("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
+    yield line("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
     for one in LEVELS:
         yield line(f"Krippendorff's alpha, {one}", lambda one=one: krippendorff_alpha(present, one), one == level)  # type: ignore[misc]
     for form in FORMS:
@@ -162,16 +164,19 @@ def _icc(level: Level) -> Form | None:
 
 def _line(name: str, make: Callable[[], Coefficient], fits: bool) -> Line:
     try:
-        estimate = bootstrap(make(), seed=SEED, resamples=RESAMPLES)
+        coefficient = make()
+        estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
         return Line(name, None, str(error), source_of(name), fits)
-    why = "" if estimate.estimate is not None else _undefined(estimate)
+    why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings)
     return Line(name, estimate, why, source_of(name), fits)
 
 
-def _undefined(estimate: Estimate) -> str:
+def _undefined(estimate: Estimate, used: Ratings) -> str:
+    if not used.with_at_least(2).n_units:
+        return "no unit that can be used was rated by two of them"
     if estimate.units < 2:
-        return f"only {estimate.units} of the units can be used" if estimate.left_out else "too few units"
+        return f"only {estimate.units} of {estimate.units + estimate.left_out} units can be used"
     return "not defined for these ratings: they do not vary"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import django_tables2 as tables
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib import wording as site_wording
@@ -89,9 +89,12 @@ class MeasureTable(tables.Table):
     def render_name(self, record: Line) -> SafeString:
         fits = format_html(' <span class="chip">{}</span>', "fits this scale") if record.fits else ""
         told = [record.source.meaning, record.source.formula, record.source.citation]
-        if record.estimate is not None and record.estimate.interval:
-            told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
-        words = format_html("<p>{}</p><p>{}</p><p>{}</p><p>{}</p>", *told, *([""] * (4 - len(told))))
+        if record.estimate is not None:
+            used, of = record.estimate.units, record.estimate.units + record.estimate.left_out
+            told.append(f"Units: {counted(used)} of {counted(of)}, {record.source.uses}.")
+            if record.estimate.interval:
+                told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
+        words = format_html_join("", "<p>{}</p>", ((one,) for one in told))
         return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
 
     def render_value(self, record: Line) -> str | SafeString:

@@ -79,12 +79,43 @@ def test_each_measure_says_its_formula_and_its_source(client, experiment):
 
 
 def test_what_cannot_be_computed_says_why(client, experiment):
-    third = graded(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
+    third = graded(experiment, "judge-c", lambda trial: -3 if trial.sample_idx else None)
     page = opened(client, experiment)
-    assert line(page, "Fleiss' kappa").estimate is None
-    assert "equally many ratings" in page.content.decode()
+    assert line(page, "Krippendorff's alpha, ratio").estimate is None
+    assert "no negative ratings" in page.content.decode()
     (covered,) = [one for one in page.context["compared"].measured.covered if one.rater == f"g{third.pk}"]
     assert covered.n == 12
+
+
+def raters_that(experiment, *scores):
+    keys = [f"g{graded(experiment, 'rater-' + 'x' * at, score).pk}" for at, score in enumerate(scores)]
+    return "&".join(f"rater={key}" for key in keys)
+
+
+@pytest.mark.parametrize(
+    ("scores", "why"),
+    [
+        ([lambda trial: 3 if trial.sample_idx else None, lambda trial: None if trial.sample_idx else 4],
+         "no unit that can be used was rated by two of them"),
+        ([lambda trial: 4, lambda trial: 4], "they do not vary"),
+        ([lambda trial: 4 if trial.item.position + trial.sample_idx == 0 else None, lambda trial: 3], "only 1 of 24"),
+    ],
+)  # fmt: skip
+def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numbers(client, experiment, scores, why):
+    page = opened(client, experiment, raters_that(experiment, *scores))
+    assert page.status_code == 200
+    lines = {one.name: one for one in page.context["compared"].measured.lines}
+    assert why in lines["ICC(2,1)"].why
+    assert lines["ICC(2,1)"].estimate.estimate is None
+    assert all(one.why for one in lines.values() if one.estimate is None or one.estimate.estimate is None)
+    assert "nan" not in page.content.decode().lower().split("<main")[1].replace("finan", "")
+
+
+def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):
+    graded(experiment, "judge-c", lambda trial: 3 if trial.sample_idx else None)
+    text = opened(client, experiment).content.decode()
+    assert "Units: 12 of 24, those that every rater rated" in text
+    assert "Units: 24 of 24, those with two ratings or more" in text
 
 
 def test_raters_are_chosen_in_the_address(client, experiment):

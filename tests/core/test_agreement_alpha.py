@@ -113,6 +113,12 @@ def test_nominal_alpha_is_fleiss_kappa_with_its_correction_for_few_ratings(table
     assert alpha(table, "nominal") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
 
 
+@given(tables(missing=False))
+def test_interval_alpha_is_fleiss_kappa_with_quadratic_weights_and_the_same_correction(table):
+    kappa = fleiss_kappa(ratings_of(table), "quadratic").estimate
+    assert alpha(table, "interval") == same(None if kappa is None else 1 - (1 - kappa) * (table.size - 1) / table.size)
+
+
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("table", [[[0.1, 0.1, 0.1], [0.1, 0.1, NAN]], [[1, NAN], [NAN, 2]], [[NAN, NAN]]])
 def test_without_variation_alpha_is_not_defined(table, level):

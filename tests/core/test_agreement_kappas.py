@@ -5,9 +5,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.agreement.kappas import cohens_kappa, confusion_matrix, fleiss_kappa, percent_agreement
+from grading_app.agreement.kappas import (
+    cohens_kappa,
+    confusion_matrix,
+    fleiss_kappa,
+    fleiss_kappa_of,
+    percent_agreement,
+)
 from grading_app.agreement.ratings import ratings_from, ratings_of
-from tests.core.agreeing import DIAGNOSES, NAN, crossed, tables
+from tests.core.agreeing import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
 
 # J. Cohen (1960), Educational and Psychological Measurement 20, 37-46, table 2, as frequencies of 200 (also Cohen 1968,
 # table 1): personality disorder, neurosis, psychosis.
@@ -112,13 +118,13 @@ def test_fleiss_psychiatrists():
 
 @pytest.mark.parametrize(("category", "kappa"), [(1, 0.245), (2, 0.245), (3, 0.520), (4, 0.471), (5, 0.566)])
 def test_fleiss_kappa_of_each_diagnosis(category, kappa):
-    assert fleiss_kappa(DIAGNOSED, category).estimate == pytest.approx(kappa, abs=1e-3)
+    assert fleiss_kappa_of(DIAGNOSED, category).estimate == pytest.approx(kappa, abs=1e-3)
 
 
 def test_fleiss_kappa_is_the_mean_of_its_categories():
     shares = {code: sum(row.count(str(code)) for row in DIAGNOSES) / 180 for code in range(1, 6)}
     weights = {code: share * (1 - share) for code, share in shares.items()}
-    mean = sum(weights[code] * fleiss_kappa(DIAGNOSED, code).estimate for code in shares) / sum(weights.values())
+    mean = sum(weights[code] * fleiss_kappa_of(DIAGNOSED, code).estimate for code in shares) / sum(weights.values())
     assert mean == pytest.approx(fleiss_kappa(DIAGNOSED).estimate)
 
 
@@ -129,9 +135,66 @@ def test_raters_may_differ_from_unit_to_unit_but_not_in_number():
     assert found.estimate == pytest.approx((2 / 3 - 1 / 2) / (1 / 2))
     assert (found.units, found.left_out) == (3, 1)
     with pytest.raises(ValueError, match="here they have 2 or 3"):
-        fleiss_kappa(ratings_of([[1, 1, 1], [1, 2, NAN]]))
+        fleiss_kappa_of(ratings_of([[1, 1, 1], [1, 2, NAN]]), 1)
     with pytest.raises(ValueError, match="here they have 1"):
-        fleiss_kappa(ratings_of([[1, NAN], [NAN, 2]]))
+        fleiss_kappa_of(ratings_of([[1, NAN], [NAN, 2]]), 1)
+
+
+# As K. L. Gwet's package irrCAC (4th ed. of the "Handbook of inter-rater reliability", 2014) prints for these ratings.
+@pytest.mark.parametrize(("weights", "kappa"), [("none", 0.761), ("linear", 0.818), ("quadratic", 0.865)])
+def test_fleiss_kappa_of_ratings_with_gaps_as_gwet_generalised_it(weights, kappa):
+    found = fleiss_kappa(ratings_of(KRIPPENDORFF), weights).result()
+    assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
+    assert (found.units, found.raters, found.ratings, found.left_out) == (12, 4, 41, 0)
+
+
+# Gwet's abstractors (100 pregnant women, two raters) and diagnoses (223 patients, two methods), with Scott's pi, and
+# Cohen's kappa and its standard error, as irrCAC prints them.
+ABSTRACTORS = [[13, 0, 0], [0, 20, 7], [0, 4, 56]]
+PATIENTS = [[40, 6, 4, 15], [4, 25, 1, 5], [4, 2, 21, 9], [17, 13, 12, 45]]
+
+
+@pytest.mark.parametrize(
+    ("counts", "weights", "pi", "kappa", "se"),
+    [
+        (ABSTRACTORS, "none", 0.7962, 0.7964, 0.0589),
+        (ABSTRACTORS, "linear", 0.843, 0.843, None),
+        (ABSTRACTORS, "quadratic", 0.892, 0.892, None),
+        (PATIENTS, "none", 0.430, 0.432, 0.046),
+        (PATIENTS, "linear", 0.406, 0.407, 0.053),
+        (PATIENTS, "quadratic", 0.382, 0.383, 0.066),
+    ],
+)
+def test_gwets_tables_of_two_raters(counts, weights, pi, kappa, se):
+    ratings = ratings_of(crossed(counts))
+    assert fleiss_kappa(ratings, weights).estimate == pytest.approx(pi, abs=5.1e-4)
+    found = cohens_kappa(ratings, weights).result()
+    assert found.estimate == pytest.approx(kappa, abs=5.1e-4)
+    if se is not None:
+        assert found.se == pytest.approx(se, abs=6e-4)
+
+
+@given(tables(missing=False))
+def test_of_a_table_without_gaps_it_is_the_formula_of_fleiss(table):
+    counts = np.array([[(row == category).sum() for category in np.unique(table)] for row in table])
+    units, raters = table.shape
+    agreed = ((counts**2).sum(axis=1) - raters).mean() / (raters * (raters - 1))
+    by_chance = ((counts.sum(axis=0) / (units * raters)) ** 2).sum()
+    found = fleiss_kappa(ratings_of(table)).estimate
+    assert found == (pytest.approx((agreed - by_chance) / (1 - by_chance)) if by_chance < 1 else None)
+
+
+@given(tables())
+def test_weights_move_no_kappa_of_two_categories(table):
+    two = np.where(np.isnan(table), NAN, np.minimum(np.nan_to_num(table), 2))
+    plain, linear, quadratic = (fleiss_kappa(ratings_of(two), one).estimate for one in ("none", "linear", "quadratic"))
+    assert linear == quadratic == (None if plain is None else pytest.approx(plain))
+
+
+@pytest.mark.parametrize("weights", ["none", "linear", "quadratic"])
+def test_raters_who_never_met_or_never_differed_have_no_fleiss_kappa(weights):
+    for table in ([[1, NAN], [NAN, 2]], [[3, 3], [3, 3]], [[NAN, NAN]]):
+        assert fleiss_kappa(ratings_of(table), weights).estimate is None
 
 
 @given(tables(missing=False), st.randoms(use_true_random=False))
@@ -151,7 +214,7 @@ def test_nothing_to_compare_is_not_defined():
     assert percent_agreement(ratings_of([[1, NAN]])).estimate is None
     assert fleiss_kappa(ratings_of([[NAN, NAN]])).estimate is None
     assert fleiss_kappa(ratings_of([[1, 1], [1, 1]])).estimate is None
-    assert fleiss_kappa(DIAGNOSED, 9).estimate is None
+    assert fleiss_kappa_of(DIAGNOSED, 9).estimate is None
 
 
 def test_a_confusion_matrix_names_its_categories():
@@ -170,7 +233,7 @@ def test_a_confusion_matrix_names_its_categories():
     found = confusion_matrix(ratings, "a", "b")
     assert (found.categories, found.counts) == (("yes", "no"), ((1, 0), (1, 1)))
     assert (found.units, found.left_out, found.agreed) == (3, 1, 2)
-    assert fleiss_kappa(ratings.complete(), 0.0).formula == "Fleiss' kappa of yes"
+    assert fleiss_kappa_of(ratings.complete(), 0.0).formula == "Fleiss' kappa of yes"
 
 
 @given(tables(raters=(2, 2)))
