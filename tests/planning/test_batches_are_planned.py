@@ -2,7 +2,6 @@
 
 import pytest
 
-from datasets_app.models import Item
 from runs_app.designs.crossed import Design
 from runs_app.designs.designing import create_experiment, read_spec, spec_of
 from runs_app.designs.planning import plan
@@ -41,8 +40,8 @@ def test_what_is_asked_is_the_same_condition():
 
 def test_rounds_in_batches_are_planned_with_a_word_on_how_long_they_take():
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.1, "round": 32, "max": 100}
-    experiment = designed(batch=True, adaptive=rule, scorers=["exact_match"])
-    Item.objects.update(category="all")
+    dataset = factories.make_dataset("questions", [{"key": f"q{n}", "input": "?", "category": "all"} for n in range(4)])
+    experiment = designed(dataset=dataset, batch=True, adaptive=rule, scorers=["exact_match"])
     Endpoint.objects.update(batch_api="openai")
     assert "a point has up to 4" in " ".join(Design.of(experiment).warnings())
     plan(experiment)
