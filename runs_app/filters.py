@@ -12,7 +12,18 @@ from django.utils import timezone
 
 from datasets_app.models import Item
 from runs_app.browsing import Search
-from runs_app.models import Condition, Dimension, Experiment, LanguageModel, LedgerEntry, Run, Trial
+from runs_app.models import (
+    Condition,
+    Dimension,
+    Endpoint,
+    Experiment,
+    LanguageModel,
+    LedgerEntry,
+    ProviderBatch,
+    Run,
+    Trial,
+)
+from runs_app.models.batches import ProviderBatchQuerySet
 from runs_app.models.work import CHANNELS
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
@@ -35,6 +46,20 @@ class ExperimentFilter(df.FilterSet):
 
     def named(self, experiments: QuerySet[Experiment], _name: str, text: str) -> QuerySet[Experiment]:
         return experiments.filter(Q(slug__icontains=text) | Q(title__icontains=text))
+
+
+class BatchFilter(df.FilterSet):
+    status = df.ChoiceFilter(choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="at")
+    endpoint = df.ModelChoiceFilter(queryset=Endpoint.objects.order_by("name"), to_field_name="name", empty_label="Any")
+    experiment = df.CharFilter(label="Experiment", field_name="run__experiment__slug")
+    run = df.NumberFilter(label="Run", min_value=1)
+
+    class Meta:
+        model = ProviderBatch
+        fields = ["status", "endpoint", "experiment", "run"]
+
+    def at(self, batches: ProviderBatchQuerySet, _name: str, status: str) -> ProviderBatchQuerySet:
+        return batches.open() if status == "open" else batches.filter(status=status)
 
 
 def _experiments(request: Any) -> QuerySet[Experiment]:

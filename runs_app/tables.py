@@ -160,6 +160,17 @@ class BatchTable(tables.Table):
         return tags.money(value)
 
 
+class BatchListTable(BatchTable):
+    """Of several runs and endpoints."""
+
+    run = tables.Column(linkify=True, attrs=TIGHT)
+    experiment = tables.Column(accessor="run__experiment__slug")
+    endpoint = tables.Column()
+
+    class Meta(BatchTable.Meta):
+        sequence = ("id", "status", "run", "experiment", "endpoint", "...")
+
+
 class WorkerTable(tables.Table):
     """Workers as they were at `now`, the moment that each came with."""
 

@@ -36,6 +36,7 @@ urlpatterns = [
     path("experiments/<slug:slug>/steer/<str:verb>/", steering.experiment_steer, name="experiment_steer"),
     path("runs/<int:pk>/", progress.run_detail, name="run_detail"),
     path("runs/<int:pk>/steer/<str:verb>/", steering.run_steer, name="run_steer"),
+    path("batches/", batches.batch_list, name="batch_list"),
     path("batches/<int:pk>/", batches.batch_detail, name="batch_detail"),
     path("batches/<int:pk>/cancel/", batches.batch_cancel, name="batch_cancel"),
     path("trials/", trials.trial_list, name="trial_list"),

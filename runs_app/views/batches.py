@@ -1,4 +1,4 @@
-"""One batch: where it is at its provider, what came of it, and its history; cancelled by those who may."""
+"""Batches, and each by itself: where it is, what came of it, and its history; cancelled by those who may."""
 
 from __future__ import annotations
 
@@ -6,11 +6,29 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
+from django_tables2 import RequestConfig
 
 from evalsite.lib.access import members_only, readers_only
 from runs_app import steering
+from runs_app.filters import BatchFilter
 from runs_app.forms import SteeringForm
+from runs_app.models import ProviderBatch
+from runs_app.tables import BatchListTable
 from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_batch
+
+PER_PAGE = 50
+
+
+@require_safe
+@readers_only
+def batch_list(request: HttpRequest) -> HttpResponse:
+    """Of all experiments that this person may see, the latest first."""
+    visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
+    filter_ = BatchFilter(request.GET, queryset=visible, request=request)
+    table = BatchListTable(filter_.qs)
+    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    return render(request, "runs_app/batch_list.html", {"filter": filter_, "table": table, "shown": shown})
 
 
 @require_safe

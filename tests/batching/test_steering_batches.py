@@ -8,13 +8,15 @@ import pytest
 from django.utils import timezone
 
 from runs_app import steering
+from runs_app.batching.admitting import admit_batches
 from runs_app.engine.draining import work_is_left
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
 from runs_app.reconciling import differences
 from runs_app.tasks import drain_is_needed
 from tests import factories
-from tests.batching.world import Killed, batched_run, endpoint, killing, work
+from tests.batching.world import Killed, batched_run, endpoint, killing, next_run, work
 from tests.engine.conftest import answering, drain
+from tests.faults.test_many_at_one_instant import at_once
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -100,6 +102,39 @@ def test_a_batch_is_no_larger_than_the_budget_pays(provider):
     assert max(seen) == 2
     assert (run.status == "done") == (run.n_done == 6)
     assert run.status in ("done", "paused")
+    assert differences() == []
+
+
+def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
+    run = batched_run(provider.url, items=40, max_usd=Decimal("0.125"))  # It pays twelve of forty.
+    beside = next_run(run.experiment, 1)
+    type(endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
+    made = [key for keys in at_once(*[admit_batches] * 8) for key in keys]
+    experiment = Experiment.objects.get()
+    assert experiment.reserved_usd == Decimal("0.12") <= experiment.max_usd
+    assert Trial.objects.filter(status="running").count() == 12
+    assert sum(ProviderBatch.objects.filter(pk__in=made).values_list("n_requests", flat=True)) == 12
+    assert {run.pk, beside.pk} == set(ProviderBatch.objects.values_list("run", flat=True))
+    assert differences() == []
+
+
+def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
+    run = batched_run(provider.url, items=20)
+    provider.set_faults(batch_waits={"done": 8.0})
+    work(steps=4000, until=at_work_for(provider, 1.2))
+    assert steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
+    work(steps=400)
+    run.refresh_from_db()
+    kept, paid = run.n_done, run.spent_usd
+    assert 0 < kept < 20
+    assert paid > 0
+    provider.set_faults(batch_waits={})
+    steering.resume(Run.objects.all(), by="tester")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 20, 20)
+    assert ProviderBatch.objects.latest("pk").n_requests == 20 - kept
+    assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (20, 0)
     assert differences() == []
 
 

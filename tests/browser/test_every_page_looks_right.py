@@ -155,6 +155,7 @@ def addresses(experiment):
         "launch": reverse("experiment_launch", args=["next-idea"]),
         "launch pilot": reverse("experiment_launch", args=slug) + "?pilot=400",
         "workers": reverse("worker_list"),
+        "batches": reverse("batch_list"),
         "progress": reverse("experiment_progress", args=slug),
         "progress before": reverse("experiment_progress", args=["next-idea"]),
         "costs": reverse("experiment_ledger", args=slug),

@@ -110,6 +110,7 @@ MATRIX = {
     "thumbnail": of_group("image"),
     "run_detail": of_experiment(args="run"),
     "run_steer": of_experiment(302, method="post", args="run pause"),
+    "batch_list": READERS,
     "batch_detail": of_experiment(args="batch"),
     "batch_cancel": of_experiment(302, method="post", args="batch"),
     "trial_list": READERS,

@@ -4,6 +4,9 @@ from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from runs_app.designs.estimating import estimate
@@ -25,6 +28,11 @@ def batch(lab):
         spent_usd=Decimal("0.25"),
         discount=Decimal("0.5"),
     )
+
+
+@pytest.fixture
+def all_in_the_admin(lab):
+    get_user_model().objects.update(is_staff=True)
 
 
 def test_a_batch_says_where_it_is_and_what_it_saved(lab, batch, as_):
@@ -118,6 +126,58 @@ def test_the_workers_page_lists_open_batches_of_what_one_may_see(lab, batch, as_
     assert f"/batches/{batch.pk}/" not in as_("researcher").get("/workers/").content.decode()
     ProviderBatch.objects.update(status="collected")
     assert "Open batches" not in as_("owner").get("/workers/").content.decode()
+
+
+def test_the_list_is_narrowed_by_state_endpoint_experiment_and_run_in_the_address(lab, batch, as_):
+    client, here = as_("owner"), f"/batches/{batch.pk}/"
+    run, slug, endpoint = lab.run.pk, lab.experiment.slug, lab.model.endpoint.name
+    for query in ("", "status=open", "status=submitted", f"run={run}", f"experiment={slug}", f"endpoint={endpoint}"):
+        assert here in client.get(f"/batches/?{query}").content.decode(), query
+    for query in ("status=failed", f"run={run + 1}", "experiment=another"):
+        page = client.get(f"/batches/?{query}").content.decode()
+        assert here not in page, query
+        assert "Clear" in page
+    assert here not in as_("researcher").get("/batches/").content.decode()
+
+
+def test_a_longer_list_takes_no_more_queries(lab, batch, as_, all_in_the_admin):
+    client, addresses = as_("owner"), ("/batches/", "/admin/runs_app/providerbatch/")
+    counts = []
+    for _ in range(2):
+        for address in addresses:
+            with CaptureQueriesContext(connection) as queries:
+                assert client.get(address).status_code == 200
+            counts.append(len(queries))
+        ProviderBatch.objects.bulk_create(
+            ProviderBatch(run=lab.run, endpoint_id=batch.endpoint_id, status="collected") for _ in range(20)
+        )
+    assert counts[:2] == counts[2:]
+
+
+def test_the_admin_shows_a_batch_and_changes_nothing_of_it(lab, batch, as_, all_in_the_admin):
+    client, address = as_("owner"), f"/admin/runs_app/providerbatch/{batch.pk}/change/"
+    page = client.get(address).content.decode()
+    assert "batch_&lt;b&gt;77" in page
+    assert f"/runs/{lab.run.pk}/" in page
+    assert "_save" not in page
+    assert client.post(address, {"status": "failed"}).status_code == 403
+    assert f"/runs/{lab.run.pk}/" not in as_("researcher").get("/admin/runs_app/providerbatch/").content.decode()
+
+
+def test_cancelling_in_the_admin_takes_a_reason_and_is_the_same_transition(lab, batch, as_, all_in_the_admin):
+    address, asked = "/admin/runs_app/providerbatch/", {"action": "cancel", "_selected_action": [batch.pk], "index": 0}
+    Experiment.objects.update(sharing="group")
+    as_("researcher").post(address, asked | {"confirmed": "1", "reason": "not mine"})
+    client = as_("owner")
+    assert "A reason is needed" in client.post(address, asked | {"confirmed": "1"}).content.decode()
+    batch.refresh_from_db()
+    assert batch.status == "submitted"
+    client.post(address, asked | {"confirmed": "1", "reason": "a wrong prompt"})
+    batch.refresh_from_db()
+    assert (batch.status, Run.objects.get(pk=lab.run.pk).status) == ("cancelling", "paused")
+    assert [change.reason for change in batch.history] == ["a wrong prompt"]
+    again = client.post(address, asked | {"confirmed": "1", "reason": "again"}, follow=True).content.decode()
+    assert "has not changed" in again
 
 
 def test_a_batched_run_offers_no_number_of_calls_in_flight(lab, batch, as_):

@@ -1,0 +1,81 @@
+"""Providers' batches, to be read and to be cancelled as on their own page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.contrib.admin.utils import flatten
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from datasets_app.admin_verbs import Verb, VerbAdmin
+from runs_app import steering
+from runs_app.admin.experiments import VisibleAdmin
+from runs_app.models import Experiment, ProviderBatch
+
+
+def _cancel(rows: list[ProviderBatch], by: Any, reason: str) -> None:
+    for row in rows:
+        if not Experiment.objects.editable_by(by).filter(pk=row.run.experiment_id).exists():
+            raise ValueError(f"{row} is not yours to cancel: ask the owner of {row.run.experiment.slug}")
+        if not steering.cancel_batch(row, by=by, reason=reason):
+            raise ValueError(f"{row} has not changed: it had come to its end, or was being collected or cancelled")
+
+
+CANCEL = Verb(
+    "cancel",
+    "Cancel",
+    "Cancels it at its provider and pauses its run. What was answered by then is paid and kept.",
+    "runs_app.view_providerbatch",
+    _cancel,
+)
+
+
+@admin.register(ProviderBatch)
+class ProviderBatchAdmin(VerbAdmin, VisibleAdmin):
+    verbs = (CANCEL,)
+    change_form_template = (
+        "admin/change_form.html"  # Nothing is saved there, so a verb's button would have nothing to follow.
+    )
+    list_display = [
+        "__str__",
+        "status",
+        "run_link",
+        "endpoint_link",
+        "provider_id",
+        "n_requests",
+        "n_answered",
+        "n_failed",
+        "spent_usd",
+        "created_at",
+        "ended_at",
+    ]
+    list_filter = ["status", "endpoint"]
+    list_select_related = ["run__experiment", "endpoint"]
+    search_fields = ["=run__id", "=run__experiment__slug", "provider_id"]
+    search_help_text = "The number of a run, the name of an experiment, or the provider's id."
+    fields = [
+        ("status", "run_link", "endpoint_link"),
+        ("provider_id", "provider_status", "provider_counts"),
+        ("n_requests", "n_answered", "n_failed"),
+        ("reserved_usd", "spent_usd", "discount"),
+        ("tries", "error"),
+        ("created_at", "submitted_at", "gone_by", "last_polled_at", "next_poll_at", "expires_at", "ended_at"),
+        ("key", "input_file", "output_files"),
+        ("worker", "lease_until"),
+        "changes",
+    ]
+    readonly_fields = flatten(fields)
+
+    @admin.display(description="run", ordering="run")
+    def run_link(self, batch: ProviderBatch) -> SafeString:
+        return format_html(
+            '<a href="{}">run {}</a> of {}', batch.run.get_absolute_url(), batch.run_id, batch.run.experiment.slug
+        )
+
+    @admin.display(description="endpoint", ordering="endpoint")
+    def endpoint_link(self, batch: ProviderBatch) -> SafeString:
+        address = reverse("admin:runs_app_endpoint_change", args=[batch.endpoint_id])
+        return format_html('<a href="{}">{}</a>', address, batch.endpoint)
