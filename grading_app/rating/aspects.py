@@ -116,7 +116,7 @@ def _score(rubric: Rubric) -> list[Aspect]:
     low, high = rubric.scale_min, rubric.scale_max
     has_points = float(low).is_integer() and float(high).is_integer() and high - low > 1
     points = _whole_points(low, high, {}) if has_points else ()
-    return [Aspect("score", "Which score does this answer get?", f"From {low:g} to {high:g}.", low, high, points,
+    return [Aspect("score", "Which score does this answer get?", "", low, high, points,
                    whole=bool(points))]  # fmt: skip
 
 

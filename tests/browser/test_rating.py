@@ -88,6 +88,39 @@ def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
     assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
 
 
+def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
+    """Somebody by a link, who has no password: after closing the browser only cookies with a date are left."""
+    (token,) = queues.invite(queue, 1, by=queue.owner)
+    page = visitor(None, PHONE, **TOUCH)
+    page.goto(f"/ratings/join/{token}/")
+    page.get_by_role("button", name="Take part").tap()
+    page.get_by_role("button", name="Begin").tap()
+    for done in range(3):
+        page.get_by_text(f"{done} of 20").wait_for()
+        page.locator("button[value='6']").tap()
+    page.get_by_text("3 of 20").wait_for()
+    image = page.locator(".rating-image").get_attribute("src")
+    kept = page.context.storage_state()
+    page.context.close()
+    kept["cookies"] = [cookie for cookie in kept["cookies"] if cookie["expires"] > 0]
+    later = visitor(None, PHONE, storage_state=kept, **TOUCH)
+    later.goto("/")
+    assert place_of(later) == "3 of 20"
+    assert later.locator(".rating-image").get_attribute("src") == image
+
+
+def test_the_image_is_large(visitor, queue):
+    """At least half of what the window has between its bars, on a phone from edge to edge."""
+    rater = make_rater(queue, started=True)
+    for viewport in (LAPTOP, PHONE):
+        page = visitor(rater.user, viewport)
+        page.goto("/ratings/first-impressions/")
+        stage = page.locator(".rating-stage").bounding_box()
+        assert stage["height"] >= 0.4 * viewport["height"]
+        assert stage["width"] >= 0.7 * viewport["width"]
+        assert page.locator(".rating-point").last.bounding_box()["y"] < viewport["height"]
+
+
 def test_keys_that_are_no_points_do_nothing(visitor, queue):
     rater = make_rater(queue, started=True)
     page = visitor(rater.user)
