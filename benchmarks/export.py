@@ -1,4 +1,4 @@
-"""How fast stored answers are exported, and in how much memory: `python benchmarks/export.py [TRIALS]`.
+"""How fast answers and gradings are exported: `python benchmarks/export.py [TRIALS] [TABLE ...]`.
 
 Each format runs in a process of its own, so that the memory is its own too.
 """
@@ -10,10 +10,11 @@ import resource
 import sys
 import tempfile
 import time
+from itertools import product
 from pathlib import Path
 
 
-def measure(rows: int, file_format: str, name: str) -> None:
+def measure(rows: int, table: str, file_format: str, name: str) -> None:
     from benchmarks.stored import connection
 
     connection.settings_dict["NAME"] = name
@@ -22,30 +23,34 @@ def measure(rows: int, file_format: str, name: str) -> None:
 
     experiment = Experiment.objects.get(slug="stored")
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / f"trials.{file_format}"
+        out = Path(folder) / f"{table}.{file_format}"
         started = time.perf_counter()
-        write_export(export_chunks(experiment, "trials", file_format), str(out))
+        write_export(export_chunks(experiment, table, file_format), str(out))
         seconds = time.perf_counter() - started
         size = out.stat().st_size / 2**20
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     pace = f"{rows / seconds:,.0f}/s"
-    print(f"{file_format}: {rows:,} rows in {seconds:.1f} s, {pace}, {size:,.0f} MB; memory {memory} MB", flush=True)
+    print(
+        f"{table}, {file_format}: {rows:,} rows in {seconds:.1f} s, {pace}, {size:,.0f} MB; memory {memory} MB",
+        flush=True,
+    )
 
 
-def main(rows: int) -> None:
-    from benchmarks.stored import connection, database_of_its_own, stored_answers
-    from runs_app.models import Trial
+def main(rows: int, tables: list[str]) -> None:
+    from benchmarks.stored import connection, database_of_its_own, stored_answers, stored_verdicts
 
     fresh = multiprocessing.get_context("spawn")
     with database_of_its_own():
-        stored_answers(rows)
-        count, name = Trial.objects.count(), connection.settings_dict["NAME"]
-        for file_format in ("csv", "jsonl", "parquet"):
-            process = fresh.Process(target=measure, args=(count, file_format, name))
+        experiment = stored_answers(rows)
+        count, name = sum(run.n_done for run in experiment.runs.all()), connection.settings_dict["NAME"]
+        if "gradings" in tables:
+            stored_verdicts(experiment)
+        for table, file_format in product(tables, ("csv", "jsonl", "parquet")):
+            process = fresh.Process(target=measure, args=(count, table, file_format, name))
             process.start()
             process.join()
 
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, sys.argv[2:] or ["trials"])

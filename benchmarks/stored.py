@@ -17,8 +17,10 @@ django.setup()
 
 from django.db import connection  # noqa: E402
 
+from grading_app.judging import conditions  # noqa: E402
 from runs_app.models import Experiment  # noqa: E402
 from tests import factories  # noqa: E402
+from tests.judging.conftest import make_grader  # noqa: E402
 
 ITEMS, MODELS = 1000, 5
 PROSE = "First add the two numbers and then check the result against the question once more. " * 3
@@ -49,6 +51,31 @@ def stored_answers(rows: int, slug: str = "stored") -> Experiment:
     for run in runs:
         factories.refresh_counters(run)
     return experiment
+
+
+VERDICTS = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, subject_id, status, attempts, answer,
+        raw_response, finish_reason, served_model, input_tokens, output_tokens, cost_usd, latency_ms, claimed_at,
+        completed_at)
+    SELECT %(judge)s, t.item_id, 0, t.id, 'done', 1, '{"score": 1}', '{"score": 1}', 'stop', 'vendor/judge', 400, 60,
+        0.0005, 700, now(), now()
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id WHERE r.experiment_id = %(experiment)s"""
+JUDGED = """INSERT INTO grading_app_grading
+        (condition_id, trial_id, judged_by_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
+    SELECT %(condition)s, v.subject_id, v.id, v.id %% 2, '1', true, '', 'Both steps are right.',
+        '{"criteria": {"correct": true, "clear": false}}', now()
+    FROM runs_app_trial v WHERE v.run_id = %(judge)s"""
+
+
+def stored_verdicts(experiment: Experiment) -> None:
+    """A judge's verdict on each stored answer, and its grading."""
+    grader = make_grader("judge")
+    condition = conditions.made(experiment, grader)
+    judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")
+    known = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
+    with connection.cursor() as cursor:
+        cursor.execute(VERDICTS, known)
+        cursor.execute(JUDGED, known)
+        cursor.execute("ANALYZE")
 
 
 @contextmanager

@@ -43,27 +43,22 @@ def _columns(kind: Kind, source: str, names: str) -> tuple[Column, ...]:
 USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"
 
 DESIGN_CELL = (
-    Column("experiment", "text", "e.slug"),
-    Column("condition_id", "text", "c.condition_id"),
-    Column("run_id", "integer", "r.id"),
-    Column("wave", "integer", "w.number"),
-    Column("wave_label", "text", "w.label"),
-    Column("model", "text", "m.name"),
-    Column("provider", "text", "n.provider"),
-    Column("prompt", "text", "p.name"),
-    Column("prompt_hash", "text", "p.content_hash"),
-    Column("sampler", "text", "s.name"),
-    Column("dataset", "text", "d.slug || '@' || d.version"),
-    Column("dataset_hash", "text", "d.content_hash"),
+    *_columns("text", "cell", "experiment condition_id"),
+    *_columns("integer", "cell", "run_id wave"),
+    *_columns("text", "cell", "wave_label model provider prompt prompt_hash sampler dataset dataset_hash"),
     Column("item_key", "text", "i.key"),
     Column("category", "text", "i.category"),
     Column("dimension", "text", "dim.name"),
     Column("sample_idx", "integer", "t.sample_idx"),
-    Column("epoch", "integer", "w.epoch_offset + t.sample_idx + 1"),
+    Column("epoch", "integer", "cell.epoch_offset + t.sample_idx + 1"),
 )
 ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Of a trial; a point has many.
-DESIGN_JOINS = """
-    JOIN runs_app_run r ON r.id = t.run_id
+# What all rows of a run share, put together once a page and not once a row: OFFSET 0 keeps it a relation of its own.
+CELLS = """(
+    SELECT r.id AS run_id, e.slug AS experiment, c.condition_id, c.stage, w.number AS wave, w.label AS wave_label,
+        w.epoch_offset, m.name AS model, n.provider, p.name AS prompt, p.content_hash AS prompt_hash,
+        s.name AS sampler, d.slug || '@' || d.version AS dataset, d.content_hash AS dataset_hash
+    FROM runs_app_run r
     JOIN runs_app_experiment e ON e.id = r.experiment_id
     JOIN datasets_app_dataset d ON d.id = e.dataset_id
     JOIN runs_app_wave w ON w.id = r.wave_id
@@ -72,6 +67,9 @@ DESIGN_JOINS = """
     JOIN runs_app_endpoint n ON n.id = m.endpoint_id
     LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
     JOIN runs_app_sampler s ON s.id = c.sampler_id
+    WHERE r.experiment_id = %(experiment)s OFFSET 0) cell"""
+DESIGN_JOINS = f"""
+    JOIN {CELLS} ON cell.run_id = t.run_id
     JOIN datasets_app_item i ON i.id = t.item_id
     LEFT JOIN runs_app_dimension dim ON dim.id = t.dimension_id
 """
@@ -106,7 +104,7 @@ ATTEMPTS = ExportTable(
     columns=(
         *DESIGN_CELL,
         Column("trial_id", "integer", "a.trial_id"),
-        *_columns("text", "c", "stage"),
+        *_columns("text", "cell", "stage"),
         *_columns("integer", "a", "call"),
         *_columns("text", "a", "outcome error_class error"),
         *_columns("integer", "a", "http_status"),
@@ -126,22 +124,37 @@ ATTEMPTS = ExportTable(
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
 # Of a rule, the scorer alone; of a judge or panel its name, of a person queue and number; the rubric of whom has one.
-BY_WHOM = (
-    Column("grade_condition_id", "text", "gc.grade_condition_id"),
-    Column("scorer", "text", "gc.scorer"),
-    Column("grader", "text", "coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number)"),
-    Column("rubric", "text", "ru.name"),
-    Column("rubric_hash", "text", "ru.content_hash"),
-)
+BY_WHOM = _columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
+# Said of a whole section at once, and joined as the one row that it is.
 GRADER_JOINS = """
-    JOIN grading_app_gradecondition gc ON gc.id = {verdict}.condition_id
-    LEFT JOIN grading_app_grader gr ON gr.id = gc.grader_id
-    LEFT JOIN grading_app_panel pa ON pa.id = gc.panel_id
-    LEFT JOIN grading_app_rubric ru ON ru.id = gc.rubric_id
-    LEFT JOIN grading_app_raterassignment ra ON ra.id = gc.assignment_id
-    LEFT JOIN grading_app_ratingqueue qu ON qu.id = ra.queue_id
+    JOIN (SELECT gc.id, gc.kind, gc.grade_condition_id, gc.scorer, gc.parameters,
+            coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number) AS grader,
+            ru.name AS rubric, ru.content_hash AS rubric_hash, ru.version AS rubric_version,
+            ts.name || '@' || ts.version AS item_texts, jm.name AS judge_model, jn.name AS judge_endpoint,
+            js.name AS judge_sampler
+        FROM grading_app_gradecondition gc
+        LEFT JOIN grading_app_grader gr ON gr.id = gc.grader_id
+        LEFT JOIN grading_app_panel pa ON pa.id = gc.panel_id
+        LEFT JOIN grading_app_rubric ru ON ru.id = gc.rubric_id
+        LEFT JOIN grading_app_raterassignment ra ON ra.id = gc.assignment_id
+        LEFT JOIN grading_app_ratingqueue qu ON qu.id = ra.queue_id
+        LEFT JOIN runs_app_textset ts ON ts.id = gr.text_set_id
+        LEFT JOIN runs_app_condition jc ON jc.id = gc.judge_condition_id
+        LEFT JOIN runs_app_languagemodel jm ON jm.id = jc.model_id
+        LEFT JOIN runs_app_endpoint jn ON jn.id = jm.endpoint_id
+        LEFT JOIN runs_app_sampler js ON js.id = jc.sampler_id
+        WHERE gc.id = %(section)s OFFSET 0) gc ON gc.id = {verdict}.condition_id
     LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
 """
+JUDGED_HOW = (
+    *_columns("integer", "gc", "rubric_version"),
+    *_columns("text", "gc", "item_texts judge_model judge_endpoint judge_sampler"),
+    Column("judge_served_model", "text", "j.served_model"),
+)
+# The last word is that of whoever said it last.
+ADJUDICATED_BY = """CASE WHEN gc.kind = 'adjudicated' THEN (
+    SELECT u.username FROM grading_app_adjudication w JOIN auth_user u ON u.id = w.by_id
+    WHERE w.condition_id = g.condition_id AND w.trial_id = g.trial_id ORDER BY w.id DESC LIMIT 1) END"""
 
 GRADINGS = ExportTable(
     name="gradings",
@@ -155,6 +168,17 @@ GRADINGS = ExportTable(
         Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN g.reasoning END"),
         Column("grade_cost_usd", "decimal", "CASE WHEN j.id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"),
         Column("votes", "integer", "(g.detail ->> 'votes')::integer"),
+        *_columns("integer", "g", "trial_id"),
+        Column("kind", "text", "gc.kind"),
+        Column("parameters", "json", "gc.parameters"),
+        *JUDGED_HOW,
+        Column("judge_trial_id", "integer", "g.judged_by_id"),
+        Column("unasked", "text", "(g.detail ->> 'code')"),
+        Column("label", "text", "(g.detail ->> 'label')"),
+        *_columns("flag", "t", "truncated refused"),
+        *_columns("json", "g", "detail"),
+        Column("adjudicated_by", "text", ADJUDICATED_BY),
+        Column("graded_at", "time", "g.created_at"),
     ),
     sections=GRADE_CONDITIONS,
     keys="""SELECT g.trial_id AS id FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
@@ -179,6 +203,12 @@ PREFERENCES = ExportTable(
         Column(
             "grade_cost_usd", "decimal", "CASE WHEN g.judged_by_id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"
         ),
+        Column("trial_id", "integer", "g.trial_a_id"),
+        Column("rival_trial_id", "integer", "g.trial_b_id"),
+        Column("kind", "text", "gc.kind"),
+        *JUDGED_HOW,
+        Column("judge_trial_id", "integer", "g.judged_by_id"),
+        Column("graded_at", "time", "g.created_at"),
     ),
     sections=f"{GRADE_CONDITIONS} AND kind IN ('judge', 'person')",
     keys="""SELECT g.id FROM grading_app_preference g JOIN runs_app_trial t ON t.id = g.trial_a_id
@@ -300,17 +330,8 @@ POINTS = ExportTable(
     ),
     sections=RUNS,
     keys="SELECT pt.id FROM runs_app_point pt WHERE pt.run_id = %(section)s",
-    rows="""FROM runs_app_point pt
-        JOIN runs_app_run r ON r.id = pt.run_id
-        JOIN runs_app_experiment e ON e.id = r.experiment_id
-        JOIN datasets_app_dataset d ON d.id = e.dataset_id
-        JOIN runs_app_wave w ON w.id = r.wave_id
-        JOIN runs_app_condition c ON c.id = r.condition_id
-        JOIN runs_app_languagemodel m ON m.id = c.model_id
-        JOIN runs_app_endpoint n ON n.id = m.endpoint_id
-        LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
+    rows=f"""FROM runs_app_point pt JOIN {CELLS} ON cell.run_id = pt.run_id
         LEFT JOIN runs_app_dimension dim ON dim.id = pt.dimension_id
-        JOIN runs_app_sampler s ON s.id = c.sampler_id
         WHERE pt.run_id = %(section)s AND pt.id > %(low)s AND pt.id <= %(high)s""",
     order="pt.id",
     has_trials=False,

@@ -62,8 +62,9 @@ class Extract:
         statement = copy.format(rows=self.table.rows + self._narrowed + order)
         keys = self.table.keys + self._narrowed
         for section in self._sections():
-            for low, high in key_ranges(keys, {**self.filters, "section": section}, PAGE_ROWS):
-                yield _copied(statement, {**self.filters, "section": section, "low": low, "high": high}, joined)
+            known = {**self.filters, "experiment": self.experiment.pk, "section": section}
+            for low, high in key_ranges(keys, known, PAGE_ROWS):
+                yield _copied(statement, {**known, "low": low, "high": high}, joined)
 
     @property
     def _narrowed(self) -> str:
