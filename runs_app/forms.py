@@ -316,6 +316,8 @@ class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
+        if self.instance.is_in_use:
+            keep(self.fields["provider"], "In use: another provider is another endpoint")
 
     def clean_provider_routes(self) -> list[str]:
         return names_in(self.cleaned_data["provider_routes"])
@@ -344,3 +346,16 @@ class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
         }
         help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
         widgets = {"price_date": forms.DateInput(attrs={"type": "date"})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.is_in_use:
+            keep(self.fields["model"], "In use: for another id make a new model")
+            served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
+            self.fields["endpoint"].queryset = served  # type: ignore[attr-defined]
+            self.fields["endpoint"].help_text = "Those of its provider, while no call to it is in flight"
+
+
+def keep(field: forms.Field, why: str) -> None:
+    """Shown as it is, and not read from what was sent."""
+    field.disabled, field.help_text = True, why

@@ -36,6 +36,9 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
+KEPT = "what a model was asked under never changes."
+
+
 class Served(Counted):
     """What a call costs rests on its row, so a change of it changes what is set aside for calls to come."""
 
@@ -165,8 +168,15 @@ class Endpoint(Served):
     def has_list_prices(self) -> bool:
         return not self.is_free and self.provider not in self.SELF_HOSTED
 
+    @property
+    def is_in_use(self) -> bool:
+        """Conditions say its provider, so it keeps that."""
+        return not self._state.adding and self.models.filter(conditions__isnull=False).exists()
+
     def clean(self) -> None:
         super().clean()
+        if self.is_in_use and self.provider != Endpoint.objects.values_list("provider", flat=True).get(pk=self.pk):
+            raise ValidationError({"provider": f"{self} is in use: {KEPT} Make a new endpoint."})
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
@@ -250,6 +260,28 @@ class LanguageModel(Served):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def is_in_use(self) -> bool:
+        """Conditions say its id and its provider, so it keeps those."""
+        return not self._state.adding and self.conditions.exists()
+
+    def clean(self) -> None:
+        super().clean()
+        if self.is_in_use:
+            former = LanguageModel.objects.select_related("endpoint").get(pk=self.pk)
+            if problems := self._lost(former):
+                raise ValidationError(problems)
+
+    def _lost(self, former: LanguageModel) -> dict[str, str]:
+        """What of its identity this would change, by field; the database refuses the same."""
+        if self.model != former.model:
+            return {"model": f"{former} is in use: {KEPT} Make a new model."}
+        if self.endpoint.provider != former.endpoint.provider:
+            return {"endpoint": f"{former} is in use, at {former.endpoint.provider}: {KEPT} Make a new model."}
+        if self.endpoint_id != former.endpoint_id and self.conditions.filter(runs__n_running__gt=0).exists():
+            return {"endpoint": "Calls to it are in flight or in batches: pause its runs until none is left."}
+        return {}
 
     @property
     def prices(self) -> Prices:

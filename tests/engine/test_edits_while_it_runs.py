@@ -38,7 +38,7 @@ def by_admin(row, **changes):
 
 @pytest.mark.parametrize("edit", [by_form(EndpointForm), by_command, by_admin])
 def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_saving(run, edit):
-    Endpoint.objects.update(provider="openai", requests_per_minute=600)
+    Endpoint.objects.update(requests_per_minute=600)
     save = edit(Endpoint.objects.get(), max_concurrency=5)
     assert len(admit(Registration().worker_id, 4)) == 4
     Endpoint.objects.update(paused_until=timezone.now(), pause_reason="a 429", in_batches=0)

@@ -6,7 +6,7 @@ from django.db.models import Sum
 from grading_app.grading import grade
 from grading_app.models import Grading
 from runs_app.calls import CallFailure, ErrorClass
-from runs_app.models import Attempt, Endpoint, Experiment, LedgerEntry, Trial
+from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
@@ -153,8 +153,13 @@ def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, gra
 # --- soft failures, asked again elsewhere
 
 
-def test_a_retry_goes_to_the_next_of_the_endpoints_routes(run):
-    Endpoint.objects.update(provider="openrouter", provider_routes=["north", "south"])
+@pytest.fixture
+def router(transactional_db):
+    """Before the experiment, whose conditions will say its provider."""
+    return factories.make_endpoint(provider="openrouter", provider_routes=["north", "south"])
+
+
+def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
     asked = []
 
     async def failing(request):

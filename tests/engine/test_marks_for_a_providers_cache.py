@@ -3,7 +3,7 @@
 import pytest
 
 from runs_app.engine.asking import ask, design_of, question_of
-from runs_app.models import Condition, Endpoint, LanguageModel, Run
+from runs_app.models import Condition, LanguageModel, Run
 from tests import factories
 
 LONG = "Judge with care. " * 250
@@ -11,6 +11,10 @@ LONG = "Judge with care. " * 250
 
 @pytest.fixture
 def run(db):
+    return marked_run()
+
+
+def marked_run():
     factories.make_world()
     experiment = factories.make_experiment("marked", prompts=[factories.make_prompt("long", user=LONG + "{{input}}")])
     return factories.make_runs(experiment)[0]
@@ -22,8 +26,9 @@ def asked(run):
 
 
 @pytest.mark.parametrize(("provider", "takes_marks"), [("anthropic", True), ("openrouter", True), ("openai", False)])
-def test_only_providers_that_know_them_get_marks_and_the_hash_stays(run, provider, takes_marks):
-    Endpoint.objects.update(provider=provider)
+def test_only_providers_that_know_them_get_marks_and_the_hash_stays(db, provider, takes_marks):
+    factories.make_endpoint(provider=provider)
+    run = marked_run()
     plain = asked(run)
     LanguageModel.objects.update(cache_marks=True)
     marked = asked(run)

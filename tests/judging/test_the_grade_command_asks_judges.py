@@ -84,10 +84,10 @@ def test_a_rubric_alone_means_all_judges_that_have_it(answered):
 
 def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
     make_grader()
-    LanguageModel.objects.filter(name__in=["judge", "large"]).update(model="vendor/gpt-x")
+    LanguageModel.objects.filter(name="judge").update(model="vendor/large")
     graded("--grader", "judge-a")
     said = capsys.readouterr().err
-    assert "judge is of one family with large, whose answers it may prefer" in said
+    assert "judge is of one family with large, small, whose answers it may prefer" in said
 
 
 def test_a_panel_takes_the_scores_together(answered, capsys):
