@@ -44,7 +44,9 @@ class Panel:
         if self.scale is None:
             return [0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"]
         low, high = self.scale
-        points = [float(point) for point in range(low, high + 1, max(1, -(-(high - low) // MOST_TICKS)))]
+        steps = (digit * 10**power for power in range(10) for digit in (1, 2, 5))
+        step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
+        points = [float(point) for point in range(-(-low // step) * step, high + 1, step)]
         return points, [number(point, 0) for point in points]
 
     def text(self, value: float) -> str:
