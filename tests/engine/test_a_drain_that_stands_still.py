@@ -102,12 +102,17 @@ def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, ca
 def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(leased):
     stall = Stall()
 
-    async def answering_after_the_stall(request):
-        while not stall.over.is_set():
+    asked = []
+
+    async def answering_during_and_after_the_stall(request):
+        """Every other answer comes while nothing can be written, and waits."""
+        asked.append(request)
+        awaited = stall.began if len(asked) % 2 else stall.over
+        while not awaited.is_set():
             await asyncio.sleep(0.05)
         return reply()
 
-    thread = started(answering_after_the_stall, SlowBeat(stall))
+    thread = started(answering_during_and_after_the_stall, SlowBeat(stall))
     assert stall.began.wait(DEADLINE_S)
     taken, _ = swept_until(lambda taken, after: after > 1.5 * LEASE_S)
     stall.over.set()
