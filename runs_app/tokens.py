@@ -9,7 +9,7 @@ import math
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from runs_app import shipped
@@ -54,17 +54,9 @@ class TextRule:
 
     def or_bytes(self) -> TextRule:
         """The same where parts of a request are not known yet, only how long they may become."""
-        if self.tokenizer is None:
+        if self.tokenizer is None or self.also_bytes:
             return self
-        return TextRule(
-            f"{self.said}, at least a token per 3 bytes",
-            self.tokenizer,
-            self.margin,
-            also_bytes=True,
-            normalizes=self.normalizes,
-            most_bytes=self.most_bytes,
-            schema_charge=self.schema_charge,
-        )
+        return replace(self, said=f"{self.said}, at least a token per 3 bytes", also_bytes=True)
 
 
 BYTES = TextRule("a token per 3 bytes: no tokenizer is known")

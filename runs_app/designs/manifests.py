@@ -42,7 +42,8 @@ def write_manifest(
 def _estimate(found: Estimate) -> dict[str, Any]:
     """US dollars, as texts: exact."""
     costs = {name: _text(getattr(found, name)) for name in ("ceiling_usd", "expected_usd", "spent_usd")}
-    return {"trials": found.trials, "to_do": found.to_do, **costs, "basis": dict(found.basis)}
+    counted = {price.model: price.counted for price in found.prices}
+    return {"trials": found.trials, "to_do": found.to_do, **costs, "basis": dict(found.basis), "counted": counted}
 
 
 def manifest_of(experiment: Experiment) -> dict[str, Any]:
