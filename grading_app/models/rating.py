@@ -217,6 +217,9 @@ class RaterAssignment(models.Model):
     by_link = models.BooleanField(
         default=False, help_text="The account was made by an invitation, for this queue alone"
     )
+    alias = models.CharField(
+        max_length=40, blank=True, default="", db_default="", help_text="What a rater who came by a link goes by"
+    )
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     seed = models.BigIntegerField(help_text="Of this rater's order")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -198,6 +198,14 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(max_length=500, required=False)
 
 
+class AliasForm(forms.Form):
+    alias = forms.CharField(
+        max_length=40,
+        required=False,
+        help_text="What those who asked call you, and you alone choose. It need not be your name; empty: a number",
+    )
+
+
 class InviteForm(forms.Form):
     count = forms.IntegerField(label="Number of links", min_value=1, max_value=MOST_INVITATIONS, initial=1)
 

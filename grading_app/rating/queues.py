@@ -105,7 +105,7 @@ def delete_draft(queue: RatingQueue, *, by: Actor, reason: str) -> None:
 
 
 @transaction.atomic
-def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False) -> RaterAssignment:
+def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, alias: str = "") -> RaterAssignment:
     """Make somebody a rater of this queue. QueueError where they are one already, or the queue is closed."""
     locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
     if locked.status == RatingQueue.Status.CLOSED:
@@ -114,7 +114,9 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False) -
         raise QueueError(f"{user.get_username()} is a rater of {queue} already")
     number = (queue.assignments.aggregate(last=Max("number"))["last"] or 0) + 1
     seed = secrets.randbelow(LARGEST_SEED)
-    assignment = RaterAssignment.objects.create(queue=queue, user=user, number=number, seed=seed, by_link=by_link)
+    assignment = RaterAssignment.objects.create(
+        queue=queue, user=user, number=number, seed=seed, by_link=by_link, alias=alias
+    )
     record_changes([(queue, "", str(assignment))], by=by, reason="", what="rater")
     return assignment
 
@@ -202,15 +204,18 @@ def usable(token: str) -> RaterInvitation | None:
 
 
 @transaction.atomic
-def redeem(token: str) -> RaterAssignment:
-    """Use an invitation up: the rater it makes, or the rater it is for. QueueError where it is not usable."""
+def redeem(token: str, alias: str = "") -> RaterAssignment:
+    """Use an invitation up: the rater it makes, under this alias, or the rater it is for, who keeps theirs.
+
+    QueueError where it is not usable.
+    """
     RaterInvitation.objects.select_for_update().filter(token_hash=hash_of(token)).first()
     invitation = usable(token)
     if invitation is None:
         raise QueueError("this link was used, or is too old")
     assignment = invitation.assignment
     if assignment is None:
-        assignment = assign(invitation.queue, _new_rater(), by="an invitation", by_link=True)
+        assignment = assign(invitation.queue, _new_rater(), by="an invitation", by_link=True, alias=alias)
     else:
         _refuse_other_accounts(assignment)
     invitation.assignment, invitation.used_at = assignment, timezone.now()

@@ -26,6 +26,7 @@ from grading_app.models import RaterAssignment, Rating
 from grading_app.rating import sessions
 from grading_app.rating.aspects import aspect_of, end_keys
 from grading_app.rating.briefing import beside, words_of
+from grading_app.rating.forms import AliasForm
 from grading_app.rating.queues import QueueError, redeem, usable
 from runs_app.models import Trial
 
@@ -156,10 +157,12 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
     invitation = usable(token)
     if invitation is None:
         return render(request, "grading_app/rating/join_gone.html", status=404)
-    if request.method != "POST":
-        return render(request, "grading_app/rating/join.html", {"queue": invitation.queue})
+    form = AliasForm(request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not form.is_valid():
+        context = {"queue": invitation.queue, "form": form, "is_new": invitation.assignment is None}
+        return render(request, "grading_app/rating/join.html", context)
     try:
-        assignment = redeem(token)
+        assignment = redeem(token, form.cleaned_data["alias"])
     except QueueError:
         return render(request, "grading_app/rating/join_gone.html", status=404)
     login(request, assignment.user, backend=BACKEND)

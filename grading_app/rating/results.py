@@ -207,13 +207,14 @@ def _agreement(triples: list[Triple]) -> tuple[Any, Any]:
 COLUMNS = [
     "queue", "dataset", "dataset_hash", "rater", "item_key", "category", "dimension", "dimension_version", "kind",
     "position", "rating", "passed", "seconds", "revisions", "excluded", "rated_at", "experiment", "condition_id",
-    "trial_id", "sample_idx", "rubric", "rubric_hash", "criterion", "rival_trial_id",
+    "trial_id", "sample_idx", "rubric", "rubric_hash", "criterion", "rival_trial_id", "alias",
 ]  # fmt: skip
 
 
 def csv_lines(queue: RatingQueue) -> Iterator[str]:
     """Every rating that was given, practice and excluded raters with it, for spreadsheets. The last columns say
-    which answer was rated, and by which rubric; they are empty where the item itself was."""
+    which answer was rated, and by which rubric; they are empty where the item itself was. Last, what the rater
+    goes by."""
     yield _csv_line(COLUMNS)
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
@@ -225,7 +226,7 @@ STORED = [
     "assignment__number", "item__key", "item__category", "dimension__name", "dimension__version", "kind", "position",
     "value", "seconds", "revisions", "assignment__excluded_at", "rated_at", "trial__run__experiment__slug",
     "trial__run__condition__condition_id", "trial", "trial__sample_idx", "assignment__queue__rubric__name",
-    "assignment__queue__rubric__content_hash", "criterion", "rival",
+    "assignment__queue__rubric__content_hash", "criterion", "rival", "assignment__alias",
 ]  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """A link makes one rater, once; it never opens an account of somebody else."""
 
+import csv
+import io
 import re
 from datetime import timedelta
 
@@ -11,7 +13,7 @@ from django.utils import timezone
 from evalsite.lib import roles
 from evalsite.lib.roles import roles_of
 from grading_app.models import RaterInvitation
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, results, sessions
 from tests import factories
 from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
@@ -38,6 +40,42 @@ def test_a_link_makes_an_account_that_can_only_rate():
     assert not user.is_staff
     for beyond in ("/datasets/", "/experiments/", "/trials/", "/ratings/queues/"):
         assert client.get(beyond).status_code == 404
+
+
+def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
+    queue = make_queue()
+    token = token_of(queue)
+    assert 'name="alias"' in Client().get(f"/ratings/join/{token}/").content.decode()
+    client = Client()
+    client.post(f"/ratings/join/{token}/", {"alias": " <b>North</b> wind "})
+    rater = queue.assignments.get()
+    assert rater.alias == "<b>North</b> wind"
+    sessions.start(rater)
+    rate_all(rater)
+    page = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
+    assert "&lt;b&gt;North&lt;/b&gt; wind" in page
+    (row, *_) = csv.DictReader(io.StringIO("".join(results.csv_lines(queue))))
+    assert row["alias"] == "<b>North</b> wind"
+    other = make_rater(queue, started=True)
+    assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
+
+
+def test_a_rater_who_comes_again_keeps_the_alias():
+    queue = make_queue()
+    Client().post(f"/ratings/join/{token_of(queue)}/", {"alias": "North wind"})
+    again = queues.invite_again(queue.assignments.get(), by=queue.owner)
+    assert 'name="alias"' not in Client().get(f"/ratings/join/{again}/").content.decode()
+    Client().post(f"/ratings/join/{again}/", {"alias": "Another"})
+    assert queue.assignments.get().alias == "North wind"
+
+
+def test_an_alias_that_is_too_long_uses_nothing_up():
+    queue = make_queue()
+    token = token_of(queue)
+    page = Client().post(f"/ratings/join/{token}/", {"alias": "x" * 41})
+    assert "at most 40 characters" in page.content.decode()
+    assert not queue.assignments.exists()
+    assert join(token)[1].status_code == 200
 
 
 def test_whoever_came_by_a_link_can_rate_to_the_end():
