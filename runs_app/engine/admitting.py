@@ -14,6 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import transaction
+from django.db.models import F, Sum
 
 from runs_app.engine.allotting import Demand, allot, share_out
 from runs_app.engine.books import Books, open_books
@@ -210,10 +211,15 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
 
 
 def _why_short(run: Run) -> str:
+    """What is left, and what all calls that wait may need of it: those of the other conditions and of judges, too."""
     experiment = run.experiment
-    needs = run.reserve_usd * run.n_pending
-    kept = f" ${experiment.reserved_usd:.4f} is kept for calls of unknown cost," if experiment.reserved_usd else ""
+    left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
+    kept = f", ${experiment.reserved_usd:.4f} kept for calls of unknown cost" if experiment.reserved_usd else ""
+    most = Sum(F("n_pending") * F("reserve_usd"))
+    waiting = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=most)
     return (
-        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent,{kept} and"
-        f" {run.n_pending} trials left may need up to ${needs:.4f}."
+        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{kept}, ${left:.4f} is"
+        f" left. {run.n_pending} trials left here may need up to ${run.reserve_usd * run.n_pending:.4f}; all"
+        f" {waiting['trials']} that wait in the experiment, judges' included, up to ${waiting['usd']:.4f}:"
+        f" ${waiting['usd'] - left:.4f} more than is left."
     )

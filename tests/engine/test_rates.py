@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+from django.db import connection
+
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.engine.registering import Registration
@@ -32,6 +35,34 @@ def test_requests_a_minute_hold_over_workers(transactional_db):
 def test_requests_a_day_hold_over_workers(transactional_db):
     many(requests_per_day=7, adaptive=False)
     assert claimed_by_two_workers() == [7, 0]
+
+
+@pytest.fixture
+def clock(transactional_db):
+    """The database's clock, as it is told: its own function is found behind one of the same name."""
+    with connection.cursor() as cursor:
+        cursor.execute("""CREATE SCHEMA told;
+            CREATE FUNCTION told.clock_timestamp() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT current_setting('told.now')::timestamptz $$; SET search_path = told, public, pg_catalog""")
+        yield lambda now: cursor.execute("SELECT set_config('told.now', %s, false)", [now])
+        cursor.execute("RESET search_path; DROP SCHEMA told CASCADE")
+
+
+@pytest.mark.parametrize(
+    ("zone", "before", "after", "midnight_in_utc"),
+    [
+        ("Asia/Tokyo", "2026-03-01T14:59:50Z", "2026-03-01T15:00:10Z", "2026-03-02T00:00:10Z"),
+        # The night after the clocks went forward: an hour earlier by UTC than the night before.
+        ("America/New_York", "2026-03-09T03:59:50Z", "2026-03-09T04:00:10Z", "2026-03-10T00:00:10Z"),
+    ],
+)
+def test_a_day_begins_at_midnight_where_the_provider_counts_it(clock, zone, before, after, midnight_in_utc):
+    clock(before)
+    many(requests_per_day=7, adaptive=False, day_zone=zone)
+    assert claimed_by_two_workers() == [7, 0]
+    clock(after)
+    assert claimed_by_two_workers() == [7, 0]
+    clock(midnight_in_utc)
+    assert claimed_by_two_workers() == [0, 0]
 
 
 def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(transactional_db):

@@ -10,7 +10,7 @@ from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
-from runs_app.models import Experiment, Run
+from runs_app.models import Condition, Experiment, Run
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
@@ -110,6 +110,27 @@ def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
     assert run.status == "paused"
     assert "3 trials left" in run.stop_reason
     assert differences() == []
+
+
+def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transactional_db):
+    """Six trials of two conditions and two of a judge: 3 x $0.10 + 3 x $0.20 + 2 x $0.50, and $0.05 is left."""
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("two", models=models, max_usd=Decimal("0.05"))
+    small, large = factories.make_runs(experiment)
+    for run, each in ((small, "0.10"), (large, "0.20")):
+        factories.plan_trials(run)
+        Run.objects.filter(pk=run.pk).update(reserve_usd=each)
+    judge = Condition.objects.create(
+        stage="judge", experiment=experiment, model=models[0], sampler=experiment.samplers.get(), content={}
+    )
+    Run.objects.create(experiment=experiment, condition=judge, wave=small.wave, n_pending=2, reserve_usd="0.50")
+    assert admit(Registration().worker_id, 10) == []
+    small.refresh_from_db()
+    assert small.status == "paused"
+    assert small.stop_reason == (
+        "The budget of $0.0500 is reached: $0.0000 is spent, $0.0500 is left. 3 trials left here may need up to"
+        " $0.3000; all 8 that wait in the experiment, judges' included, up to $1.9000: $1.8500 more than is left."
+    )
 
 
 def test_concurrency_below_one_is_refused(run):
