@@ -164,7 +164,7 @@ class BatchListTable(BatchTable):
     """Of several runs and endpoints."""
 
     run = tables.Column(linkify=True, attrs=TIGHT)
-    experiment = tables.Column(accessor="run__experiment__slug")
+    experiment = tables.Column(verbose_name="Experiment", accessor="run__experiment__slug")
     endpoint = tables.Column()
 
     class Meta(BatchTable.Meta):

@@ -44,13 +44,13 @@ class ProviderBatchAdmin(VerbAdmin, VisibleAdmin):
         "status",
         "run_link",
         "endpoint_link",
-        "provider_id",
         "n_requests",
         "n_answered",
         "n_failed",
         "spent_usd",
         "created_at",
         "ended_at",
+        "provider_id",
     ]
     list_filter = ["status", "endpoint"]
     list_select_related = ["run__experiment", "endpoint"]

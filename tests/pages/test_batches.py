@@ -69,6 +69,13 @@ def test_a_lost_submission_says_what_is_waited_for_and_until_when(lab, batch, as
     assert "looked for" not in client.get(f"/runs/{lab.run.pk}/").content.decode()
 
 
+def test_a_paused_run_says_that_its_open_batches_go_on(lab, batch, as_):
+    client, address = as_("owner"), f"/runs/{lab.run.pk}/"
+    assert "go on at their provider" not in client.get(address).content.decode()
+    Run.objects.filter(pk=lab.run.pk).update(status="paused", n_running=12)
+    assert "go on at their provider" in client.get(address).content.decode()
+
+
 def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
     client = as_("owner")
     client.post(f"/batches/{batch.pk}/cancel/")
