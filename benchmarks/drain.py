@@ -64,7 +64,8 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
     from runs_app.models import Run
     from runs_app.reconciling import differences
 
-    experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, options.in_flight * workers)
+    room = 2 * options.in_flight * workers  # Of the endpoint: each drain keeps its number in flight, and claims ahead.
+    experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, room)
     planning.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
     connections.close_all()

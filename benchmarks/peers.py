@@ -2,10 +2,11 @@
 
     python -m benchmarks.peers [--trials 2000] [--in-flight 64] [--latency-ms 50] [--rounds 3] [--folder DIR]
 
-In turn: bare `litellm.acompletion`, one drain, inspect_ai, promptfoo. The latter two are installed into a virtual
-environment and an npm prefix of their own under a temporary folder (`--folder` keeps it), never into this project's;
-what cannot be installed is left out and said. Each of these is run with few questions and with many, and the difference
-counts: so nobody pays for starting up. Rates are calls a second, processor time is of the process and its children.
+In turn: bare `litellm.acompletion`, our gateway alone, one drain, inspect_ai, itemeval, promptfoo. The last three are
+installed into virtual environments and an npm prefix of their own under a temporary folder (`--folder` keeps it),
+never into this project's; what cannot be installed, or fails, is left out and said. Each of these is run with few
+questions and with many, and the difference counts: so nobody pays for starting up. Rates are calls a second, processor
+time is of the process and its children.
 """
 
 from __future__ import annotations
@@ -25,20 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 FEW = 64
-INSPECT = """
-import sys
-from inspect_ai import Task, eval
-from inspect_ai.dataset import Sample
-from inspect_ai.scorer import includes
-from inspect_ai.solver import generate
-n, in_flight, url, logs = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
-samples = [Sample(input=f"What is {number} plus 1?", target=str(number + 1)) for number in range(n)]
-(log,) = eval(
-    Task(dataset=samples, solver=generate(), scorer=includes()), model="openai/sim-a", model_base_url=url,
-    max_connections=in_flight, max_samples=in_flight, max_tokens=64, log_dir=logs, display="none",
-)
-sys.exit(log.status != "success" or len(log.samples) != n)
-"""
+SCRIPTS = Path(__file__).resolve().parent / "peer_scripts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +38,23 @@ class Peer:
     command: Callable[[Path, int, int, str], list[str]]
 
 
-def _pip(folder: Path) -> list[list[str]]:
-    return [
+def _pip(*packages: str) -> Callable[[Path], list[list[str]]]:
+    return lambda folder: [
         [sys.executable, "-m", "venv", str(folder / "venv")],
-        [str(folder / "venv/bin/pip"), "install", "-q", "inspect-ai", "openai"],
+        [str(folder / "venv/bin/pip"), "install", "-q", *packages],
     ]
 
 
-def _inspect(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
-    script = folder / "questions.py"
-    script.write_text(INSPECT)
-    return [str(folder / "venv/bin/python"), str(script), str(n), str(in_flight), url, str(folder / "logs")]
+def _script(name: str) -> Callable[[Path, int, int, str], list[str]]:
+    """One of `peer_scripts`, by the Python that has the peer. It finds the provider in its environment."""
+
+    def command(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
+        here = folder / str(n)
+        here.mkdir(exist_ok=True)
+        python = str(folder / "venv/bin/python")
+        return ["env", f"SIM_BASE_URL={url}", python, str(SCRIPTS / name), str(n), str(in_flight), str(here)]
+
+    return command
 
 
 def _npm(folder: Path) -> list[list[str]]:
@@ -79,7 +73,11 @@ def _promptfoo(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
     return [str(folder / "npm/node_modules/.bin/promptfoo"), "eval", "-c", str(config), "-j", str(in_flight), *options]
 
 
-PEERS = [Peer("inspect_ai", _pip, _inspect), Peer("promptfoo", _npm, _promptfoo)]
+PEERS = [
+    Peer("inspect_ai", _pip("inspect-ai", "openai"), _script("inspect_questions.py")),
+    Peer("itemeval", _pip("itemeval", "openai"), _script("itemeval_questions.py")),
+    Peer("promptfoo", _npm, _promptfoo),
+]
 
 
 def installed(peer: Peer, folder: Path) -> bool:
@@ -106,20 +104,25 @@ def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> di
 
 
 def _run(command: list[str], folder: Path) -> tuple[float, float]:
-    """Seconds of time and of processor time. SystemExit with its last words where it fails."""
+    """Seconds of time and of processor time. Failed with its last words where it fails."""
     quiet = {
         "PROMPTFOO_DISABLE_TELEMETRY": "1",
         "PROMPTFOO_DISABLE_UPDATE": "1",
         "PROMPTFOO_FAILED_TEST_EXIT_CODE": "0",
     }
-    environment = {**os.environ, **quiet, "OPENAI_API_KEY": "none", "PROMPTFOO_CONFIG_DIR": str(folder / "state")}
+    keys = {"OPENAI_API_KEY": "none", "SIM_API_KEY": "none"}
+    environment = {**os.environ, **quiet, **keys, "PROMPTFOO_CONFIG_DIR": str(folder / "state")}
     started, before = time.perf_counter(), os.times()
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=False)
     if done.returncode:
-        raise SystemExit(f"{command[0]} failed: {(done.stderr or done.stdout)[-1000:]}")
+        raise Failed((done.stderr or done.stdout).strip()[-1000:])
     after = os.times()
     children = after.children_user + after.children_system - before.children_user - before.children_system
     return time.perf_counter() - started, children
+
+
+class Failed(Exception):
+    """Of a peer, with its last words."""
 
 
 def main() -> None:
@@ -144,13 +147,18 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
         for _ in range(options.rounds):
             ours = rounds(provider.url, options)
-            measured = {name: ours[name] for name in ("litellm.acompletion, defaults", "one drain")}
-            measured |= {
-                peer.name: lambda peer=peer: asked(peer, folder / peer.name, provider.url, options) for peer in there
-            }
-            for name, measure in measured.items():
-                rows.setdefault(name, []).append(measure())
+            for name in ("litellm.acompletion, defaults", "our gateway alone", "one drain"):
+                rows.setdefault(name, []).append(ours[name]())
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
+            for peer in [*there]:
+                try:
+                    measured = asked(peer, folder / peer.name, provider.url, options)
+                except Failed as failure:
+                    print(f"  {peer.name} is left out, it failed: {failure}")
+                    there.remove(peer)
+                    continue
+                rows.setdefault(peer.name, []).append(measured)
+                print(f"  {peer.name}: {measured['calls_per_s']:,.0f}/s", flush=True)
     report(rows)
 
 
