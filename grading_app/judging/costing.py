@@ -119,7 +119,7 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
 def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
     """From this judge's own calls here, else from all calls to its model, else from all judges' here."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
-    runs = list(judges.select_related("condition"))
+    runs = list(judges.with_reuse().select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None
     return costs.expected_per_call(
         prices_of(answers),

@@ -87,6 +87,7 @@ class _Part:
     expected: Expectation | None
     discount: Decimal
     foreseen: int = 0
+    done: int = 0
 
     @property
     def each(self) -> Decimal | None:
@@ -148,7 +149,7 @@ def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None =
 
 def _runs_of(experiment: Experiment) -> list[Run]:
     return (
-        list(Run.objects.generating().filter(experiment=experiment).select_related("condition", "wave"))
+        list(Run.objects.generating().with_reuse().filter(experiment=experiment).select_related("condition", "wave"))
         if experiment.pk
         else []
     )
@@ -157,22 +158,25 @@ def _runs_of(experiment: Experiment) -> list[Run]:
 def _part(
     design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int, left: Mapping[int, int], share: float
 ) -> _Part:
-    own = [run for run in runs if identity(run.condition.condition_id) == identity(cell.condition_id)]
+    hash12, model = identity(cell.condition_id), cell.model.key  # Two endpoints may serve what is one and the same.
+    own = [run for run in runs if run.condition.model_id == model and identity(run.condition.condition_id) == hash12]
     here = [run for run in own if run.wave.label == wave_label]
     ceiling = design.ceiling(cell)
     expected = costs.expected_per_call(
         design.prices(cell),
         ceiling,
         own=observed_tokens(own),
-        group=observed_tokens(run for run in runs if run.condition.model_id == cell.model.key),
+        group=observed_tokens(run for run in runs if run.condition.model_id == model),
         pooled=observed_tokens(runs),
     )
     to_do = _to_do(here, wanted, left)
-    return _Part(to_do, round(to_do * share), ceiling, expected, design.discount(cell))
+    done = sum(run.n_done for run in here)
+    return _Part(to_do, round(to_do * share), ceiling, expected, design.discount(cell), done=done)
 
 
 def _foreseen(part: _Part, known: int) -> _Part:
-    return replace(part, foreseen=min(known, part.likely))
+    """Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere."""
+    return replace(part, foreseen=max(0, min(known - part.done, part.likely)))
 
 
 def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:
@@ -187,10 +191,11 @@ def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:
 
 
 def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
-    """Mean tokens for each trial that was answered, what its failed attempts took included."""
+    """Mean tokens for each trial that a call answered, what its failed attempts took included. Of runs `with_reuse`:
+    what the response cache answered took none, and says nothing of a call."""
     seen = list(runs)
-    calls = sum(run.n_done for run in seen)
-    if not calls:
+    calls = sum(run.n_done - run.n_reused for run in seen)
+    if calls <= 0:
         return None
     return ObservedTokens(
         input_mean=sum(run.input_tokens for run in seen) / calls,

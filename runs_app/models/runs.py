@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from django.db import models
+from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
@@ -20,6 +21,10 @@ class RunQuerySet(TransitionQuerySet):
         """Those that answer the design's items: without judges, and without writers of rubrics."""
         return self.filter(condition__stage=Condition.Stage.GENERATE)
 
+    def with_reuse(self) -> Self:
+        """Each with `n_reused`: how many of its answers the response cache gave, for which no tokens are counted."""
+        return self.annotate(n_reused=Coalesce(models.Sum("ledger__reused"), 0, output_field=models.BigIntegerField()))
+
     def with_design(self) -> Self:
         return self.select_related(
             "experiment", "wave", "condition__model__endpoint", "condition__prompt", "condition__sampler"
@@ -28,6 +33,8 @@ class RunQuerySet(TransitionQuerySet):
 
 class Run(Counted):
     """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
+
+    n_reused: int  # Of `with_reuse` alone.
 
     class Status(models.TextChoices):
         PLANNED = "planned", "Planned"

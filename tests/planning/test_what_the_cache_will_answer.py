@@ -8,7 +8,7 @@ from django.utils import timezone
 from runs_app import purging
 from runs_app.designs import planning
 from runs_app.designs.estimating import estimate
-from runs_app.models import LanguageModel, Prompt, Run, Sampler
+from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler
 from tests.planning.world import make_dataset, make_dimension, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -81,3 +81,40 @@ def test_what_is_left_is_told_from_the_whole(known):
     found = estimate(known)
     assert (found.trials, found.to_do) == (6, 3)
     assert found.full_usd == 2 * found.expected_usd
+
+
+def reused(experiment, n):
+    """As if so many of its trials had been answered by the cache, and no others."""
+    planning.plan(experiment)
+    run = Run.objects.get(experiment=experiment)
+    LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=n, answered=n, reused=n)
+    Run.objects.filter(pk=run.pk).update(n_pending=run.n_pending - n, n_done=n)
+    return run
+
+
+def test_what_was_reused_already_is_not_foreseen_again(known):
+    again = same_design("again", known, samples=2)
+    reused(again, 2)
+    found = estimate(again)
+    assert (found.to_do, found.foreseen) == (4, 1)
+
+
+def test_answers_of_the_cache_say_nothing_of_what_a_call_takes(known):
+    again = same_design("again", known, samples=2)
+    reused(again, 3)
+    found = estimate(again)
+    assert found.basis == {"ceiling": 3}
+    assert found.expected_usd == found.ceiling_usd > 0
+
+
+def test_the_same_model_at_another_endpoint_has_trials_of_its_own(known):
+    (model,) = LanguageModel.objects.all()
+    elsewhere = Endpoint.objects.create(name="elsewhere", provider=model.endpoint.provider, base_url="http://other/v1")
+    LanguageModel.objects.create(
+        name="twin",
+        endpoint=elsewhere,
+        model=model.model,
+    )
+    both = same_design("both", known)
+    planning.plan(both)
+    assert estimate(both).to_do == 6
