@@ -42,11 +42,11 @@ class Point:
         return bool(self.key) and self.face != self.key
 
 
-ARROWS = {"ArrowLeft": "←", "ArrowRight": "→", "ArrowDown": "↓"}
+ARROWS = {"ArrowLeft": "←", "ArrowRight": "→"}
 PASS_OR_FAIL = (Point(1, "Pass", "", "p"), Point(0, "Fail", "", "f"))
 BETTER = (
     Point(FIRST, "A", "is better", "ArrowLeft"),
-    Point(NEITHER, "Neither", "is better", "ArrowDown"),
+    Point(NEITHER, "Neither", "is better", "n"),
     Point(SECOND, "B", "is better", "ArrowRight"),
 )
 WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}

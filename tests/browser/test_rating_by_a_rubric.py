@@ -142,11 +142,15 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
     rater = make_rater(queue, started=True)
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
-    for done, key in enumerate(["ArrowLeft", "ArrowRight", "ArrowDown"]):
+    for done, key in enumerate(["ArrowLeft", "ArrowRight", "n"]):
         wait_for(page, done, ITEMS)
         assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
         assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
         press(page, key)
+    page.get_by_role("region", name="Answer A").focus()
+    page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
+    page.reload()
+    wait_for(page, 3, ITEMS)
     assert list(Preference.objects.order_by("pk").values_list("winner", flat=True)) == ["a", "b", "tie"]
 
 

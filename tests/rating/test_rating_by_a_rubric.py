@@ -184,6 +184,10 @@ def test_who_won_is_a_preference_whatever_the_order():
     (line,) = results.aspect_lines(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert results.items_left(queue) == (6, 6)
+    client, study = signed_in(queue.owner), queue.experiment.slug
+    assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
+    assert "6 of 6 pairs have all 2 raters" in page_of(client, queue.get_absolute_url())
+    assert client.get(f"/experiments/{study}/agreement/").status_code == 200
 
 
 def winner_of(preference):

@@ -1,5 +1,5 @@
 "use strict";
-// Comfort only: the page works by its buttons. Digits, p and f, or arrows rate, Backspace or u goes back, one rating a page.
+// Comfort only: the page works by its buttons. Digits, p and f, or arrows and n rate, Backspace or u goes back, one rating a page.
 {
   const form = document.querySelector("[data-rating]");
   const undo = document.querySelector("[data-rating-undo] button");
@@ -19,6 +19,7 @@
     const busy = event.repeat || event.ctrlKey || event.metaKey || event.altKey;
     if (busy || shortcutsOff() || document.querySelector("dialog[open]")) return;
     if (event.target.closest("input, textarea, select")) return;
+    if (event.key.startsWith("Arrow") && event.target.closest(".rating-part")) return; // There they scroll.
     const button = buttonFor(event.key);
     if (!button || button.disabled) return;
     event.preventDefault();
