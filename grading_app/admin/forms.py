@@ -141,10 +141,17 @@ class TryForm(forms.Form):
     experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays the calls")
     model = forms.ModelChoiceField(LanguageModel.objects.none())
     sampler = forms.ModelChoiceField(Sampler.objects.none(), required=False, empty_label="Temperature 0")
+    texts = forms.ModelChoiceField(
+        TextSet.objects.none(), label="Item rubrics", help_text="Approved; what {{item_rubric}} stands for"
+    )
+    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
 
-    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, user: Any, with_texts: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         fields: Any = self.fields
+        fields["texts"].queryset = TextSet.objects.visible_to(user).filter(status=TextSet.Status.APPROVED)
+        if not with_texts:
+            del fields["texts"]
         answered = Experiment.objects.editable_by(user).filter(runs__n_done__gt=0, runs__condition__stage="generate")
         fields["experiment"].queryset = answered.distinct()
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)

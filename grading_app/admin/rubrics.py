@@ -17,13 +17,15 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib.differing import side_by_side
+from evalsite.lib.wording import money_text
 from grading_app import rubrics
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
 from grading_app.judging.samplers import usual_sampler
-from grading_app.judging.trying import Try, tried_of, try_out
+from grading_app.judging.trying import Try, TryCost, tried_of, try_out
 from grading_app.models import GradeCondition, Rubric
 from runs_app import briefing, prompts
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
+from runs_app.designs.estimating import needs_confirmation
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
 from runs_app.reading import Turns, turns_of_verdict, turns_of_writer
@@ -135,14 +137,19 @@ class RubricAdmin(VersionedAdmin):
         rubric = self._found(request, pk)
         if not self.has_change_permission(request):
             raise PermissionDenied
-        form = TryForm(request.POST if request.method == "POST" else None, user=request.user)
-        if request.method == "POST" and form.is_valid() and _asked(request, rubric, form):
-            return redirect("admin:grading_app_rubric_try", pk)
+        with_texts = prompts.uses(rubric.messages or [], briefing.ITEM_RUBRIC)
+        form = TryForm(request.POST if request.method == "POST" else None, user=request.user, with_texts=with_texts)
+        cost = None
+        if request.method == "POST" and form.is_valid():
+            attempt = _try_of(rubric, form)
+            cost = attempt.cost()
+            if "look" not in request.POST and _asked(request, attempt, cost, form):
+                return redirect("admin:grading_app_rubric_try", pk)
         tried = tried_of(rubric, Experiment.objects.visible_to(request.user))
         shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
         if getattr(request, "htmx", False):
             return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
-        return self._page(request, "try", f"{rubric} on five answers", rubric, form=form, **shown)
+        return self._page(request, "try", f"{rubric} on five answers", rubric, form=form, cost=cost, **shown)
 
     def _page(
         self, request: HttpRequest, name: str, title: str, rubric: Rubric | None, **context: Any
@@ -151,9 +158,18 @@ class RubricAdmin(VersionedAdmin):
         return TemplateResponse(request, f"admin/grading_app/rubric/{name}.html", {**shared, **context})
 
 
-def _asked(request: HttpRequest, rubric: Rubric, form: TryForm) -> bool:
+def _try_of(rubric: Rubric, form: TryForm) -> Try:
     said = form.cleaned_data
-    tried = Try(rubric, said["experiment"], said["model"], said["sampler"] or usual_sampler())
+    return Try(rubric, said["experiment"], said["model"], said["sampler"] or usual_sampler(), said.get("texts"))
+
+
+def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bool:
+    asks = needs_confirmation(tried.experiment, cost.ceiling_usd) and not any(tried.problems())
+    if asks and not form.cleaned_data["confirmed"]:
+        limit = money_text(tried.experiment.confirm_above_usd)
+        said = f"This may cost {money_text(cost.ceiling_usd)}, and {tried.experiment} asks from {limit} on: confirm it."
+        form.add_error("confirmed", said)
+        return False
     try:
         try_out(tried, by=request.user)
     except PlanError as problem:

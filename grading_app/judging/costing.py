@@ -29,7 +29,7 @@ def largest_request(answers: Answers, longest: int | None = None) -> int:
     told = {
         **briefing.told_by(content["rubric"]),
         **briefing.answers_for(answer, answer if answers.in_pairs else None),
-        briefing.ITEM_RUBRIC: A_LETTER * _longest_text(grader),
+        briefing.ITEM_RUBRIC: A_LETTER * longest_text(grader),
     }
     closing = {"role": "user", "content": content["verdict_form"]}
     prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
@@ -38,7 +38,8 @@ def largest_request(answers: Answers, longest: int | None = None) -> int:
     return sizing.largest_input(grader.language_model, prompt, experiment.dataset, dimensions, told)
 
 
-def _longest_text(grader: Grader) -> int:
+def longest_text(grader: Grader) -> int:
+    """Bytes of the longest text that stands for {{item_rubric}}; 0 without a set of texts."""
     texts = grader.text_set.texts.values_list("text", flat=True) if grader.text_set else ()
     return max((len(text.encode()) for text in texts), default=0)
 

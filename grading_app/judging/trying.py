@@ -17,6 +17,7 @@ from django.db.models import F, Max, QuerySet
 from datasets_app.models.history import Actor
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.judging import conditions
+from grading_app.judging.costing import longest_text
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
 from grading_app.paging import bare_cursor
@@ -25,7 +26,7 @@ from runs_app.designs import sizing
 from runs_app.designs.planning import PlanError
 from runs_app.designs.reserving import set_aside
 from runs_app.engine.starting import start
-from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, Trial, Wave
+from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial, Wave
 from runs_app.models.work import BLANK
 from runs_app.waking import wake
 
@@ -37,27 +38,43 @@ AND %(by)s <= (SELECT count(*) FROM unnest(%(runs)s::bigint[]) AS r (id) WHERE E
 ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
 
 
+@dataclass(frozen=True, slots=True)
+class TryCost:
+    """So many calls, and what they may cost at most in US dollars; None is unknown."""
+
+    calls: int
+    ceiling_usd: Decimal | None
+
+
 @dataclass(frozen=True)
 class Try:
-    """A rubric, saved but not necessarily approved, by a model on answers of an experiment."""
+    """A rubric, saved but not necessarily approved, by a model on answers of an experiment; `texts` is what its
+    {{item_rubric}} stands for."""
 
     rubric: Rubric
     experiment: Experiment
     model: LanguageModel
     sampler: Sampler
+    texts: TextSet | None = None
 
     @property
     def grader(self) -> Grader:
         """The judge that it would be, as if the rubric were approved. Not saved."""
         rubric = copy.copy(self.rubric)
         rubric.status = Rubric.Status.APPROVED
-        return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler)
+        return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler, text_set=self.texts)
 
     def problems(self) -> Iterator[str]:
         if self.rubric.kind == Rubric.Kind.WRITER:
             yield f"{self.rubric} writes rubrics of items; it gives no verdict to try"
             return
         yield from conditions.problems_with(self.experiment, self.grader)
+
+    def cost(self) -> TryCost:
+        """Nothing, of a rubric that gives no verdict and where there are no answers."""
+        answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.answers()
+        each = _ceiling(self, _request_tokens(self, answers)) if answers else Decimal(0)
+        return TryCost(len(answers), None if each is None else len(answers) * each)
 
     def answers(self) -> list[tuple[Trial, Trial | None]]:
         """Of answered items evenly spaced over the dataset, an answer each, and for a comparison another beside it."""
@@ -138,7 +155,7 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
         },
     )
     wave, _ = Wave.objects.get_or_create(experiment=tried.experiment, number=0)
-    reserves = _reserves(tried, content, answers)
+    reserves = _reserves(tried, _request_tokens(tried, answers))
     run: Run
     run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
         condition=condition, wave=wave, defaults={"experiment": tried.experiment, **reserves}
@@ -147,20 +164,25 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
     return run
 
 
-def _reserves(
-    tried: Try, content: dict[str, object], answers: list[tuple[Trial, Trial | None]]
-) -> dict[str, Decimal | int]:
+def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:
     """Of the longest of these answers with the longest item."""
     longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
     rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
     told = briefing.told_by(tried.rubric.content) | briefing.answers_for(longest, rival)
-    closing = {"role": "user", "content": str(content["verdict_form"])}
+    told[briefing.ITEM_RUBRIC] = "x" * longest_text(tried.grader)
+    closing = {"role": "user", "content": told[briefing.VERDICT_FORM]}
     prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
-    tokens = sizing.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
-    limit = conditions.limit_of(tried.grader)
+    return sizing.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
+
+
+def _ceiling(tried: Try, tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(tried.model.prices, tokens, conditions.limit_of(tried.grader))
+
+
+def _reserves(tried: Try, tokens: int) -> dict[str, Decimal | int]:
     return {
-        "reserve_usd": set_aside(costs.ceiling_per_call(tried.model.prices, tokens, limit)),
-        "reserve_tokens": tokens + (limit or 0),
+        "reserve_usd": set_aside(_ceiling(tried, tokens)),
+        "reserve_tokens": tokens + (conditions.limit_of(tried.grader) or 0),
         "request_tokens": tokens,
     }
 

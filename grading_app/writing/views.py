@@ -20,6 +20,7 @@ from grading_app.writing.correcting import approve, correct, missing_from
 from grading_app.writing.forms import ConfirmForm, CorrectionForm, WriterForm
 from grading_app.writing.planning import ask_for_rubrics
 from runs_app.designs import versioning
+from runs_app.designs.estimating import needs_confirmation
 from runs_app.designs.planning import PlanError
 from runs_app.models import Run, TextSet
 from runs_app.progress import Totals
@@ -153,8 +154,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
         writer = form.writer(experiment)
         n, each = writer.to_do, writer.ceiling
         ceiling = None if each is None else n * each
-        threshold = experiment.confirm_above_usd
-        asks = threshold is not None and (ceiling is None or ceiling > threshold)
+        asks = needs_confirmation(experiment, ceiling)
         confirm = ConfirmForm(request.POST if request.method == "POST" else None) if asks else None
         context |= {"to_do": n, "ceiling": ceiling, "problems": list(writer.problems()), "confirm": confirm}
         if request.method == "POST" and (confirm is None or confirm.is_valid()):

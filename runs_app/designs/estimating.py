@@ -72,9 +72,14 @@ class Estimate:
 
     def needs_confirmation(self, experiment: Experiment) -> bool:
         """A ceiling above what the design says to confirm; an unknown one counts as above."""
-        if experiment.confirm_above_usd is None:
-            return False
-        return self.ceiling_usd is None or self.ceiling_usd > experiment.confirm_above_usd
+        return needs_confirmation(experiment, self.ceiling_usd)
+
+
+def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> bool:
+    """Whether so much is more than the design lets go by unseen; an unknown ceiling is."""
+    if experiment.confirm_above_usd is None:
+        return False
+    return ceiling_usd is None or ceiling_usd > experiment.confirm_above_usd
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from django.urls import reverse
 from grading_app.judging.reading import read_verdicts
 from grading_app.judging.trying import Try, tried_of, try_out
 from grading_app.models import GradeCondition, Grading
+from grading_app.writing import correcting
 from runs_app.designs.planning import PlanError
-from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
 from runs_app.reconciling import differences
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.judging.conftest import drain, judging, make_rubric
@@ -100,6 +101,50 @@ def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried)
     assert [one.verdict.score for one in tried_of(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
 
 
+@pytest.fixture
+def web(client, answered):
+    user = answered.owner
+    user.is_staff = True
+    user.save()
+    client.force_login(user)
+    return client
+
+
+def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, answered, draft, tried):
+    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    Experiment.objects.update(confirm_above_usd=0)
+    looked = web.post(address, choice | {"look": "See the cost"})
+    cost = looked.context["cost"]
+    assert (cost.calls, 0 < cost.ceiling_usd < 1) == (3, True)
+    assert "3 calls, at most" in looked.content.decode()
+    refused = web.post(address, choice)
+    assert "asks from $0" in str(refused.context["form"].errors["confirmed"])
+    assert not Run.objects.filter(condition__stage="judge").exists()
+    web.post(address, choice | {"confirmed": "on"})
+    run = Run.objects.get(condition__stage="judge")
+    assert run.n_pending == 3
+    assert cost.ceiling_usd <= 3 * run.reserve_usd
+
+
+def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answered, tried):
+    own = make_rubric("own", status="draft", messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
+    texts = TextSet.objects.create(name="own", dataset=answered.dataset)
+    for item in answered.dataset.items.all():
+        ItemText.objects.create(text_set=texts, item=item, text=f"Rule of {item.key}. " * 50)
+    address = reverse("admin:grading_app_rubric_try", args=[own.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
+    assert "texts" in web.post(address, choice).context["form"].errors  # A draft.
+    correcting.approve(texts, by=answered.owner, reason="read")
+    web.post(address, choice)
+    asked = []
+    drain(judging(lambda request: asked.append(str(request.messages)) or 1))
+    assert [sum(f"Rule of item-{n}." in text for text in asked) for n in range(3)] == [1, 1, 1]
+    run = Run.objects.get(condition__stage="judge")
+    assert run.request_tokens > 200  # The longest text is counted.
+    assert [one.verdict.score for one in tried_of(own, Experiment.objects.all())] == [1.0] * 3
+
+
 def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
     pairs = Try(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
     run = try_out(pairs, by="test")
@@ -112,6 +157,9 @@ def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
     unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
     with pytest.raises(PlanError, match="has no price"):
         try_out(unpriced, by="test")
+    writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
+    for nothing in (writer, draft):
+        assert Try(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls == 0
     bare = Try(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
     with pytest.raises(PlanError, match="no answers to judge"):
         try_out(bare, by="test")
