@@ -42,7 +42,9 @@ def clock(transactional_db):
     """The database's clock, as it is told: its own function is found behind one of the same name."""
     with connection.cursor() as cursor:
         cursor.execute("""CREATE SCHEMA told;
-            CREATE FUNCTION told.clock_timestamp() RETURNS timestamptz STABLE LANGUAGE sql AS $$ SELECT current_setting('told.now')::timestamptz $$; SET search_path = told, public, pg_catalog""")
+            CREATE FUNCTION told.clock_timestamp() RETURNS timestamptz STABLE LANGUAGE sql
+                AS $$ SELECT current_setting('told.now')::timestamptz $$;
+            SET search_path = told, public, pg_catalog""")
         yield lambda now: cursor.execute("SELECT set_config('told.now', %s, false)", [now])
         cursor.execute("RESET search_path; DROP SCHEMA told CASCADE")
 
