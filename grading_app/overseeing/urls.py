@@ -2,10 +2,12 @@
 
 from django.urls import path
 
-from grading_app.overseeing import views
+from grading_app.overseeing import length_views, views
 
 urlpatterns = [
     path("experiments/<slug:slug>/grading/", views.experiment_grading, name="experiment_grading"),
+    path("experiments/<slug:slug>/length/", length_views.grading_length, name="grading_length"),
+    path("experiments/<slug:slug>/length.svg", length_views.grading_length_figure, name="grading_length_figure"),
     path("experiments/<slug:slug>/judge/", views.experiment_judge, name="experiment_judge"),
     path("experiments/<slug:slug>/panel/", views.experiment_convene, name="experiment_convene"),
 ]

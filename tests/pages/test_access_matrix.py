@@ -81,6 +81,8 @@ MATRIX = {
     "experiment_figure": of_experiment(args="slug ratings"),
     "experiment_export": of_experiment(args="slug trials csv"),
     "experiment_grading": of_experiment(),
+    "grading_length": of_experiment(),
+    "grading_length_figure": of_experiment(GONE),
     "experiment_judge": of_experiment(),
     "experiment_convene": of_experiment(302, method="post"),
     "experiment_write": of_experiment(),
