@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from tests.faults.campaign.account import account_of
+from tests.faults.campaign.batches import batchers_killed
 from tests.faults.campaign.lab import (
     IN_FLIGHT,
     LEASE_S,
@@ -337,4 +338,5 @@ STRIKES = {
     "odd": provider_odd,
     "launches": launched_twice,
     "budget": budget_reached,
+    "batches": batchers_killed,
 }
