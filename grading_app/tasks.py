@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import logging
 
+from django.contrib.auth.models import User
+
+from datasets_app.models.history import record_changes
 from grading_app.comparing.computing import work_out
 from grading_app.grading import grade
 from grading_app.judging import choosing
 from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
+from grading_app.snapshots.making import SnapshotError, make_snapshot
 from grading_app.writing.collecting import collect_all
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment, Run, Wave
@@ -38,6 +42,19 @@ def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task 
 def work_out_comparison(pk: int, address: str) -> None:
     """What raters of many answers said, compared; the agreement page asked for it."""
     work_out(pk, address)
+
+
+def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
+    """Write a snapshot; its digest, or why there is none. Nothing if the experiment is gone."""
+    experiment = Experiment.objects.filter(pk=pk).first()
+    if experiment is None:
+        return ""
+    by = User.objects.filter(pk=user).first()
+    try:
+        return make_snapshot(experiment, label=label, reason=reason, by=by).digest
+    except SnapshotError as problem:
+        record_changes([(experiment, "", "not made")], by=by, reason=str(problem), what="snapshot")
+        return str(problem)
 
 
 def ask_judges(experiment: Experiment, *, by: str) -> int:

@@ -22,6 +22,7 @@ from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
 from grading_app.grading import scorer_choices
+from grading_app.snapshots.views import SnapshotForm
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.models import Experiment, Wave
 from runs_app.progress import Totals, state_of
@@ -33,6 +34,7 @@ CONTENT_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
+SNAPSHOTS = 50  # Listed; all are there.
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 WIDTHS = {"": WIDE, "narrow": NARROW}
 # In the address of a list of trials, but no filter of an export: which page it shows, and of which experiment.
@@ -59,6 +61,8 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
         "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
         "exports": _exports(experiment, wave),
         "rules": scorer_choices() if may_edit(request, experiment) else [],
+        "snapshots": list(experiment.snapshots.all()[:SNAPSHOTS]),
+        "snapshot_form": SnapshotForm() if may_edit(request, experiment) else None,
     }
     return render(request, "grading_app/experiment_results.html", context)
 

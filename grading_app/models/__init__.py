@@ -4,6 +4,7 @@ from grading_app.models.comparisons import Comparison, Split
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
+from grading_app.models.snapshots import Snapshot
 
 __all__ = [
     "Adjudication",
@@ -19,5 +20,6 @@ __all__ = [
     "Rating",
     "RatingQueue",
     "Rubric",
+    "Snapshot",
     "Split",
 ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
+from grading_app.snapshots.making import path_of
 from runs_app.models import TextSet
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
@@ -80,6 +81,8 @@ MATRIX = {
     "experiment_points": of_experiment(),
     "experiment_figure": of_experiment(args="slug ratings"),
     "experiment_export": of_experiment(args="slug trials csv"),
+    "snapshot_make": of_experiment(302, method="post"),
+    "snapshot_file": of_experiment(args="slug snapshot"),
     "experiment_grading": of_experiment(),
     "grading_length": of_experiment(),
     "grading_length_figure": of_experiment(GONE),
@@ -167,6 +170,7 @@ def values_of(lab):
     return {
         "slug": lab.experiment.slug,
         "manifest": lab.experiment.manifests.create(content={}).pk,
+        "snapshot": a_snapshot(lab.experiment),
         "run": lab.run.pk,
         "trial": lab.trial.pk,
         "batch": lab.run.batches.create(endpoint_id=lab.model.endpoint_id).pk,
@@ -181,6 +185,14 @@ def values_of(lab):
         "queue": lab.queue.name,
         "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
     }
+
+
+def a_snapshot(experiment):
+    """Its digest; with a file, which says nothing."""
+    made = experiment.snapshots.create(digest="ab" * 32, counts={"rows": {"trials": 0, "gradings": 0}}, size=1)
+    path_of(made).parent.mkdir(parents=True, exist_ok=True)
+    path_of(made).write_bytes(b".")
+    return made.digest
 
 
 def test_every_address_has_a_row():

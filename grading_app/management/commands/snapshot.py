@@ -1,0 +1,38 @@
+"""`manage.py snapshot EXPERIMENT --out FILE.zip`."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from evalsite.lib.commands import SayingCommand, actor, bad_input
+from grading_app.exporting import write_export
+from grading_app.snapshots.archive import read_file
+from grading_app.snapshots.making import SnapshotError, make_snapshot, path_of
+from runs_app.models import Experiment
+
+
+class Command(SayingCommand):
+    help = "Freeze an experiment: all its tables, what was asked, a study card and checksums, in one file."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment")
+        parser.add_argument("--out", required=True, metavar="FILE.zip", help='where to; "-" is the standard output')
+        parser.add_argument("--label", default="", help="such as submission")
+        parser.add_argument("--reason", default="", help="what it is for; stays in the study card")
+        parser.add_argument("--user", default="", help="whom the history names")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+        if experiment is None:
+            bad_input(f"there is no experiment {options['experiment']!r}")
+        said = {name: options[name] for name in ("label", "reason")}
+        for name, most in (("label", 80), ("reason", 500)):
+            if len(said[name]) > most:
+                bad_input(f"--{name}: at most {most} characters")
+        try:
+            made = make_snapshot(experiment, by=actor(options["user"]), **said)
+            write_export(read_file(path_of(made)), options["out"])
+        except (SnapshotError, OSError) as error:
+            bad_input(str(error))
+        self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")

@@ -1,0 +1,34 @@
+"""`manage.py verify_snapshot FILE.zip`: exit code 1, and a line for each difference, where it is not as it was made."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from evalsite.lib.commands import WORK_FAILED, SayingCommand, bad_input
+from grading_app.snapshots.verifying import SnapshotFileError, verify
+
+
+class Command(SayingCommand):
+    help = "Check a snapshot's checksums, and count its study card again from its tables."
+    requires_system_checks: Any = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", metavar="FILE.zip")
+        parser.add_argument("--digest", default="", help="what it has to be, as on the page of results")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            found = verify(Path(options["file"]))
+        except SnapshotFileError as error:
+            bad_input(str(error))
+        if options["digest"] not in ("", found.digest):
+            found.problems.append(f"the digest is {found.digest}, not {options['digest']}")
+        for problem in found.problems:
+            self.say(problem)
+        if found.problems:
+            raise CommandError(f"{len(found.problems)} differences", returncode=WORK_FAILED)
+        self.say(f"{found.digest}  {found.files} files, {found.rows:,} rows: as they were made")

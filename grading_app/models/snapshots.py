@@ -1,0 +1,43 @@
+"""A snapshot: what of an experiment was written into one file, when, by whom and why. The row never changes."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+
+from runs_app.models import Experiment
+
+
+class SnapshotQuerySet(models.QuerySet["Snapshot"]):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(experiment__in=Experiment.objects.visible_to(user))
+
+
+class Snapshot(models.Model):
+    """`digest` is the sha256 of the checksums of all that is in the file; the file is named by it."""
+
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="snapshots")
+    label = models.CharField(max_length=80, blank=True)
+    reason = models.CharField(max_length=500, blank=True)
+    digest = models.CharField(max_length=64)
+    counts = models.JSONField(help_text="The numbers of its study card")
+    size = models.BigIntegerField(help_text="Bytes")
+    actor = models.CharField(max_length=200, help_text="The author's name at the time, or the program's")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = SnapshotQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+
+    def __str__(self) -> str:
+        return self.label or self.digest[:12]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """By table."""
+        found: dict[str, int] = self.counts["rows"]
+        return found

@@ -1,0 +1,58 @@
+"""The file of a snapshot: a zip whose bytes follow from its content, with the sha256 of each part. Flat memory."""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+SUMS = "SHA256SUMS"
+EPOCH = (1980, 1, 1, 0, 0, 0)  # The first date that a zip can say: when a part was written is no part of its content.
+PIECE = 256 * 2**10
+
+
+class ArchiveWriter:
+    """Parts are written one after the other; `close` adds their checksums and returns the digest of all of them."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._zip = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
+        self._sums: dict[str, str] = {}
+
+    def add(self, name: str, chunks: Iterable[bytes]) -> None:
+        digest = hashlib.sha256()
+        with self._zip.open(_entry(name), "w", force_zip64=True) as part:
+            for chunk in chunks:
+                digest.update(chunk)
+                part.write(chunk)
+        self._sums[name] = digest.hexdigest()
+
+    def close(self) -> str:
+        sums = sums_text(self._sums)
+        self._zip.writestr(_entry(SUMS), sums)
+        self._zip.close()
+        return hashlib.sha256(sums.encode()).hexdigest()
+
+
+def sums_text(sums: dict[str, str]) -> str:
+    """As `sha256sum` writes and checks it."""
+    return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
+
+
+def _entry(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    entry.create_system = 3  # Unix, wherever it was made.
+    return entry
+
+
+def pieces(archive: zipfile.ZipFile, name: str) -> Iterator[bytes]:
+    with archive.open(name) as part:
+        yield from iter(lambda: part.read(PIECE), b"")
+
+
+def read_file(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(lambda: file.read(PIECE), b"")

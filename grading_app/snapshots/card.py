@@ -1,0 +1,114 @@
+"""The study card: what a reader has to know of the tables beside it, in Markdown. Pure: facts and counts to text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Tree = Mapping[str, Any]
+
+
+def study_card(facts: Tree, counts: Tree) -> str:
+    """`facts` are of the site when the snapshot was made; `counts` are of its tables (`counting.Counts`)."""
+    parts = (_head, _dataset, _asked, _numbers, _failures, _money, _grading, _software)
+    return "\n\n".join(text for part in parts for text in part(facts, counts)) + "\n"
+
+
+def _head(facts: Tree, counts: Tree) -> Iterator[str]:
+    made = facts["snapshot"]
+    yield f"# {_inline(facts['title'] or facts['experiment'])}"
+    label = f" `{_inline(made['label'])}`" if made["label"] else ""
+    yield f"Snapshot{label} of the experiment `{facts['experiment']}`, made {made['at']} by {_inline(made['by'])}."
+    yield from [_inline(text) for text in (made["reason"], facts["description"]) if text]
+    when = counts.get("when", {})
+    yield _table(("what", "first", "last"), [(name, *when[name]) for name in sorted(when)])
+
+
+def _dataset(facts: Tree, counts: Tree) -> Iterator[str]:
+    found = facts["dataset"]
+    yield "## The items"
+    yield _table(
+        ("", ""), [(name, found[name] or "not said") for name in ("name", "title", "source", "licence", "hash")]
+    )
+    items = counts.get("items", {})
+    yield f"{items.get('active', 0)} active items, {items.get('excluded', 0)} excluded."
+    if excluded := counts.get("exclusions"):
+        yield _table(("excluded because", "items"), excluded.items())
+
+
+def _asked(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## What was asked of whom"
+    yield f"{facts['samples']} repetitions of each cell. What was asked is in `conditions/` and `design.yaml`."
+    yield _table(
+        ("condition", "stage", "model", "served as", "endpoint"),
+        [(one["id"], one["stage"], one["model"], one["served_as"], one["endpoint"]) for one in facts["conditions"]],
+    )
+
+
+def _numbers(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## How many"
+    yield _table(("table", "rows"), counts["rows"].items())
+    kinds = ("done", "failed", "cancelled", "pending", "running", "empty", "truncated")
+    rows = [
+        (condition, wave, *(found.get(kind, 0) for kind in kinds))
+        for condition, waves in counts.get("trials", {}).items()
+        for wave, found in waves.items()
+    ]
+    yield _table(("condition", "wave", *kinds), rows)
+
+
+def _failures(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## Errors"
+    yield _table(("trials that failed, by class", "trials"), counts.get("failed", {}).items())
+    yield _table(("calls with an error, by class", "calls"), counts.get("errors of calls", {}).items())
+    calls = counts.get("calls", {})
+    rows = [(stage, outcome, n) for stage, outcomes in calls.items() for outcome, n in outcomes.items()]
+    yield _table(("stage", "outcome", "calls"), rows)
+
+
+def _money(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## Costs"
+    yield _table(
+        ("stage", "model", "calls", "of unknown cost", "paid, US dollars"),
+        [
+            (stage, model, found["attempts"], found["unpriced"], found["paid_usd"])
+            for stage, models in counts.get("money", {}).items()
+            for model, found in models.items()
+        ],
+    )
+
+
+def _grading(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## Grades"
+    rows = [(by, kind, n) for by, found in counts.get("gradings", {}).items() for kind, n in found.items()]
+    yield _table(("graded by", "", "answers"), rows)
+    yield f"How far those who graded agree: {facts['agreement']} on the site, or computed from `tables/gradings.jsonl`."
+
+
+def _software(facts: Tree, counts: Tree) -> Iterator[str]:
+    yield "## Software"
+    yield _table(("package", "version"), facts["packages"].items())
+    yield f"{len(facts['manifests'])} launches; what each wrote down is in `manifests/`."
+
+
+def _table(head: Sequence[str], rows: Any) -> str:
+    lines = [[_cell(value) for value in row] for row in rows]
+    if not lines:
+        return "None."
+    rule = ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(line)} |" for line in ([_cell(name) for name in head], rule, *lines))
+
+
+def _cell(value: Any) -> str:
+    return _inline(str(value)).replace("|", "\\|")
+
+
+def _inline(text: str) -> str:
+    """Words of people as one line that makes no markup."""
+    plain = " ".join(str(text).split())
+    return "".join(f"\\{letter}" if letter in "\\`*_[]<>#" and not _is_name(plain) else letter for letter in plain)
+
+
+def _is_name(text: str) -> bool:
+    """A name, a hash or an id: nothing in it is read as markup within a cell."""
+    return all(letter.isalnum() or letter in "-_.@:/+ " for letter in text)

@@ -1,0 +1,110 @@
+"""The numbers of a study card, counted from the rows of the tables themselves. Pure.
+
+Whoever has the file can count again: `verify_snapshot` does, with this code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any
+
+Row = Mapping[str, Any]
+Tree = dict[str, Any]
+
+
+class Counts:
+    """Takes rows one by one; `content` is what they came to, as a tree of names that ends in numbers."""
+
+    def __init__(self) -> None:
+        self._tree: Tree = {}
+
+    def take(self, table: str, line: bytes) -> None:
+        """One line of a table in JSON lines. Money is exact."""
+        self._add(1, "rows", table)
+        if (count := COUNTED.get(table)) is not None:
+            count(self, json.loads(line, parse_float=Decimal))
+
+    def touch(self, table: str) -> None:
+        """A table that may have no rows is counted as well."""
+        self._add(0, "rows", table)
+
+    @property
+    def content(self) -> Tree:
+        """Names sorted, money as texts: the same rows in any order give the same."""
+        content: Tree = _settled(self._tree)
+        return content
+
+    def _add(self, amount: int | Decimal, *path: str) -> None:
+        *above, last = path
+        node = self._tree
+        for name in above:
+            node = node.setdefault(name, {})
+        node[last] = node.get(last, 0) + amount
+
+    def _span(self, name: str, moment: str | None) -> None:
+        if moment:
+            span = self._tree.setdefault("when", {}).setdefault(name, [moment, moment])
+            span[:] = [min(span[0], moment), max(span[1], moment)]
+
+    def trial(self, row: Row) -> None:
+        where = ("trials", row["condition_id"], row["wave_label"] or f"wave {row['wave']}")
+        self._add(1, *where, row["status"])
+        for name, holds in (("empty", row["answer"] == ""), ("truncated", row["truncated"])):
+            if row["status"] == "done" and holds:
+                self._add(1, *where, name)
+        if row["status"] == "failed":
+            self._add(1, "failed", row["error_class"] or "without a class")
+        self._span("answers", row["completed_at"])
+
+    def attempt(self, row: Row) -> None:
+        self._add(1, "calls", row["stage"], row["outcome"])
+        if row["error_class"]:
+            self._add(1, "errors of calls", row["error_class"])
+        self._span("calls", row["finished_at"])
+
+    def grading(self, row: Row) -> None:
+        where = ("gradings", row["grade_condition_id"])
+        self._add(1, *where, "gradings")
+        if row["parse_error"]:
+            self._add(1, *where, f"no score: {row['parse_error']}")
+        if row["unasked"]:
+            self._add(1, *where, f"not asked: {row['unasked']}")
+
+    def item(self, row: Row) -> None:
+        self._add(1, "items", "excluded" if row["excluded"] else "active")
+        if row["excluded"]:
+            self._add(1, "exclusions", row["note"] or "without a note")
+
+    def money(self, row: Row) -> None:
+        where = ("money", row["stage"], row["model"])
+        for name in ("attempts", "unpriced"):
+            self._add(row[name] or 0, *where, name)
+        self._add(Decimal(row["cost_usd"] or 0), *where, "paid_usd")
+
+
+COUNTED: Mapping[str, Callable[[Counts, Row], None]] = {
+    "trials": Counts.trial,
+    "attempts": Counts.attempt,
+    "gradings": Counts.grading,
+    "items": Counts.item,
+    "ledger": Counts.money,
+}
+
+
+def _settled(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {name: _settled(node[name]) for name in sorted(node)}
+    return f"{node:f}" if isinstance(node, Decimal) else node
+
+
+def differences(said: Any, counted: Any, path: str = "") -> list[str]:
+    """Where two trees of counts differ, as `trials / a--1 / done: the card says 3, the tables 2`."""
+    if isinstance(said, dict) and isinstance(counted, dict):
+        return [
+            line
+            for name in sorted(set(said) | set(counted))
+            for line in differences(said.get(name), counted.get(name), f"{path} / {name}" if path else name)
+        ]
+    return [] if said == counted else [f"{path}: the card says {said}, the tables {counted}"]

@@ -1,0 +1,76 @@
+"""A study card's numbers, counted from rows: the same in any order, exact in money, and each change is found."""
+
+import json
+from decimal import Decimal
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.snapshots.card import study_card
+from grading_app.snapshots.counting import Counts, differences
+
+FACTS = {
+    "snapshot": {"label": "first", "reason": "to *see* | it", "by": "owner", "at": "2026-03-01T12:00:00+00:00"},
+    "experiment": "pilot", "title": "A <b>title</b>", "description": "", "samples": 2,
+    "dataset": {"name": "questions@1", "title": "Questions", "source": "", "licence": "CC-BY-4.0", "hash": "ab" * 32},
+    "conditions": [], "manifests": [], "agreement": "/experiments/pilot/agreement/", "packages": {"python": "3.11"},
+}  # fmt: skip
+trials = st.lists(
+    st.fixed_dictionaries(
+        {
+            "condition_id": st.sampled_from(["a--1", "b--2"]),
+            "wave": st.integers(0, 1),
+            "wave_label": st.sampled_from(["", "may"]),
+            "status": st.sampled_from(["done", "failed", "pending"]),
+            "answer": st.sampled_from(["", "yes"]),
+            "truncated": st.booleans(),
+            "error_class": st.sampled_from(["", "server"]),
+            "completed_at": st.sampled_from([None, "2026-03-01T12:00:00Z", "2026-03-02T12:00:00Z"]),
+        }
+    ),
+    max_size=20,
+)
+
+
+def counted(rows, table="trials"):
+    counts = Counts()
+    counts.touch(table)
+    for row in rows:
+        counts.take(table, json.dumps(row).encode())
+    return counts.content
+
+
+@given(trials, st.randoms())
+def test_the_order_of_rows_never_matters_and_each_row_counts_once(rows, random):
+    shuffled = random.sample(rows, len(rows))
+    content = counted(rows)
+    assert counted(shuffled) == content
+    by_status = [
+        n
+        for waves in content.get("trials", {}).values()
+        for found in waves.values()
+        for kind, n in found.items()
+        if kind in ("done", "failed", "pending")
+    ]
+    assert sum(by_status) == content["rows"]["trials"] == len(rows)
+    assert study_card(FACTS, content) == study_card(FACTS, counted(shuffled))
+
+
+def test_money_is_added_exactly():
+    rows = [{"stage": "judge", "model": "m", "attempts": 1, "unpriced": 0, "cost_usd": 0.1}] * 3
+    found = counted(rows, "ledger")["money"]["judge"]["m"]
+    assert (found["attempts"], Decimal(found["paid_usd"])) == (3, Decimal("0.3"))
+
+
+def test_a_difference_is_named_with_both_numbers():
+    assert differences({"a": {"b": 3, "c": 1}}, {"a": {"b": 2, "c": 1}, "d": 5}) == [
+        "a / b: the card says 3, the tables 2",
+        "d: the card says None, the tables 5",
+    ]
+
+
+def test_words_of_people_make_no_markup():
+    card = study_card(FACTS, counted([]))
+    assert "A \\<b\\>title\\</b\\>" in card
+    assert "to \\*see\\* | it" in card
+    assert "| source | not said |" in card

@@ -1,0 +1,190 @@
+"""A snapshot: the tables as they were, counted in its card, the same bytes for the same rows, frozen, verifiable."""
+
+import hashlib
+import io
+import json
+import zipfile
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, transaction
+from django.urls import reverse
+
+from grading_app.exporting import TABLES, export_chunks
+from grading_app.grading import grade
+from grading_app.models import Grading, Snapshot
+from grading_app.snapshots.making import SnapshotError, make_snapshot, path_of
+from grading_app.tasks import snapshot_experiment
+from runs_app.models import Attempt, Run, Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    dataset = factories.make_dataset(items=3, source="Written here", licence="CC-BY-4.0")
+    made = factories.make_experiment(dataset=dataset, samples=2)
+    (run,) = factories.make_runs(made, status="done")
+    factories.plan_trials(
+        run, answer=lambda item, _, index: factories.failed("server") if index else f"ANSWER: {item.target}"
+    )
+    for trial in run.trials.filter(status="done"):
+        factories.make_attempt(trial, served_model="vendor/small-2026")
+    made.manifests.create(content={"launch": {"by": "owner"}})
+    grade(made, scorers=["numeric"], by="test")
+    return made
+
+
+def parts(snapshot):
+    with zipfile.ZipFile(path_of(snapshot)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def altered(snapshot, tmp_path, **changes):
+    """A copy of the file with other content in some parts."""
+    out = tmp_path / "altered.zip"
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in (parts(snapshot) | changes).items():
+            archive.writestr(name, content)
+    return out
+
+
+def verified(path):
+    said = io.StringIO()
+    try:
+        call_command("verify_snapshot", str(path), stdout=said)
+    except CommandError as error:
+        return error.returncode, said.getvalue()
+    return 0, said.getvalue()
+
+
+def test_it_holds_every_table_exactly_and_what_was_asked(experiment):
+    found = parts(make_snapshot(experiment, by=experiment.owner))
+    for table in TABLES:
+        assert found[f"tables/{table}.jsonl"] == b"".join(export_chunks(experiment, table, "jsonl"))
+    condition = experiment.conditions.get()
+    assert json.loads(found[f"conditions/{condition.condition_id}.json"]) == condition.content
+    assert json.loads(found[f"manifests/{experiment.manifests.get().pk}.json"]) == {"launch": {"by": "owner"}}
+    assert b"experiment: pilot" in found["design.yaml"]
+
+
+def test_its_card_says_how_many_of_what_from_the_rows(experiment):
+    made = make_snapshot(experiment, label="submission", reason="For the paper", by=experiment.owner)
+    card = parts(made)["study-card.md"].decode()
+    (condition,) = made.counts["trials"].values()
+    assert condition == {"wave 0": {"done": 3, "failed": 3}}
+    assert made.counts["rows"]["gradings"] == Grading.objects.count() == 3
+    assert made.counts["calls"] == {"generate": {"ok": Attempt.objects.count()}}
+    for said in ("For the paper", "CC-BY-4.0", "Written here", "vendor/small-2026", "| server | 3 |", "| trials | 6 |"):
+        assert said in card
+
+
+def test_the_same_rows_give_the_same_tables_to_the_byte(experiment):
+    first, second = (make_snapshot(experiment, label=label, by="test") for label in ("one", "two"))
+    tables = [
+        {name: part for name, part in parts(made).items() if name.startswith("tables/")} for made in (first, second)
+    ]
+    assert tables[0] == tables[1]
+    assert first.digest != second.digest
+    sums = parts(first)["SHA256SUMS"]
+    assert hashlib.sha256(sums).hexdigest() == first.digest
+    assert {line.split("  ")[1] for line in sums.decode().splitlines()} == set(parts(first)) - {"SHA256SUMS"}
+
+
+def test_a_whole_one_is_verified_and_its_digest_is_said(experiment):
+    made = make_snapshot(experiment, by="test")
+    code, said = verified(path_of(made))
+    assert code == 0
+    assert said.startswith(made.digest)
+    with pytest.raises(CommandError) as refused:
+        call_command("verify_snapshot", str(path_of(made)), "--digest", "0" * 64, stdout=io.StringIO())
+    assert refused.value.returncode == 1
+
+
+def test_a_row_that_was_changed_is_found(experiment, tmp_path):
+    made = make_snapshot(experiment, by="test")
+    table = parts(made)["tables/trials.jsonl"].replace(b'"status":"failed"', b'"status":"done"', 1)
+    code, said = verified(altered(made, tmp_path, **{"tables/trials.jsonl": table}))
+    assert code == 1
+    assert "tables/trials.jsonl: its content is not that of its checksum" in said
+    assert "done: the card says 3, the tables 4" in said
+
+
+def test_even_with_its_checksum_mended_a_changed_row_contradicts_the_card(experiment, tmp_path):
+    made = make_snapshot(experiment, by="test")
+    found = parts(made)
+    table = b"".join(found["tables/gradings.jsonl"].splitlines(keepends=True)[1:])
+    was, now = (hashlib.sha256(text).hexdigest() for text in (found["tables/gradings.jsonl"], table))
+    sums = found["SHA256SUMS"].decode().replace(was, now)
+    code, said = verified(altered(made, tmp_path, **{"tables/gradings.jsonl": table, "SHA256SUMS": sums}))
+    assert code == 1
+    assert "rows / gradings: the card says 3, the tables 2" in said
+
+
+def test_a_part_that_is_missing_or_added_is_named(experiment, tmp_path):
+    made = make_snapshot(experiment, by="test")
+    code, said = verified(altered(made, tmp_path, **{"extra.txt": b"?"}))
+    assert (code, "extra.txt: not in the checksums" in said) == (1, True)
+
+
+def test_what_is_no_snapshot_is_bad_input(tmp_path):
+    (tmp_path / "x.zip").write_bytes(b"no zip")
+    assert verified(tmp_path / "x.zip")[0] == 2
+    assert verified(tmp_path / "none.zip")[0] == 2
+
+
+def test_its_row_never_changes(experiment):
+    made = make_snapshot(experiment, by="test")
+    with pytest.raises(IntegrityError, match="frozen"), transaction.atomic():
+        Snapshot.objects.filter(pk=made.pk).update(label="another")
+    assert experiment.history.filter(what="snapshot").get().actor == "test"
+
+
+def test_none_is_made_while_calls_are_made(experiment):
+    Run.objects.update(status="running")
+    with pytest.raises(SnapshotError, match="pilot is running; pause it"):
+        make_snapshot(experiment, by="test")
+    assert not Snapshot.objects.exists()
+
+
+def test_the_command_writes_the_file_and_says_its_digest(experiment, tmp_path):
+    said = io.StringIO()
+    call_command("snapshot", "pilot", "--out", str(tmp_path / "a.zip"), "--label", "one", stderr=said)
+    made = Snapshot.objects.get()
+    assert (tmp_path / "a.zip").read_bytes() == path_of(made).read_bytes()
+    assert made.digest in said.getvalue()
+    with pytest.raises(CommandError) as refused:
+        call_command("snapshot", "nobody", "--out", "-")
+    assert refused.value.returncode == 2
+
+
+def test_the_owner_asks_on_the_page_and_those_who_see_the_experiment_get_the_file(experiment, client, monkeypatch):
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *args, **options: snapshot_experiment(*args))
+    client.force_login(experiment.owner)
+    page = client.post(reverse("snapshot_make", args=["pilot"]), {"label": "one", "reason": "To read"}, follow=True)
+    made = Snapshot.objects.get()
+    assert (made.label, made.reason, made.created_by) == ("one", "To read", experiment.owner)
+    assert made.digest[:16] in page.content.decode()
+    answer = client.get(reverse("snapshot_file", args=["pilot", made.digest]))
+    assert b"".join(answer.streaming_content) == path_of(made).read_bytes()
+    client.force_login(factories.make_user("stranger", "Researcher"))
+    assert client.get(reverse("snapshot_file", args=["pilot", made.digest])).status_code == 404
+
+
+@pytest.mark.parametrize("said", [{"reason": ""}, {"reason": "x" * 501}])
+def test_a_reason_is_wanted(experiment, client, said):
+    client.force_login(experiment.owner)
+    page = client.post(reverse("snapshot_make", args=["pilot"]), said, follow=True)
+    assert "Reason: " in page.content.decode()
+    assert not Snapshot.objects.exists()
+
+
+def test_a_snapshot_stays_when_more_is_asked(experiment):
+    made = make_snapshot(experiment, by="test")
+    before = path_of(made).read_bytes()
+    Trial.objects.filter(status="failed").update(status="pending", error_class="", error="")
+    later = make_snapshot(experiment, by="test")
+    assert path_of(made).read_bytes() == before
+    assert "failed" not in later.counts
+    assert verified(path_of(made))[0] == verified(path_of(later))[0] == 0
