@@ -22,6 +22,7 @@ from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
 from grading_app.grading import scorer_choices
+from grading_app.models import Snapshot
 from grading_app.snapshots.views import SnapshotForm
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.models import Experiment, Wave
@@ -61,7 +62,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
         "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
         "exports": _exports(experiment, wave),
         "rules": scorer_choices() if may_edit(request, experiment) else [],
-        "snapshots": list(experiment.snapshots.all()[:SNAPSHOTS]),
+        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if may_edit(request, experiment) else None,
     }
     return render(request, "grading_app/experiment_results.html", context)

@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
+from grading_app.models import Snapshot
 from grading_app.snapshots.making import SnapshotError, path_of, refuse_while_going
 from runs_app.views.fetching import editable_experiment, first_error, visible_experiment
 
@@ -46,7 +47,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
-    snapshot = get_object_or_404(visible_experiment(request, slug).snapshots, digest=digest)
+    snapshot = get_object_or_404(Snapshot, experiment=visible_experiment(request, slug), digest=digest)
     try:
         file = path_of(snapshot).open("rb")
     except FileNotFoundError:
