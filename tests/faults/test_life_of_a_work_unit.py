@@ -28,13 +28,14 @@ from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.engine.sweeping import renew, sweep
-from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
 from runs_app.reconciling import differences
 from tests import factories
 from tests.faults.outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of
 
 DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
 WORKERS = 3
+PRICE = 10_000  # For a million tokens, so an answer of ten costs CEILING.
 EMPTIED = (
     "runs_app_trial, runs_app_attempt, runs_app_tick, runs_app_endpointtick, runs_app_run, runs_app_condition,"
     " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, datasets_app_statuschange"
@@ -67,6 +68,9 @@ steps = st.one_of(
     step("grow", waves),
     step("set_budget", budgets),
     step("set_concurrency", st.integers(1, 8)),
+    step("open_the_form_of_the_endpoint"),
+    step("save_the_form_of_the_endpoint"),
+    step("set_price", st.sampled_from([1, 2])),
 )
 
 
@@ -81,6 +85,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         Experiment.objects.update(
             status="active", spent_usd=0, reserved_usd=0, max_usd=None, samples=1, sequential=False
         )
+        LanguageModel.objects.update(output_price=PRICE)
         self.workers = [Registration().worker_id for _ in range(WORKERS)]
         self.holders = {}
         self.claims = []
@@ -89,6 +94,8 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.done = {}
         self.most_in_flight = 5
         self.most_usd = None
+        self.ceiling = CEILING
+        self.form = None
 
     @initialize(budget=budgets, sequential=st.booleans(), samples=st.integers(1, 2))
     def begin(self, budget, sequential, samples):
@@ -108,8 +115,9 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         """What can be tried now: who holds nothing cannot finish it."""
         of_workers = {"finish", "renew", "go_silent_until_another_claims"} if self.holders else set()
         of_claims = {"come_back", "answer_on_what_was_lost_and_claimed_again"} if self.claims else set()
+        of_forms = {"save_the_form_of_the_endpoint"} if self.form else set()
         always = {"claim", "claim_after_a_while", "steer", "launch", "grow", "set_budget", "set_concurrency"}
-        return always | of_workers | of_claims
+        return always | {"open_the_form_of_the_endpoint", "set_price"} | of_workers | of_claims | of_forms
 
     # What people do
 
@@ -120,7 +128,6 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
     def launch(self, wave):
         with suppress(PlanError):  # A wave whose epochs would run into the next one's does not grow.
             steering.launch(Experiment.objects.get(), by="test", wave=wave)
-        Run.objects.update(reserve_usd=CEILING)
 
     def grow(self, wave):
         Experiment.objects.filter(samples__lt=4).update(samples=F("samples") + 1)
@@ -134,6 +141,21 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         Endpoint.objects.update(max_concurrency=n)
         self.most_in_flight = max(n, len(self.holders))
 
+    def open_the_form_of_the_endpoint(self):
+        self.form = Endpoint.objects.get()
+
+    def save_the_form_of_the_endpoint(self):
+        """As it was read, however much was counted since then."""
+        self.form.save()
+        self.most_in_flight, self.form = max(self.form.max_concurrency, len(self.holders)), None
+
+    def set_price(self, times):
+        """Of both models: the dearer call is reserved from the next claim on."""
+        for model in LanguageModel.objects.all():
+            model.output_price = times * PRICE
+            model.save()
+        self.ceiling = times * CEILING
+
     # What workers do
 
     def claim(self, worker, room):
@@ -141,7 +163,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         assert len(claims) <= room
         for claim in claims:
             assert claim.trial_id not in self.holders, "two workers hold one trial"
-            assert claim.reserved_usd == CEILING
+            assert claim.reserved_usd == self.ceiling
             self.holders[claim.trial_id] = claim.token
         self.claims += claims
 
@@ -190,6 +212,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.money_and_slots_are_never_overdrawn()
         self.what_is_done_never_changes()
         self.runs_end_when_their_work_does()
+        self.conditions_keep_their_turn()
 
     def counters_equal_rows(self):
         assert differences() == []
@@ -222,6 +245,10 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
                 assert run.n_pending == 0
             if run.status in ("running", "paused", "stopped"):
                 assert run.n_pending + run.n_running > 0
+
+    def conditions_keep_their_turn(self):
+        if Experiment.objects.get().sequential:
+            assert Run.objects.filter(status="running").count() <= 1
 
     def teardown(self):
         """Whatever happened: with money, time and a provider that answers, all that is not cancelled is answered."""
@@ -291,13 +318,14 @@ def design(transactional_db, monkeypatch):
     """Two conditions of one item: so few trials that each of them meets a lot."""
     for name in ("wake", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
         monkeypatch.setattr(f"runs_app.steering.{name}", lambda *_, **__: None)
+    priced = {"max_output_tokens": 10, "input_price": 0, "output_price": PRICE}
     return factories.make_experiment(
         "life",
         dataset=factories.make_dataset("one", 1),
-        models=[factories.make_model("small", max_output_tokens=10), factories.make_model("big", max_output_tokens=10)],
+        models=[factories.make_model("small", **priced), factories.make_model("big", **priced)],
         max_attempts=MAX_ATTEMPTS,
-        stop_after_attempts=6,
-        stop_failure_rate=0.5,
+        stop_after_attempts=3,
+        stop_failure_rate=0.2,
     )
 
 
