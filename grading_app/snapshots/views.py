@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 from django.contrib import messages
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, redirect
+from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
@@ -47,7 +47,10 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
-    snapshot = get_object_or_404(Snapshot, experiment=visible_experiment(request, slug), digest=digest)
+    # Two of one second, label and author have one digest, and one file.
+    snapshot = Snapshot.objects.filter(experiment=visible_experiment(request, slug), digest=digest).first()
+    if snapshot is None:
+        raise Http404
     try:
         file = path_of(snapshot).open("rb")
     except FileNotFoundError:
