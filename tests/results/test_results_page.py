@@ -74,7 +74,7 @@ def test_new_answers_and_new_grades_show_at_once(client, experiment):
 def test_grades_made_again_by_force_change_the_picture(client, experiment):
     before = figure(client, experiment).content
     Grading.objects.update(score=0, parse_ok=True, parse_error="")
-    assert figure(client, experiment).content == before
+    assert figure(client, experiment).content != before  # Writes are counted, by whomever.
     grade(experiment, force=True, scorers=["exact_match"], by="a test")
     assert figure(client, experiment).content != before
 
