@@ -19,6 +19,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from django.conf import settings
+
+from runs_app import observing
 from runs_app.batch_apis.rehearsing import Rehearsal, Replay, Shaped
 from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.costs import Usage
@@ -64,6 +67,21 @@ async def call(request: CallRequest) -> CallReply:
 
     When a drain's loop ends it awaits `close()`, which closes that loop's connections.
     """
+    try:
+        reply = await _called(request)
+    except CallFailure as failure:
+        _tell(request, failure)
+        raise
+    _tell(request, reply)
+    return reply
+
+
+def _tell(request: CallRequest, outcome: observing.Outcome) -> None:
+    if settings.CALL_OBSERVER:
+        observing.telling_of(settings.CALL_OBSERVER).tell(request, outcome)
+
+
+async def _called(request: CallRequest) -> CallReply:
     started = time.perf_counter()
     exchange = _exchange_class()(request, _key(request))
     try:

@@ -9,6 +9,7 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
+from django.utils.module_loading import import_string
 
 LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "testserver"})
 
@@ -45,6 +46,23 @@ def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
             id="evalsite.E001",
         )
     ]
+
+
+@register()
+def observer_is_there(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """A worker would otherwise find out at its first call."""
+    if not settings.CALL_OBSERVER:
+        return []
+    try:
+        found = import_string(settings.CALL_OBSERVER)
+    except ImportError as error:
+        why = str(error)
+    else:
+        if callable(found):
+            return []
+        why = "it is not a function"
+    said = f"EVALSITE_CALL_OBSERVER names no package.module.function of this machine: {settings.CALL_OBSERVER} ({why})"
+    return [Error(said, id="evalsite.E003")]
 
 
 @register()

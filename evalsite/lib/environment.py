@@ -6,6 +6,7 @@ from collections.abc import Mapping
 KNOWN = frozenset(
     {
         "EVALSITE_ALLOWED_HOSTS",
+        "EVALSITE_CALL_OBSERVER",
         "EVALSITE_DATA_DIR",
         "EVALSITE_DEBUG",
         "EVALSITE_DRAINS",
