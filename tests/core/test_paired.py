@@ -1,0 +1,105 @@
+"""The same items scored twice: the paired tests against published ones, and what must never matter."""
+
+from statistics import fmean, stdev
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import ttest_1samp
+
+from grading_app.analysis.paired import FEW, SIGN_FLIPS, STUDENT, change_of, holm, sign_flip_p
+
+# C. Darwin's maize, crossed less self-fertilised, in eighths of an inch: Fisher (1935), sections 17 and 21.
+MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+# Hours of sleep gained by one drug over another, ten patients: Student (1908), "The probable error of a mean".
+SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
+
+scores = st.lists(st.floats(-7, 7, allow_subnormal=False), min_size=1, max_size=24)
+
+
+def change(differences):
+    n = len(differences)
+    sd = stdev(differences) if n > 1 else None
+    return change_of(n, fmean(differences), sd, differences if n <= FEW else ())
+
+
+def test_fishers_maize_flips_as_he_counted():
+    assert sign_flip_p(MAIZE) == 2 * 863 / 2**15
+
+
+def test_students_sleep_has_its_published_t_and_interval():
+    found = change(SLEEP)
+    assert (found.n, found.mean, found.test) == (10, pytest.approx(1.58), SIGN_FLIPS)
+    assert found.mean / found.se == pytest.approx(4.0621, abs=1e-4)
+    assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-6)
+
+
+def test_beyond_few_items_it_is_students_test():
+    differences = [0.5, -0.25, 0.0, 1.0, 0.125] * 4
+    found, expected = change(differences), ttest_1samp(differences, 0)
+    interval = expected.confidence_interval()
+    assert found.test == STUDENT
+    assert (found.p, found.low, found.high) == pytest.approx((expected.pvalue, interval.low, interval.high))
+
+
+@pytest.mark.parametrize(("differences", "p"), [([0.0] * 30, 1.0), ([0.5] * 30, 2.0**-29), ([0.0] * 4, 1.0)])
+def test_without_spread_the_signs_decide(differences, p):
+    assert change(differences).p == p
+
+
+def test_one_item_has_a_difference_and_no_test():
+    found = change([0.5])
+    assert (found.mean, found.se, found.p, found.test) == (0.5, None, None, "")
+    assert change_of(0, 0.0, None) is None
+
+
+def test_few_items_are_not_tested_without_their_differences():
+    with pytest.raises(ValueError, match="5 differences"):
+        change_of(5, 0.1, 0.2)
+    with pytest.raises(ValueError, match="17 differences"):
+        sign_flip_p([1.0] * (FEW + 1))
+
+
+@given(scores)
+@settings(max_examples=60, deadline=None)
+def test_the_other_way_round_turns_the_sign_and_nothing_else(differences):
+    one, other = change(differences), change([-value for value in differences])
+    assert other.mean == pytest.approx(-one.mean)
+    assert (other.n, other.test, other.se) == (one.n, one.test, pytest.approx(one.se))
+    assert other.p == pytest.approx(one.p)
+    if one.se is not None:
+        assert (other.low, other.high) == (pytest.approx(-one.high, abs=1e-9), pytest.approx(-one.low, abs=1e-9))
+
+
+@given(st.lists(st.integers(-6, 6), min_size=2, max_size=14), st.randoms(use_true_random=False))
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_items_does_not_matter(differences, random):
+    mixed = random.sample(differences, len(differences))
+    assert sign_flip_p(mixed) == sign_flip_p(differences)
+    assert 2.0 ** (1 - len(differences)) <= sign_flip_p(differences) <= 1
+
+
+def test_holms_steps_are_those_of_a_worked_example():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([]) == []
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_adjusted_values_keep_the_order_and_are_never_smaller(ps):
+    adjusted = holm(ps)
+    assert all(p <= q <= 1 for p, q in zip(ps, adjusted, strict=True))
+    assert [q for _, q in sorted(zip(ps, adjusted, strict=True))] == sorted(adjusted)
+
+
+@pytest.mark.parametrize(("items", "least"), [(10, 0.003), (40, 0.035)])
+def test_without_drift_one_test_in_twenty_at_most_says_drift(items, least):
+    """2,000 pairs of waves: items of all difficulties, right or wrong, three repetitions, the same chances in both.
+
+    Few items of which many answer alike both times leave few patterns of signs: then it is fewer.
+    """
+    random = np.random.default_rng(20260301)
+    chances = random.beta(0.8, 0.8, size=(2000, items))
+    differences = (random.binomial(3, chances) - random.binomial(3, chances)) / 3
+    alarms = sum(change(row.tolist()).p < 0.05 for row in differences)
+    assert least < alarms / 2000 < 0.06
