@@ -11,6 +11,7 @@ urlpatterns = [
     path("", include("grading_app.overseeing.urls")),
     path("", include("grading_app.writing.urls")),
     path("", include("grading_app.snapshots.urls")),
+    path("", include("grading_app.waves.urls")),
     path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
     path("experiments/<slug:slug>/grade/", views.experiment_grade, name="experiment_grade"),

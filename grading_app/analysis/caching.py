@@ -11,6 +11,7 @@ from evalsite.lib.hashing import content_hash
 from grading_app.analysis import drawing
 from grading_app.analysis.figures.kinds import AnyFigure
 from grading_app.analysis.frames import Frames, load_frames
+from grading_app.analysis.waves import WavePair, compare_waves
 from grading_app.models import GradeCondition
 from runs_app.models import Experiment, Point, Wave
 
@@ -53,3 +54,10 @@ def kept_picture(figure: AnyFigure, frames: Frames, state: str, width: int, them
 
     picture: bytes | None = cache.get_or_set(f"figure:{state}:{figure.name}:{width}:{theme}", draw, SECONDS)
     return picture
+
+
+def kept_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
+    """Wave b against wave a, as the experiment stands."""
+    key = f"waves:{fingerprint(experiment, None)}:{a.pk}:{b.pk}"
+    found: WavePair | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
+    return found or compare_waves(experiment, a, b)

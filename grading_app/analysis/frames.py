@@ -5,7 +5,7 @@ Every frame has at most a row for each condition, dimension and category (or ite
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,9 +18,9 @@ from runs_app.point_lines import PointLine, point_lines
 
 Where = Mapping[str, int | None]
 """The keys of an experiment and, unless it is None, of a wave."""
-IN_SCOPE = """r.experiment_id = %(experiment)s AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)
-    AND r.condition_id IN (
+OF_DESIGN = """r.experiment_id = %(experiment)s AND r.condition_id IN (
         SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
+IN_SCOPE = f"{OF_DESIGN} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
 SUMS = """count(*) FILTER (WHERE n > 0)::float8, sum(s)::float8, sum(n)::float8, sum(q)::float8,
     sum(s * s)::float8, sum(n * s)::float8, sum(n * n)::float8, sum(asked - n)::bigint"""
 
@@ -96,13 +96,10 @@ class Frames:
 def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
     """Reads every aggregate that the experiment can have: up to five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
-    dimensions = {
-        dimension.pk: Asked(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
-        for dimension in experiment.dimensions.order_by("pk")
-    }
-    rules = {rule.pk: _rule_label(rule) for rule in _rules(experiment)}
+    dimensions = dimensions_of(experiment)
+    rules = rule_labels(experiment)
     return Frames(
-        labels=_labels(experiment, wave),
+        labels=labels_of(experiment, wave),
         dimensions=dimensions,
         rules=rules,
         outcomes=outcomes(where),
@@ -114,16 +111,30 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
     )
 
 
-def _rules(experiment: Experiment) -> Any:
+def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
+    return {
+        dimension.pk: Asked(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
+        for dimension in experiment.dimensions.order_by("pk")
+    }
+
+
+def rule_labels(experiment: Experiment) -> dict[int, str]:
     """People are told of one by one on the agreement page and on their queue's own."""
     rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
-    return rules.select_related("grader", "rubric", "panel")
+    return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
 
 
-def _labels(experiment: Experiment, wave: Wave | None) -> dict[int, str]:
+def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:
+    """Of the conditions that have runs (in this wave), in the order of the design."""
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
     return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")))
+
+
+def sum_of(parts: Collection[Outcomes]) -> Outcomes:
+    """Of several conditions; it names none of them."""
+    counts = ([getattr(part, name) for part in parts] for name in Outcomes.__slots__[1:])
+    return Outcomes(0, *map(sum, counts))
 
 
 def outcomes(where: Where) -> list[Outcomes]:
@@ -137,7 +148,7 @@ def outcomes(where: Where) -> list[Outcomes]:
             count(*) FILTER (WHERE t.status = 'done' AND t.refused)
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} GROUP BY 1 ORDER BY 1"""  # noqa: S608
-    return [Outcomes(*row) for row in _rows(statement, where)]
+    return [Outcomes(*row) for row in rows_of(statement, where)]
 
 
 def rating_cells(where: Where) -> list[Cell]:
@@ -150,7 +161,7 @@ def rating_cells(where: Where) -> list[Cell]:
         ) AS of_item GROUP BY 1, 2, 3 ORDER BY 1, 3, 2"""  # noqa: S608
     return [
         _cell(condition, category, dimension, None, False, sums)
-        for condition, category, dimension, *sums in _rows(statement, where)
+        for condition, category, dimension, *sums in rows_of(statement, where)
     ]
 
 
@@ -166,7 +177,7 @@ def grade_cells(where: Where, rules: list[int]) -> list[Cell]:
         ) AS of_item GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2"""  # noqa: S608
     return [
         _cell(condition, category, dimension, rule, is_binary, sums)
-        for condition, category, dimension, rule, is_binary, *sums in _rows(statement, {**where, "rules": rules})
+        for condition, category, dimension, rule, is_binary, *sums in rows_of(statement, {**where, "rules": rules})
     ]
 
 
@@ -177,7 +188,7 @@ def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL AND t.rating IS NOT NULL
         GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
     counts: dict[tuple[int, int], dict[int, int]] = {}
-    for condition, dimension, rating, count in _rows(statement, where):
+    for condition, dimension, rating, count in rows_of(statement, where):
         counts.setdefault((condition, dimension), {})[rating] = count
     return counts
 
@@ -193,7 +204,7 @@ def norm_pairs(where: Where) -> list[NormPair]:
         JOIN datasets_app_item i ON i.id = of_item.item_id
         JOIN datasets_app_norm h ON h.item_id = of_item.item_id AND h.dimension = d.name
         ORDER BY 1, 2, i.position"""  # noqa: S608
-    return [NormPair(*row) for row in _rows(statement, where)]
+    return [NormPair(*row) for row in rows_of(statement, where)]
 
 
 def condition_labels(conditions: list[Condition]) -> dict[int, str]:
@@ -236,7 +247,7 @@ def _cell(
     return Cell(condition, category, dimension, rule, added, unread, is_binary)
 
 
-def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+def rows_of(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()

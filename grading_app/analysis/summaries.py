@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from grading_app.analysis.clusters import ClusterSums, clustered_mean_of, clustered_share_of
-from grading_app.analysis.frames import Cell, Frames
+from grading_app.analysis.frames import Asked, Cell, Frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,11 @@ def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = Fa
         sums[key] = (added + cell.sums, unread + cell.unread)
     lines = []
     for (rule, dimension, condition, category), (added, unread) in sums.items():
-        measure = Measure(_measure_label(frames, rule, dimension), rule, dimension, (rule, dimension) in binary)
+        label = measure_label(frames.rules, frames.dimensions, rule, dimension)
+        measure = Measure(label, rule, dimension, (rule, dimension) in binary)
         lines.append(_line(measure, frames.labels[condition], category, added, unread))
     order = {label: at for at, label in enumerate(frames.labels.values())}
-    return sorted(lines, key=lambda line: (_place(line.measure), order[line.condition], line.category or ""))
+    return sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition], line.category or ""))
 
 
 def _binary_measures(cells: list[Cell]) -> set[tuple[int | None, int | None]]:
@@ -63,14 +64,17 @@ def _binary_measures(cells: list[Cell]) -> set[tuple[int | None, int | None]]:
     return seen - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
 
 
-def _measure_label(frames: Frames, rule: int | None, dimension: int | None) -> str:
-    parts = [frames.rules[rule]] if rule is not None else []
+def measure_label(
+    rules: Mapping[int, str], dimensions: Mapping[int, Asked], rule: int | None, dimension: int | None
+) -> str:
+    parts = [rules[rule]] if rule is not None else []
     if dimension is not None:
-        parts.append(frames.dimensions[dimension].title)
+        parts.append(dimensions[dimension].title)
     return " · ".join(parts)
 
 
-def _place(measure: Measure) -> tuple[bool, int, int]:
+def place_of(measure: Measure) -> tuple[bool, int, int]:
+    """Where it stands among others: ratings first."""
     return (measure.rule is not None, measure.rule or 0, measure.dimension or 0)
 
 

@@ -29,3 +29,15 @@ def interval(low: float | None, high: float | None, places: int = 2) -> str:
 
 def per_cent_interval(low: float | None, high: float | None) -> str:
     return MISSING if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def signed(text: str) -> str:
+    """A difference that is said: with a plus where it is above zero."""
+    is_above = any(digit in text for digit in "123456789") and not text.startswith(MINUS)
+    return f"+{text}" if is_above else text
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return MISSING
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"

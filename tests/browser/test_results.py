@@ -56,6 +56,17 @@ def test_results_look_right(viewport, theme, experiment, visitor, checked):
         page.locator("summary", has_text=menu).click()
 
 
+@pytest.mark.parametrize(("viewport", "theme"), [VIEWS[0], VIEWS[3]], ids=[IDS[0], IDS[3]])
+def test_waves_look_right(viewport, theme, experiment, visitor, checked):
+    for number, run in enumerate(factories.make_runs(experiment, wave=1, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, number=number: said(int(item.target), index, number))
+    page = visitor(experiment.owner, viewport, color_scheme=theme)
+    page.goto(reverse("experiment_progress", args=[experiment.slug]))
+    page.get_by_role("link", name="Compare waves").click()
+    assert page.get_by_role("heading", name="Scores").is_visible()
+    checked(page, f"waves-{theme}-{viewport['width']}")
+
+
 def test_the_numbers_behind_a_figure_open_beneath_it(experiment, visitor, checked):
     page = visitor(experiment.owner, PHONE)
     page.goto(reverse("experiment_results", args=[experiment.slug]))

@@ -79,6 +79,7 @@ MATRIX = {
     "experiment_results": of_experiment(),
     "experiment_grade": of_experiment(302, method="post"),
     "experiment_points": of_experiment(),
+    "experiment_waves": of_experiment(),
     "experiment_figure": of_experiment(args="slug ratings"),
     "experiment_export": of_experiment(args="slug trials csv"),
     "snapshot_make": of_experiment(302, method="post"),
