@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 
-from runs_app.designs.drifting import drift_warnings, served_model_warnings
+from runs_app.designs.drifting import drift_warnings, served_warnings
 from runs_app.judge_lines import status_of_judges
 from runs_app.models import Experiment, Run, Trial, work
 from runs_app.point_lines import status_of_points
@@ -34,7 +34,7 @@ def standing_of(experiment: Experiment) -> dict[str, Any]:
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "points": status_of_points(experiment),
         "judging": status_of_judges(experiment),
-        "warnings": [*drift_warnings(experiment), *served_model_warnings(experiment)],
+        "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
     }
 
 

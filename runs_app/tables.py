@@ -264,7 +264,7 @@ class TrialTable(tables.Table):
 
 class AttemptTable(tables.Table):
     finished_at = tables.Column(verbose_name="Ended", attrs=TIGHT)
-    outcome = tables.Column(attrs=TIGHT)
+    outcome = tables.Column()
     error = tables.Column(empty_values=())
     http_status = tables.Column(verbose_name="HTTP", attrs=NUMBER)
     latency_ms = tables.Column(verbose_name="Latency", attrs=NUMBER)
@@ -283,7 +283,11 @@ class AttemptTable(tables.Table):
         return tags.local_time(value, seconds=True)
 
     def render_outcome(self, record: Attempt) -> SafeString:
-        return tags.status_badge(OUTCOME_STATUS[record.outcome], label=record.get_outcome_display())
+        """With the model and the provider that it was served by: two columns more would not fit beside the facts."""
+        badge = tags.status_badge(OUTCOME_STATUS[record.outcome], label=record.get_outcome_display())
+        provider = f"by {record.served_provider}" if record.served_provider else ""
+        served = " ".join(part for part in (record.served_model, provider) if part)
+        return format_html('{}<br><small class="muted">{}</small>', badge, served) if served else badge
 
     def render_error(self, record: Attempt) -> str:
         return ": ".join(part for part in (record.error_class, record.error) if part) or wording.MISSING

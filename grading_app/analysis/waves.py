@@ -23,6 +23,7 @@ from grading_app.analysis.frames import (
 )
 from grading_app.analysis.paired import FEW, Change, change_of, holm
 from grading_app.analysis.summaries import Measure, measure_label, place_of
+from runs_app.designs.drifting import Served
 from runs_app.models import Experiment, Wave
 
 LEVEL = 0.05
@@ -52,24 +53,17 @@ class WaveLine:
         return self.adjusted is not None and self.adjusted < LEVEL
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """As what, and by whom, the kept answers of one condition were given in one wave; what was not said is no part."""
-
-    models: tuple[str, ...] = ()
-    providers: tuple[str, ...] = ()
-
-    def differs_from(self, other: Served) -> Differs:
-        """A wave that does not say is no change."""
-        pairs = ((self.models, other.models), (self.providers, other.providers))
-        return Differs(*(bool(one and another and one != another) for one, another in pairs))
-
-
 class Differs(NamedTuple):
     """Served as other models, or by other providers, in one wave than in the other."""
 
     models: bool = False
     providers: bool = False
+
+    @classmethod
+    def of(cls, one: Served, other: Served) -> Differs:
+        """A wave that does not say is no change."""
+        pairs = ((one.models, other.models), (one.providers, other.providers))
+        return cls(*(bool(first and second and first != second) for first, second in pairs))
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +171,7 @@ def wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]
         both = [served[condition, wave.pk] for wave in (a, b)]
         for counts, told, is_b in zip(counted, both, (False, True), strict=True):
             if condition in counts:
-                rows.append(WaveOutcome(label, is_b, counts[condition], told, both[0].differs_from(both[1])))
+                rows.append(WaveOutcome(label, is_b, counts[condition], told, Differs.of(*both)))
     several = len({row.condition for row in rows}) > 1
     return [*(_in_all(counted) if several else []), *rows]
 
@@ -199,8 +193,4 @@ def _served(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], S
     found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
     for condition, wave, model, provider in rows_of(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
         found[condition, wave].append((model, provider))
-    told: dict[tuple[int, int], Served] = defaultdict(Served)
-    for key, pairs in found.items():
-        models, providers = ({pair[at] for pair in pairs if pair[at]} for at in (0, 1))
-        told[key] = Served(tuple(sorted(models)), tuple(sorted(providers)))
-    return told
+    return defaultdict(Served, {key: Served.of(pairs) for key, pairs in found.items()})

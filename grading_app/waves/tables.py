@@ -12,8 +12,9 @@ from evalsite.lib import wording as site_wording
 from grading_app.analysis import wording
 from grading_app.analysis.frames import Outcomes
 from grading_app.analysis.paired import Change
-from grading_app.analysis.waves import Served, WaveLine, WaveOutcome
+from grading_app.analysis.waves import WaveLine, WaveOutcome
 from grading_app.tables import NumberColumn
+from runs_app.designs.drifting import Served
 
 DRIFT = format_html('<span class="chip">{}</span>', "drift")
 ALL = "all conditions"

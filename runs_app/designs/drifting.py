@@ -5,8 +5,10 @@ the old ones unawares is not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
+from django.db import connection
 from django.db.models import Count, QuerySet
 
 from evalsite.lib.hashing import content_hash
@@ -14,7 +16,10 @@ from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import identity
 from runs_app.models import Attempt, Condition, Experiment, Run
 
-LOOKED_AT = 500  # Attempts at either end of a run: a model is changed at some time, so its two ends differ.
+PLACES = 10
+LOOKED_AT = 100  # Attempts at each place: a model is changed at some time, and a router serves from several all along.
+# What a provider has answered: an error may come from one that would have been asked in vain.
+ANSWERED = (Attempt.Outcome.OK, Attempt.Outcome.CACHED, Attempt.Outcome.LATE)
 
 Trials = Mapping[str, Counter[str]]  # Of each name, trials by the hash of its content.
 
@@ -64,27 +69,67 @@ def _sentence(name: str, hashes: Counter[str]) -> str:
     return f"{name} has stood for {len(hashes)} contents: {contents}"
 
 
-def served_model_warnings(experiment: Experiment) -> list[str]:
-    """Where a provider answered one model's calls as several models. Reads every attempt: not for a page."""
-    served = (
-        Attempt.objects.filter(run__experiment=experiment)
-        .exclude(served_model="")
-        .order_by()
-        .values_list("run__condition__model__name", "served_model")
-        .annotate(calls=Count("pk"))
-    )
-    by_model: dict[str, dict[str, int]] = {}
-    for name, model, calls in served:
-        by_model.setdefault(name, {})[model] = calls
+@dataclass(frozen=True, slots=True)
+class Served:
+    """As what models, and by which providers, calls were answered; what was not said is no part."""
+
+    models: tuple[str, ...] = ()
+    providers: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[str, str]]) -> Served:
+        """Of a model and a provider for each answer, "" where it does not say."""
+        said = list(pairs)
+        return cls(*(tuple(sorted({pair[at] for pair in said} - {""})) for at in (0, 1)))
+
+
+def served_warnings(experiment: Experiment) -> list[str]:
+    """Where one model's calls were answered as several models, or by several providers though no routes were set.
+
+    Reads every attempt: not for a page.
+    """
+    answered = Attempt.objects.filter(run__experiment=experiment, outcome__in=ANSWERED).order_by()
+    by_model: dict[str, tuple[Counter[str], Counter[str]]] = {}
+    for name, routes, model, provider, calls in answered.values_list(
+        "run__condition__model__name",
+        "run__condition__model__endpoint__provider_routes",
+        "served_model",
+        "served_provider",
+    ).annotate(calls=Count("pk")):
+        models, providers = by_model.setdefault(name, (Counter(), Counter()))
+        models[model] += calls
+        providers["" if routes else provider] += calls
     return [
-        f"model {name} was served as {', '.join(f'{model} ({calls} calls)' for model, calls in sorted(models.items()))}"
-        for name, models in sorted(by_model.items())
-        if len(models) > 1
+        f"model {name} was served {word} {', '.join(f'{one} ({calls} calls)' for one, calls in sorted(said.items()))}"
+        for name, both in sorted(by_model.items())
+        for word, said in zip(("as", "by"), map(_said, both), strict=True)
+        if len(said) > 1
     ]
 
 
-def served_models(run: Run) -> list[str]:
-    """The models as which a run's first and last attempts were answered: constant in its size, by an index."""
-    attempts = Attempt.objects.filter(run=run)
-    ends = [attempts.order_by(order).values_list("served_model", flat=True)[:LOOKED_AT] for order in ("pk", "-pk")]
-    return sorted({model for end in ends for model in end if model})
+def _said(counted: Counter[str]) -> dict[str, int]:
+    return {name: calls for name, calls in counted.items() if name}
+
+
+def served_in(run: Run) -> Served:
+    """As what and by whom a run's calls were answered, looked up at PLACES places along it: constant in its size.
+
+    Where the endpoint routes its calls to providers by name, they are left out: there a change is asked for.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_ALONG, {"run": run.pk, "places": PLACES, "rows": LOOKED_AT, "answered": list(ANSWERED)})
+        found = Served.of(cursor.fetchall())
+    return replace(found, providers=()) if run.condition.model.endpoint.provider_routes else found
+
+
+# By the index on (run, id). The first rows, then those before each place: the last of them are the run's last rows.
+_ALONG = """WITH ends AS (SELECT min(id) AS first, max(id) AS last FROM runs_app_attempt WHERE run_id = %(run)s)
+    SELECT DISTINCT seen.served_model, seen.served_provider
+    FROM ends CROSS JOIN generate_series(1, %(places)s) AS place CROSS JOIN LATERAL (
+        SELECT served_model, served_provider, outcome FROM runs_app_attempt
+        WHERE run_id = %(run)s AND id <= first + (last - first) * place / %(places)s ORDER BY id DESC LIMIT %(rows)s
+    ) AS seen WHERE seen.outcome = ANY(%(answered)s)
+    UNION
+    SELECT served_model, served_provider FROM (
+        SELECT * FROM runs_app_attempt WHERE run_id = %(run)s ORDER BY id LIMIT %(rows)s
+    ) AS opening WHERE outcome = ANY(%(answered)s)"""

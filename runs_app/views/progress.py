@@ -14,7 +14,7 @@ from evalsite.lib.access import readers_only
 from runs_app import progress
 from runs_app.curves import throughput_curve
 from runs_app.designs.crossed import Design
-from runs_app.designs.drifting import served_models
+from runs_app.designs.drifting import served_in
 from runs_app.models import Experiment, Point, Run
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
@@ -56,7 +56,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "history": list(run.history[:50]),
         "trials_query": f"run={run.pk}",
         "retry_url": reverse("run_steer", args=[run.pk, "retry"]),
-        "served_models": served_models(run),
+        "served": served_in(run),
         "batches": BatchTable(list(run.batches.all()[:RECENT])) if run.is_batched else None,
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),

@@ -183,3 +183,15 @@ def test_a_run_that_was_served_as_several_models_says_so(lab, as_):
         text = as_("owner").get(address, headers=headers).content.decode()
         assert "served this run as several models" in text
         assert "vendor/small-2&lt;b&gt;" in text
+
+
+def test_a_run_that_several_providers_answered_says_so_and_each_attempt_names_its_own(lab, as_):
+    address = f"/runs/{lab.run.pk}/"
+    assert "Several providers" not in as_("owner").get(address).content.decode()
+    for trial, provider in ((lab.trial, "north"), (lab.failed, "south<b>")):
+        factories.make_attempt(trial, served_model="vendor/small-1", served_provider=provider)
+    text = as_("owner").get(address).content.decode()
+    assert "Several providers answered for this run" in text
+    assert text.count("south&lt;b&gt;") == 2  # In the warning and among the attempts.
+    of_trial = as_("owner").get(f"/trials/{lab.trial.pk}/").content.decode()
+    assert "vendor/small-1 by north" in of_trial

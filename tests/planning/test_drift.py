@@ -8,9 +8,9 @@ from django.core.management import call_command
 
 from runs_app import steering
 from runs_app.designs import planning
-from runs_app.designs.drifting import LOOKED_AT, drift_warnings, served_models
+from runs_app.designs.drifting import LOOKED_AT, PLACES, Served, drift_warnings, served_in, served_warnings
 from runs_app.designs.estimating import estimate
-from runs_app.models import Attempt, Condition, Run, Trial
+from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
 from tests.planning.world import make_dataset, make_experiment, make_model, make_prompt, make_sampler, make_user
 
 pytestmark = pytest.mark.django_db
@@ -72,26 +72,56 @@ def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
     assert warning.count("(3 trials)") == 2
 
 
-def answer(run, served):
+def answer(run, served, outcome="ok"):
+    """`served` has a model, or a model and its provider, for each trial in turn."""
     trials = Trial.objects.filter(run=run).order_by("pk")
+    pairs = [one if isinstance(one, tuple) else (one, "") for one in served]
     Attempt.objects.bulk_create(
-        Attempt(trial=trial, run=run, token="0" * 32, outcome="ok", served_model=model, finished_at="2026-01-01T00:00Z")
-        for trial, model in zip(trials, served, strict=True)
-    )
+        Attempt(trial=trial, run=run, token="0" * 32, outcome=outcome, served_model=model, served_provider=provider,
+                finished_at="2026-01-01T00:00Z")
+        for trial, (model, provider) in zip(trials, pairs, strict=True)
+    )  # fmt: skip
 
 
-def test_a_model_that_changed_in_a_run_is_seen_at_its_ends():
-    n = 2 * LOOKED_AT + 10
+@pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
+def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
+    n = 3 * PLACES * LOOKED_AT
     planning.plan(make_experiment(dataset=make_dataset(n)))
-    run = Run.objects.get()
-    answer(run, ["", *["sim-1"] * (n - 2), "sim-2"])
-    assert served_models(run) == ["sim-1", "sim-2"]
+    run, served = Run.objects.get(), ["sim-1"] * n
+    for at in changed:
+        served[at] = "sim-2"
+    served[1] = ""
+    answer(run, served)
+    assert served_in(run).models == ("sim-1", "sim-2")
 
 
 def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
     planning.plan(make_experiment(models=[make_model("a"), make_model("b")]))
-    one, other = Run.objects.order_by("pk")
+    one, other = Run.objects.with_design().order_by("pk")
     answer(one, ["a-1"] * 3)
     answer(other, ["b-1"] * 3)
-    with django_assert_num_queries(2):
-        assert served_models(one) == ["a-1"]
+    with django_assert_num_queries(1):
+        assert served_in(one) == Served(("a-1",))
+
+
+def test_several_providers_are_told_unless_routes_name_them():
+    experiment = make_experiment()
+    planning.plan(experiment)
+    run = Run.objects.with_design().get()
+    answer(run, [("sim", "north"), ("sim", "south"), ("sim", "north")])
+    assert served_in(run).providers == ("north", "south")
+    assert served_warnings(experiment) == [
+        f"model {run.condition.model} was served by north (2 calls), south (1 calls)"
+    ]
+    Endpoint.objects.update(provider_routes=["north", "south"])
+    assert served_in(Run.objects.with_design().get()) == Served(("sim",))
+    assert served_warnings(experiment) == []
+
+
+def test_a_provider_that_failed_has_served_nothing():
+    experiment = make_experiment()
+    planning.plan(experiment)
+    run = Run.objects.get()
+    answer(run, [("", "north"), ("", "south"), ("", "east")], outcome="transient")
+    assert served_in(run) == Served()
+    assert served_warnings(experiment) == []
