@@ -13,13 +13,16 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
-from runs_app.designs.designing import spec_of
+from runs_app.designs.designing import SETTINGS, spec_of
 from runs_app.designs.drifting import drift_warnings
 from runs_app.designs.estimating import Estimate
 from runs_app.forms import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
+# Of an estimate.
+COUNTS = ("trials", "to_do", "likely", "foreseen", "batched", "verdicts")
+COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_usd")
 
 
 def write_manifest(
@@ -40,10 +43,14 @@ def write_manifest(
 
 
 def _estimate(found: Estimate) -> dict[str, Any]:
-    """US dollars, as texts: exact."""
-    costs = {name: _text(getattr(found, name)) for name in ("ceiling_usd", "expected_usd", "spent_usd")}
-    counted = {price.model: price.counted for price in found.prices}
-    return {"trials": found.trials, "to_do": found.to_do, **costs, "basis": dict(found.basis), "counted": counted}
+    """All that was shown before the launch but prices, which stand with the conditions. US dollars, as texts: exact."""
+    return {
+        **{name: getattr(found, name) for name in COUNTS},
+        **{name: _text(getattr(found, name)) for name in COSTS},
+        "coverage": found.coverage,
+        "basis": dict(found.basis),
+        "counted": {price.model: price.counted for price in found.prices},
+    }
 
 
 def manifest_of(experiment: Experiment) -> dict[str, Any]:
@@ -61,10 +68,7 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
         "scorers": experiment.scorers,
         "judges": grading().judges_of(experiment),
         "budget": {"max_usd": _text(experiment.max_usd), "confirm_above_usd": _text(experiment.confirm_above_usd)},
-        "settings": {
-            name: getattr(experiment, name)
-            for name in ("cache", "cache_buster", "sequential", "max_concurrency", "request_timeout_s", "max_attempts")
-        },
+        "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
         "warnings": drift_warnings(experiment),
         "design": spec_of(experiment) | {"dataset_hash": dataset.content_hash},
         "packages": {name: metadata.version(name) for name in PACKAGES},

@@ -1,6 +1,7 @@
 """A launch writes down what it launched, and the same experiment can be made from it, here or on another site."""
 
 import json
+from dataclasses import fields, replace
 from decimal import Decimal
 
 import pytest
@@ -9,8 +10,9 @@ from django.urls import reverse
 from datasets_app.models import Dataset
 from runs_app import steering
 from runs_app.designs.crossed import Design
-from runs_app.designs.designing import SpecError, create_experiment, read_yaml
-from runs_app.designs.estimating import estimate
+from runs_app.designs.designing import SETTINGS, SpecError, create_experiment, read_yaml
+from runs_app.designs.estimating import Estimate, estimate
+from runs_app.designs.manifests import write_manifest
 from runs_app.models import Dimension, Prompt, Sampler
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_prompt, make_user
 
@@ -56,6 +58,26 @@ def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
     assert [said.startswith("texts by a token per 3 bytes") for said in found["counted"].values()] == [True]
     assert float(found["ceiling_usd"]) > 0
     assert manifest.summary == "a pilot of 2, wave march, by ada"
+
+
+def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
+    experiment = make_experiment(owner=ada, dataset=make_dataset(slug="questions"))
+    shown = replace(
+        estimate(experiment), coverage=0.25, likely=2, foreseen=1, batched=3, verdicts=6,
+        full_usd=Decimal("0.75"), batches_save_usd=Decimal("0.125"),
+    )  # fmt: skip
+    found = write_manifest(experiment, by=ada, approved=shown).launch["estimate"]
+    counted = [found[name] for name in ("coverage", "likely", "foreseen", "batched", "verdicts")]
+    assert (counted, found["full_usd"], found["batches_save_usd"]) == ([0.25, 2, 1, 3, 6], "0.75", "0.125")
+    said_elsewhere = {"prices", "unknown_prices", "problems", "warnings"}
+    assert {field.name for field in fields(Estimate)} - set(found) == said_elsewhere
+
+
+def test_it_holds_every_setting_that_a_file_can_say(launched):
+    content = launched.manifests.get().content
+    assert {*content["settings"], "samples"} == set(SETTINGS)
+    assert set(SETTINGS) <= set(content["design"])
+    assert (content["settings"]["on_empty"], content["settings"]["stop_failure_rate"]) == ("keep", 0.05)
 
 
 def test_the_same_experiment_is_made_from_it_with_nothing_new(launched, client, ada):
