@@ -77,7 +77,7 @@ def asked_again(attempts: int) -> Conclusion:
 def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
     """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
-    if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
+    if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
         return Conclusion("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.
     wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:

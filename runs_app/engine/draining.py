@@ -43,7 +43,7 @@ Caller = Callable[[CallRequest], Awaitable[CallReply]]
 Evictor = Callable[[CallRequest], Awaitable[None]]
 
 GATHER_S = 0.005  # How long answers gather before a turn writes them,
-GATHER_AHEAD_S = 0.02  # and how long where no slot waits for it.
+GATHER_AHEAD_S = 0.01  # and how long where no slot waits for it.
 IDLE_S = 0.5  # How long a drain without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0

@@ -106,7 +106,7 @@ def test_a_batch_is_no_larger_than_the_budget_pays(provider):
 
 
 def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
-    run = batched_run(provider.url, items=40, max_usd=Decimal("0.125"))  # It pays twelve of forty.
+    run = batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # It pays twelve of sixteen.
     beside = next_run(run.experiment, 1)
     type(endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
     made = [key for keys in at_once(*[admit_batches] * 8) for key in keys]

@@ -22,12 +22,23 @@ def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
     assert concluded(error_class).status == "failed"
 
 
-@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT])
+REFUSED_SCHEMA = ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one is not REFUSED_SCHEMA]
+)
 def test_a_transient_failure_waits_and_its_last_attempt_ends_the_trial(error_class):
     again = concluded(error_class)
     assert (again.status, again.unspent) == ("pending", False)
     assert again.wait_s > 0
     assert concluded(error_class, attempts=3).status == "failed"
+
+
+def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
+    again = concluded(REFUSED_SCHEMA, attempts=3)
+    assert (again.status, again.unspent) == ("pending", True)
+    assert concluded(REFUSED_SCHEMA, attempts=3, yields=concluding.MAX_YIELDS).status == "failed"
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])

@@ -14,7 +14,7 @@ from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests.faults.conftest import launched
 from tests.postgres.conftest import servers_in
-from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
+from tests.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
 
 TRIALS = 300
 LEASE_S = 3
@@ -101,7 +101,7 @@ def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_
     mortal.start()
     started = time.monotonic()
     held = run.trials.filter(status="running").count()
-    assert 0 < held <= IN_FLIGHT
+    assert 0 < held <= HELD
     wait_until(lambda: sweep() == held, seconds=60)
     assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0

@@ -19,7 +19,7 @@ from runs_app.simulating.config import SimulatorConfig
 from tests.faults.conftest import launched, served_by
 from tests.faults.machines import ROOT, database_on, machines, missing, provider_on
 from tests.postgres.conftest import line_of, open_folder
-from tests.processes.workers import IN_FLIGHT, data_dir, drain_process, wait_until
+from tests.processes.workers import HELD, IN_FLIGHT, data_dir, drain_process, wait_until
 
 TRIALS = 400
 LEASE_S = 2
@@ -74,7 +74,7 @@ def test_a_machine_cut_off_for_longer_than_a_lease_costs_what_it_had_in_flight_a
         assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", TRIALS, 0)
-    assert 0 < at_cut <= IN_FLIGHT
+    assert 0 < at_cut <= HELD
     assert counters()["requests"] <= TRIALS + at_cut
     outcomes = Counter(Attempt.objects.values_list("outcome", flat=True))
     assert outcomes.pop("ok") == TRIALS

@@ -98,7 +98,7 @@ def test_a_server_that_refuses_schemas_is_told_apart_so_that_one_may_ask_without
     with simulator_process(SimulatorConfig(json_schema=False)) as simulator:
         failure = failure_of(request(simulator.url, response_format=SCHEMA))
         assert failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
-        assert failure.kind == P
+        assert failure.kind == Kind.TRANSIENT  # It is asked again without one.
         assert call(request(simulator.url)).text
 
 

@@ -18,7 +18,7 @@ from runs_app.simulating.judging import Asked, assorted
 from runs_app.simulating.launching import simulator_process
 from tests import factories
 from tests.judging.conftest import make_grader, write_ledger
-from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
+from tests.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
@@ -62,7 +62,7 @@ def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", ANSWERS, 0)
     assert requests <= ANSWERS + held
-    assert held <= IN_FLIGHT
+    assert held <= HELD
     assert Attempt.objects.filter(run=run, outcome="ok").count() == ANSWERS
     assert differences() == []
 

@@ -13,6 +13,7 @@ from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_FLIGHT = 16
+HELD = 2 * IN_FLIGHT  # At most, by the limits of the tests' endpoints: what flies, and what waits for a slot.
 
 
 def database_url():
