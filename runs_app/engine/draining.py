@@ -192,6 +192,10 @@ class Drain:
             calls.append({"outcome": "released", "call": len(calls)})
             conclusion = concluding.released()
         self._results.append(result_of(job, conclusion, calls))
+        if (
+            conclusion.pause_s is not None
+        ):  # Its endpoint is to be left alone: what waits for a slot there shall not start.
+            self._give_back(self._ahead.at(job.claim.place.endpoint_id))
         if job.local_model is not None and self.evict is not None and isinstance(job.asked, asking.Asked):
             await self._look_after(job.local_model, job.asked.request, calls)
         return conclusion.status == "done"

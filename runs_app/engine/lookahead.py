@@ -74,6 +74,10 @@ class Lookahead:
             for _ in range(min(len(queue), self._levels[key] - flying.get(key, 0)))
         ]
 
+    def at(self, endpoint_id: int) -> list[Job]:
+        """What waited at this endpoint, which waits no more."""
+        return [job for _, job in self._waiting.pop(endpoint_id, ())]
+
     def stale(self, older_than_s: float = STALE_S) -> list[Job]:
         """What waited for too long, which waits no more."""
         since, found = self.clock() - older_than_s, []

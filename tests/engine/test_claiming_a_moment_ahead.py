@@ -148,6 +148,24 @@ def test_a_failure_hands_its_slot_to_nobody(long_run):
     assert differences() == []
 
 
+def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
+    class Overloaded(Provider):
+        asked_before = None
+
+        async def answer(self):
+            if self.asked_before is None and self.asked > 60 and len(self.drain._ahead):
+                self.asked_before = self.asked
+            if self.asked_before is None:
+                return reply()
+            raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=30)
+
+    provider = Overloaded()
+    drained(provider, until_idle=False, seconds=2)
+    assert provider.asked_before is not None
+    assert provider.asked <= provider.asked_before + 8  # What flew when the provider said so.
+    assert differences() == []
+
+
 def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
     class Stopping(Provider):
         async def answer(self):
