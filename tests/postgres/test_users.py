@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,9 +26,10 @@ def owner_of(pid: int) -> int:
 
 @pytest.fixture
 def own_folder(place: Path) -> Path:
-    """A folder of an ordinary user, who must be able to reach this code."""
-    if not all(folder.stat().st_mode & stat.S_IXOTH for folder in (ROOT, *ROOT.parents)):
-        pytest.skip(f"other users cannot reach {ROOT}")
+    """A folder of an ordinary user, who must be able to reach this code and its Python."""
+    for needed in (ROOT / "manage.py", Path(sys.executable).resolve()):
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in needed.parents):
+            pytest.skip(f"other users cannot reach {needed}")
     folder = place / "home"
     folder.mkdir()
     os.chown(folder, SOMEONE, SOMEONE)
