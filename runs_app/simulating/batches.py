@@ -58,6 +58,11 @@ class BatchDesk:
         self._batches: dict[str, Batch] = {}
         self._happened = 0
 
+    def forget(self) -> None:
+        """Files and batches, as if none had ever come. A batch of before would else be answered, and counted, after."""
+        self._files.clear()
+        self._batches.clear()
+
     def add_routes(self, router: web.UrlDispatcher) -> None:
         for path, form in (("/v1/batches", "openai"), ("/v1/messages/batches", "anthropic")):
             router.add_post(path, self._door(self.create, form))

@@ -44,6 +44,7 @@ class Simulator:
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
         self.counters = Counters()
+        self.batches = BatchDesk(self)
         self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge)
         self.recordings = Recordings.read(config.replays) if config.replays else None
         self._minute = MinuteWindow()
@@ -55,7 +56,7 @@ class Simulator:
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.list_models)
         app.router.add_post("/api/generate", self.unload)
-        BatchDesk(self).add_routes(app.router)
+        self.batches.add_routes(app.router)
         app.router.add_get("/", self.page)
         app.router.add_get("/counters", self.show_counters)
         app.router.add_post("/counters/reset", self.reset)
@@ -219,8 +220,9 @@ class Simulator:
         return web.json_response(self.counters.as_dict())
 
     async def reset(self, _request: web.Request) -> web.Response:
-        """POST /counters/reset: start counting, replaying and the course of faults from the beginning."""
+        """POST /counters/reset: start counting, replaying and the course of faults anew, without files and batches."""
         self.counters = self.counters.reset()
+        self.batches.forget()
         if self.recordings is not None:
             self.recordings.restart()
         return web.json_response(self.counters.as_dict())
