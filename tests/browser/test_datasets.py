@@ -16,6 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib import roles
 from tests import factories
 from tests.browser.conftest import LAPTOP, PHONE
+from tests.browser.seeing import see_pictures
 from tests.browser.test_every_page_looks_right import IDS, VIEWS
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
@@ -63,8 +64,8 @@ def test_from_the_upload_to_the_frozen_sample(curator, visitor, checked, photogr
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".card-item")).to_have_count(32)
     expect(page.get_by_text("photographs@1 is a draft of 32 items.")).to_be_visible()
-    page.locator(".card-item img").first.scroll_into_view_if_needed()
-    assert page.locator(".card-item img").first.evaluate("image => image.naturalWidth") > 0
+    expect(page.locator(".card-item img")).to_have_count(32)
+    see_pictures(page)
     exclude_the_second_from_the_keyboard(page)
     sample_twelve(page)
     approve(page)
@@ -180,12 +181,6 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     assert not photographs.items.filter(excluded=True).exists()
 
 
-def load_every_image(page):
-    """Those that would wait until they are scrolled to."""
-    page.evaluate("for (const image of document.images) image.loading = 'eager'")
-    page.evaluate("Promise.all(Array.from(document.images, (image) => image.decode()))")
-
-
 def addresses(dataset, sample):
     item = dataset.items.get(key="raccoon")
     gone = dataset.items.get(excluded=True)
@@ -230,7 +225,7 @@ def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked, vie
     page = visitor(curator, viewport, color_scheme=scheme)
     for name, address in addresses(*busy).items():
         page.goto(address, wait_until="load")
-        load_every_image(page)
+        see_pictures(page)
         checked(page, f"datasets-{name}-{viewport['width']}-{scheme}")
 
 
@@ -257,7 +252,7 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
 def test_what_opens_over_a_page_looks_right(busy, curator, visitor, checked, viewport, scheme):
     page = visitor(curator, viewport, color_scheme=scheme)
     page.goto(busy[1].get_absolute_url())
-    load_every_image(page)
+    see_pictures(page)
     view = f"{viewport['width']}-{scheme}"
     page.locator("summary", has_text="Approve").click()
     expect(page.get_by_role("button", name="Approve and freeze")).to_be_visible()
