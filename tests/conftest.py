@@ -33,6 +33,7 @@ def pytest_configure(config):
 @pytest.fixture(autouse=True)
 def media_of_its_own(settings, tmp_path):
     settings.MEDIA_ROOT = tmp_path / "media"
+    settings.JOURNAL_DIR = tmp_path / "journal"
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from django.conf import settings
 from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.versions import SchemaMismatch
@@ -24,6 +25,7 @@ from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim, Crew
 from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
+from runs_app.engine.journal import Journal, record_left_behind
 from runs_app.engine.lookahead import STALE_S, Lookahead
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
@@ -84,9 +86,11 @@ class Drain:
     _lookout: Lookout = field(default_factory=Lookout)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _stand_in: StandIn = field(init=False)
+    _journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
         self._stand_in = StandIn(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
+        self._journal = Journal(settings.JOURNAL_DIR, self.registration.name)
 
     def stop(self) -> None:
         """Claim no more, and come to an end. Safe to call from a signal handler of the loop."""
@@ -109,6 +113,7 @@ class Drain:
                 chore.cancel()
             await asyncio.gather(*chores, return_exceptions=True)
             self._stand_in.end()
+            self._journal.close()
             await self._sql(self.registration.leave)
             await self._sql(connections.close_all)
             self._thread.shutdown()
@@ -123,7 +128,7 @@ class Drain:
         self._give_back(self._ahead.stale())
         crew = Crew(self.limits.concurrency, +self._in_flight, self._ahead.waiting(), self._ahead.wanted())
         wrote, jobs, levels = await self._sql(self._write_and_claim, self._taken(), crew)
-        self.recorded += wrote
+        self._wrote(wrote)
         self._ahead.add(jobs, levels)
         self._start_some()
         if not self._flying and not self._results:
@@ -147,6 +152,11 @@ class Drain:
         results, self._results = self._results, []
         self._news.clear()
         return results
+
+    def _wrote(self, recorded: int) -> None:
+        """What was taken is in the database."""
+        self.recorded += recorded
+        self._journal.keep_only(self._results)
 
     async def _wait(self, seconds: float) -> None:
         if self._stop.is_set():
@@ -191,7 +201,9 @@ class Drain:
         except asyncio.CancelledError:
             calls.append({"outcome": "released", "call": len(calls)})
             conclusion = concluding.released()
-        self._results.append(result_of(job, conclusion, calls))
+        result = result_of(job, conclusion, calls)
+        self._journal.add(result)
+        self._results.append(result)
         if (
             conclusion.pause_s is not None
         ):  # Its endpoint is to be left alone: what waits for a slot there shall not start.
@@ -246,7 +258,7 @@ class Drain:
                 if time.monotonic() >= ends:
                     for task in self._flying:
                         task.cancel()
-            self.recorded += await self._sql(record_all, self._taken(), self.registration.worker_id)
+            self._wrote(await self._sql(record_all, self._taken(), self.registration.worker_id))
             if self._flying:
                 await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
             elif self._ahead:
@@ -263,6 +275,7 @@ class Drain:
                 if now - renewed >= self._questions.shortest_lease_s / 4:
                     renewed = now
                     await self._renew()
+                await self._sql(record_left_behind, settings.JOURNAL_DIR)
                 if now - swept >= SWEEP_S:
                     swept = now
                     await self._sql(sweep)

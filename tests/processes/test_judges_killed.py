@@ -61,7 +61,7 @@ def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
 
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", ANSWERS, 0)
-    assert requests <= ANSWERS + held
+    assert requests <= ANSWERS + IN_FLIGHT
     assert held <= HELD
     assert Attempt.objects.filter(run=run, outcome="ok").count() == ANSWERS
     assert differences() == []

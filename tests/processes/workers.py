@@ -13,7 +13,7 @@ from django.db import connection
 
 ROOT = Path(__file__).resolve().parents[2]
 IN_FLIGHT = 16
-HELD = 2 * IN_FLIGHT  # At most, by the limits of the tests' endpoints: what flies, and what waits for a slot.
+HELD = 2 * IN_FLIGHT  # By the limits of the tests' endpoints: what waits for a slot, what flies, what is to be written.
 
 
 def database_url():
