@@ -85,3 +85,49 @@ def test_who_names_columns_writes_those_and_a_new_row_is_written_whole(run):
     assert list(Endpoint.objects.values_list("name", "in_batches")) == [("lab", 3)]
     assert Endpoint.objects.create(name="other", in_flight=2).in_flight == 2
     assert Endpoint.objects.get(name="other").in_flight == 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        (Run, {"stop_reason": "by hand"}),
+        (Experiment, {"status": "archived"}),
+        (Endpoint, {"in_flight": 1}),
+        (LanguageModel, {"stalls": 2}),
+    ],
+)
+def test_a_save_that_would_leave_out_what_was_set_of_the_engines_is_refused_and_names_it(run, kind, change):
+    before = kind.objects.values().get()
+    row = kind.objects.get()
+    for name, value in change.items():
+        setattr(row, name, value)
+    with pytest.raises(ValueError, match=f"{next(iter(change))}, which the engine counts in: name it in update_fields"):
+        row.save()
+    assert kind.objects.values().get() == before
+    row.save(update_fields=list(change))
+    row.save()
+    assert kind.objects.values().get() == {**before, **change}
+
+
+def test_what_was_changed_within_a_column_of_the_engines_is_refused_too(run):
+    run.errors["timeout"] = 3
+    with pytest.raises(ValueError, match="errors"):
+        run.save()
+
+
+def test_a_row_of_which_not_all_was_read_or_that_was_read_again_is_saved(run):
+    part = Run.objects.only("max_concurrency").get()
+    part.max_concurrency = 9
+    part.save()
+    assert part.n_done == 0  # Read only now.
+    Run.objects.update(n_attempts=5, is_batched=True)
+    part.refresh_from_db()
+    part.save()
+    assert Run.objects.values_list("max_concurrency", "n_attempts", "is_batched").get() == (9, 5, True)
+
+
+def test_an_engines_column_that_was_never_read_and_is_set_is_refused(run):
+    part = Run.objects.only("max_concurrency").get()
+    part.n_done = 7
+    with pytest.raises(ValueError, match="n_done"):
+        part.save()

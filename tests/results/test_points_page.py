@@ -47,7 +47,7 @@ def experiment():
         scorers=["exact_match"],
     )
     made.status = "active"
-    made.save()
+    made.save(update_fields=["status"])
     return made
 
 
