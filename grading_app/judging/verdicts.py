@@ -20,7 +20,8 @@ from typing import Any
 from runs_app.failures import storable
 from runs_app.parsing import THINK_TAG
 
-FENCED = re.compile(r"```[^\S\n]*[\w-]*[^\S\n]*\n?(.*?)```", re.DOTALL)
+FENCE = "```"
+LANGUAGE = re.compile(r"[^\S\n]*[\w-]*[^\S\n]*\n?")  # After an opening fence; each part may be empty.
 STRAY_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
 LONGEST_READ = 50_000  # Characters, from the end: that is where a verdict is.
 MOST_OBJECTS = 200  # Bare braces that are tried.
@@ -186,10 +187,19 @@ def _without_leading_thoughts(text: str) -> str:
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of a reply: its fenced blocks, last first, then its bare {...}, last first."""
-    for block in reversed(FENCED.findall(text)):
+    for block in reversed(_fenced_blocks(text)):
         if (found := _object(block)) is not None:
             yield found
     yield from reversed([found for _, _, found in _bare_objects(text)])
+
+
+def _fenced_blocks(text: str) -> list[str]:
+    """What stands between each two fences, without the name of a language; a fence that nothing closes has none.
+
+    In one pass: a judge that falls into endless blanks behind a fence must not keep whoever reads it.
+    """
+    between = text.split(FENCE)[1:-1:2]
+    return [LANGUAGE.sub("", block, count=1) for block in between]
 
 
 def _with_stray_backslashes_doubled(text: str) -> str:
