@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ WRITER: Literal["writer"] = "writer"
 
 NAME = re.compile(r"[^\W\d][\w -]{0,79}\Z")
 MOST_PARTS = 50  # Criteria or labels of one rubric.
+LARGEST = 1e9  # Of a scale, a weight or a label's score: squares of what is added up stay finite.
+LOWEST_TO_LARGEST = f"{-LARGEST:,.0f} to {LARGEST:,.0f}"
 REFERENCES = ("target", "grading_scheme", briefing.ITEM_RUBRIC)
 
 
@@ -112,7 +113,7 @@ def criteria_problems(criteria: Any) -> list[str]:
     if problems:
         return problems
     return [
-        f'Criterion "{one["name"]}": the weight must be a number above 0.'
+        f'Criterion "{one["name"]}": the weight must be a number above 0, at most {LARGEST:,.0f}.'
         for one in criteria
         if not _is_number(one.get("weight", 1)) or one.get("weight", 1) <= 0
     ]
@@ -125,12 +126,16 @@ def label_problems(labels: Any) -> list[str]:
         return problems
     if len(labels) < 2:
         return ["A judge needs at least two labels to choose from."]
-    return [f'Label "{one["name"]}": the score must be a number.' for one in labels if not _is_number(one.get("score"))]
+    unfit = [one["name"] for one in labels if not _is_number(one.get("score"))]
+    if unfit:
+        return [f'Label "{name}": the score must be a number from {LOWEST_TO_LARGEST}.' for name in unfit]
+    same = len({float(one["score"]) for one in labels}) == 1
+    return ["All labels have the same score, and so all answers would: give two labels different ones."] if same else []
 
 
 def _scale_problems(low: Any, high: Any) -> list[str]:
     if not (_is_number(low) and _is_number(high)):
-        return ["Both ends of the scale must be numbers."]
+        return [f"Both ends of the scale must be numbers from {LOWEST_TO_LARGEST}."]
     return [] if low < high else ["The scale must end above where it starts."]
 
 
@@ -163,7 +168,7 @@ def _name_problems(names: Sequence[Any], noun: str) -> list[str]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
 
 
 _JUDGE = (

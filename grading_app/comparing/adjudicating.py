@@ -41,7 +41,7 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
         condition=condition, trial=trial, score=score, reason=reason.strip()[:LONGEST_REASON], by=by
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
-    fields = {"score": score, "score_raw": f"{score:g}", "parse_ok": True, "reasoning": told.reason}
+    fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": told.reason}
     Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
     was = "" if earlier is None else f"{earlier.score:g}"
     record_changes([(trial.run.experiment, was, f"trial {trial.pk}: {score:g}")], by=by, reason=told.reason[:500],

@@ -22,7 +22,7 @@ class AdjudicationForm(forms.Form):
         super().__init__(data, auto_id=f"id_%s_{scale.low:g}_{scale.high:g}")
         self.scale = scale
         points = points_of(scale)
-        choices = [(f"{value:g}", f"{value:g} {name}".strip()) for value, name in points]
+        choices = [(repr(value), f"{value:g} {name}".strip()) for value, name in points]
         score: Any = self.fields["score"]
         score.label = f"Score, {scale}"
         score.widget = (

@@ -163,7 +163,7 @@ def _scales(question: Question) -> dict[str, list[Any]]:
     return {
         "raters": [rater.key for rater in question.raters],
         "lows": [float(scale.low) if scale else 0.0 for scale in scales],
-        "spans": [float(scale.high - scale.low) if scale else 1.0 for scale in scales],
+        "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],  # Of one point: none.
     }
 
 

@@ -16,12 +16,14 @@ from runs_app.models import Trial
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One rater's word on one answer. value: None where none was given; why: the code of what could not be read."""
+    """One rater's word on one answer. value: None where none was given; why: the code of what could not be read;
+    label: the name that was chosen, where that is known: several labels may have one score."""
 
     rater: Rater
     value: float | None
     words: str = ""
     why: str = ""
+    label: str = ""
 
     @property
     def text(self) -> str:
@@ -29,9 +31,9 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The name of the point of the scale that was chosen, where it has one."""
-        points = dict(self.rater.scale.points) if self.rater.scale else {}
-        return points.get(self.value, "") if self.value is not None else ""
+        """The name of the point of the scale that was chosen, where it has one; all that it may be called."""
+        points = self.rater.scale.points if self.rater.scale else ()
+        return self.label or " or ".join(name for value, name in points if value == self.value)
 
 
 def sides_of(trial: Trial, raters: list[Rater], criterion: str = "") -> list[Side]:
@@ -46,7 +48,9 @@ def sides_of(trial: Trial, raters: list[Rater], criterion: str = "") -> list[Sid
 
 def _side(rater: Rater, trial: Trial, grading: Grading | None, value: float | None, criterion: str) -> Side:
     if grading is not None:
-        return Side(rater, grading.level(criterion), grading.reasoning or grading.score_raw, grading.parse_error)
+        label = str((grading.detail or {}).get("label", ""))
+        words = grading.reasoning or grading.score_raw
+        return Side(rater, grading.level(criterion), words, grading.parse_error, label)
     return Side(rater, trial.rating if rater.key == "own" else value)
 
 

@@ -232,7 +232,7 @@ STORED = [
 
 def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield from ("" if cell is None else cell for cell in row[:7])
-    yield f"{row.value:g}"
+    yield int(row.value) if row.value.is_integer() else row.value
     checked = row.kind == Rating.Kind.CHECK
     yield str(passes(queue, row.item__key, row.value)).lower() if checked else ""
     yield round(row.seconds, 3)

@@ -1,5 +1,7 @@
 """The last word on an answer: who may say it, on which scale, and that nothing said before is lost."""
 
+import re
+
 import pytest
 from django.core.cache import cache
 from django.db import IntegrityError, connection, transaction
@@ -148,5 +150,9 @@ def test_each_scale_of_the_raters_is_offered_once_with_the_names_of_its_points()
 
 
 def test_labels_with_scores_of_their_own_are_chosen_by_name():
-    labels = Scale(0, 1, ((0.0, "wrong"), (0.5, "partly"), (1.0, "right")))
+    third = 1 / 3
+    labels = Scale(0, 1, ((0.0, "wrong"), (third, "in part"), (0.5, "partly"), (1.0, "right")))
     assert "0.5 partly" in str(AdjudicationForm(labels)["score"])
+    # The very score of the label, or who settles for a label would disagree with who gave it.
+    sent = re.search('value="([^"]+)"[^>]*>0.333333 in part', str(AdjudicationForm(labels)["score"]))
+    assert float(sent[1]) == third

@@ -108,6 +108,20 @@ def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
     assert 'rel="prev"' in text
 
 
+def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, experiment):
+    labels = [{"name": "refused", "score": 0}, {"name": "wrong", "score": 0}, {"name": "right", "score": 1}]
+    rubric = make_rubric("labels", kind="label", labels=labels, low=0)
+    keys = []
+    for name, label in (("one", "refused"), ("another", "right"), ("third", None)):
+        condition = graded(experiment, name, lambda trial, label=label: float(label == "right"), rubric=rubric)
+        condition.gradings.update(detail={"label": label} if label else None)
+        keys.append(f"rater=g{condition.pk}")
+    client.force_login(experiment.owner)
+    unit = trials_of(experiment)[0].pk
+    page = client.get(reverse("disagreement", args=["pilot", unit]) + "?" + "&".join(keys))
+    assert [side.name for side in page.context["sides"]] == ["refused", "right", "refused or wrong"]
+
+
 def test_items_on_a_dimension_have_splits_as_well(client):
     valence = factories.make_dimension("valence")
     dataset = factories.make_dataset("photos", 5)

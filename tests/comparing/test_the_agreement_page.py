@@ -231,6 +231,13 @@ def test_scores_as_shares_of_their_scales(experiment):
     assert disagreeing.find(asked).splits == []
 
 
+def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
+    same = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
+    flat = graded(experiment, "flat", lambda trial: 1.0, rubric=make_rubric("flat", kind="label", labels=same))
+    asked = question(experiment, f"rater=g{flat.pk}&scale=share")
+    assert {value for _, _, value in said_in(frames.load_frame(asked))} == {0}
+
+
 def test_a_panel_has_the_scale_of_its_members(experiment):
     rubric = make_rubric("panelled", low=1, high=9)
     model, sampler = experiment.language_models.get(), experiment.samplers.get()

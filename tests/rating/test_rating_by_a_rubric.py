@@ -126,8 +126,10 @@ def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
     for wrong in ("1.5", "nan", "inf", "x"):
         client.post(f"{address}rate/", {"shown": shown, "rating": wrong})
     assert not Rating.objects.given().exists()
-    client.post(f"{address}rate/", {"shown": shown, "rating": "0,25"})
-    assert Grading.objects.get().score == 0.25
+    client.post(f"{address}rate/", {"shown": shown, "rating": "0,12345678"})
+    assert Grading.objects.get().score == 0.12345678
+    (exported,) = csv.DictReader(io.StringIO("".join(results.csv_lines(queue))))
+    assert exported["rating"] == "0.12345678"
 
 
 def page_of(client, address):

@@ -67,15 +67,24 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ),
         (
             {"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1\nwrong"},
-            'Label "wrong": the score must be a number.',
+            'Label "wrong": the score must be a number from -1,000,000,000 to 1,000,000,000.',
         ),
+        (
+            {"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1\nwrong | 1"},
+            "All labels have the same score",
+        ),
+        (
+            {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "a | 1e308 | x\nb | 1e308 | y"},
+            'Criterion "b": the weight must be a number above 0, at most 1,000,000,000.',
+        ),
+        ({"scale_max": 1e200}, "Both ends of the scale must be numbers from -1,000,000,000 to 1,000,000,000."),
         (
             {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | much | says so"},
             "Line 1: the weight must be a number, not 'much'.",
         ),
         (
             {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | 0 | says so"},
-            'Criterion "true": the weight must be a number above 0.',
+            'Criterion "true": the weight must be a number above 0, at most 1,000,000,000.',
         ),
     ],
 )
