@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 LONGEST_S = 900.0  # As with Retry-After: asking again each quarter of an hour costs nothing.
 UNSAID_S = 1.0  # Where it is said what is left, and not until when.
@@ -51,9 +52,21 @@ class Allowance:
 
 def allowance_of(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
     """What these headers, by their names in small letters, say; None where they say nothing."""
-    now = now or datetime.now(UTC)
+    now = now or said_at(headers)
     requests, tokens = _least(headers, _REQUESTS, now), _least(headers, _TOKENS, now)
     return Allowance(requests, tokens) if requests or tokens else None
+
+
+def said_at(headers: Mapping[str, str]) -> datetime:
+    """When the provider said this, by its own clock: what it names as a moment is one of that clock.
+
+    Where it does not say, by this machine's, which may be off.
+    """
+    try:
+        moment = parsedate_to_datetime(headers.get("date", ""))
+    except (TypeError, ValueError):
+        return datetime.now(UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 def _least(headers: Mapping[str, str], names: tuple[tuple[str, str], ...], now: datetime) -> Left | None:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from runs_app.allowances import said_at
 from runs_app.calls import ErrorClass
 
 MAX_MESSAGE = 500
@@ -161,7 +162,7 @@ def retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | No
     if seconds is not None:
         return _bounded(seconds)
     if header:
-        return _until(header, now or datetime.now(UTC))
+        return _until(header, now or said_at(headers))
     delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
     return _bounded(float(delay[1])) if delay and _number(delay[1]) is not None else None
 

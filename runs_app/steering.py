@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import Any
 
 from django.db import connection, transaction
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor, record_changes
 from runs_app.designs.estimating import Estimate
@@ -92,7 +92,7 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
                 by=by,
                 reason=reason,
                 stop_reason=reason,
-                finished_at=timezone.now(),
+                finished_at=Now(),
             ):
                 _move_trials(place, CANCEL_PENDING, [place.run_id], before="pending", after="cancelled")
                 ProviderBatch.objects.filter(run=place.run_id).request_cancel(by=by, reason=reason)

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
+from django.db.models.functions import Now
 
 from runs_app.batching.planning import room
 from runs_app.engine.admitting import is_short, pause_for_budget
@@ -102,7 +103,7 @@ def _only(rows: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 
 def _claim(place: Place, n: int, each_usd: Decimal, discount: Decimal) -> ProviderBatch | None:
-    batch = ProviderBatch(run_id=place.run_id, endpoint_id=place.endpoint_id, discount=discount)
+    batch = ProviderBatch(run_id=place.run_id, endpoint_id=place.endpoint_id, discount=discount, next_poll_at=Now())
     with connection.cursor() as cursor:
         cursor.execute(CLAIM, [place.run_id, n, batch.key, each_usd])
         batch.n_requests = int(cursor.rowcount)

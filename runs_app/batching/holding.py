@@ -60,10 +60,16 @@ class Hold:
         return Place(self.batch.run_id, self.batch.run.experiment_id, self.batch.endpoint_id)
 
     def save(self, **changes: Any) -> None:
-        """Change columns. Overtaken where the claim has ended."""
-        if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**changes):
+        """Change columns. Overtaken where the claim has ended, or somebody has moved it: it may be cancelled."""
+        rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim, status=self.batch.status)
+        if not rows.update(**changes):
             raise Overtaken
         self._refresh()
+
+    def keep(self, **facts: Any) -> None:
+        """What is so at the provider, whatever state somebody has moved it to meanwhile: the next step finds out."""
+        if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**facts):
+            raise Overtaken
 
     def move(self, target: str, reason: str, **changes: Any) -> None:
         """To the next state, with its history. Overtaken where it is in another than this worker knew."""

@@ -77,7 +77,7 @@ class Submitting:
         return await self._api.create(package, self._hold.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, how: str) -> bool:
-        await self._sql(self._hold.save, provider_id=state.provider_id, **columns_of(state))
+        await self._sql(self._hold.keep, provider_id=state.provider_id, **columns_of(state))
         await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
         if package := self._packages.pop(self._hold.batch.pk, None):
             package.file.close()
@@ -130,7 +130,7 @@ def after_failure(hold: Hold, failure: CallFailure) -> None:
     status = failure.http_status
     refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
     if refused or not failure.was_sent:
-        hold.save(gone_by=None)  # Nothing was made.
+        hold.keep(gone_by=None)  # Nothing was made.
     if failure.kind == Kind.PERMANENT and (refused or not failure.was_sent):
         refuse(hold, str(failure))
         return

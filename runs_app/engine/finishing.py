@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from django.db import connection
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from runs_app.engine.starting import start_queued
 from runs_app.models import Run
@@ -46,7 +46,7 @@ def _finish(run_ids: list[int]) -> None:
         target=Run.Status.DONE,
         by="engine",
         reason="Every trial has ended.",
-        finished_at=timezone.now(),
+        finished_at=Now(),
         stop_reason="",
     )
     start_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from runs_app.allowances import LONGEST_S, UNSAID_S, Left, allowance_of
 from runs_app.engine.throttling import Rates, Throttle, free_slots, heard, refilled, taken
+from runs_app.failures import retry_after_s
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()
@@ -37,6 +38,17 @@ def test_a_reset_is_a_duration_a_number_or_a_moment(reset, seconds):
     left = allowance_of(headers, NOW).requests
     assert left.n == 3
     assert left.for_s == pytest.approx(seconds, abs=0.001)
+
+
+def test_a_moment_is_one_of_the_providers_clock_whatever_ours_says():
+    headers = {
+        "date": "Mon, 02 Mar 2020 08:00:00 GMT",
+        "anthropic-ratelimit-requests-remaining": "0",
+        "anthropic-ratelimit-requests-reset": "2020-03-02T08:00:20Z",
+    }
+    assert allowance_of(headers).requests == Left(0, 20.0)
+    assert retry_after_s({"date": headers["date"], "retry-after": "Mon, 02 Mar 2020 08:00:30 GMT"}) == 30.0
+    assert allowance_of({**headers, "date": "yesterday"}).requests == Left(0, 0.0)
 
 
 def test_each_provider_is_understood():

@@ -6,10 +6,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
+from runs_app import steering
+from runs_app.batching.admitting import admit_batches
+from runs_app.batching.holding import take
 from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
-from runs_app.models import Attempt, Endpoint, Experiment
+from runs_app.models import Attempt, Endpoint, Experiment, Run
 from runs_app.reconciling import differences
+from tests.batching.world import batched_run
 from tests.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures
 from tests.engine.test_fencing_and_leases import worker
 
@@ -51,3 +55,18 @@ def test_an_endpoint_is_left_alone_for_as_long_as_it_asked(run, hours):  # noqa:
         assert admit(worker(), 6) == []
     wait = Endpoint.objects.get().paused_until - datetime.now(UTC)
     assert timedelta(seconds=580) < wait < timedelta(seconds=601)
+
+
+@pytest.mark.django_db
+def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
+    batched_run("http://127.0.0.1:9/v1")
+    with clock_off_by(minutes=10):
+        (made,) = admit_batches()
+    assert take(worker()).batch.pk == made
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_run_ends_after_it_began_whoever_ends_it(run, hours):  # noqa: F811
+    with clock_off_by(hours=hours):
+        steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    assert abs(Run.objects.get().finished_at - datetime.now(UTC)) < timedelta(minutes=5)
