@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json as _json
 import os
 import uuid
 import weakref
@@ -23,6 +24,7 @@ KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is n
 
 # aiohttp has already undone these.
 _UNDONE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_COUNTS = frozenset({"usage", "usageMetadata"})  # Where providers say what an answer took.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
 
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = weakref.WeakKeyDictionary()
@@ -55,6 +57,17 @@ class Exchange:
     def payload(self) -> dict[str, Any]:
         """The JSON object of the reply's body, or an empty one."""
         return failures.json_object(self.text)
+
+    def body_without_counts(self) -> bytes | None:
+        """An answer's body whose counts of tokens say nothing; None where there are none, or it is no answer.
+
+        What a provider counts may be no number. Its answer is paid for all the same: to ask again would pay for two.
+        """
+        payload = self.payload
+        counted = _COUNTS & payload.keys()
+        if self.failure is not None or self.status != 200 or not counted:
+            return None
+        return _json.dumps(payload | {name: {} for name in counted}).encode()
 
     async def post(
         self,

@@ -85,12 +85,25 @@ async def _called(request: CallRequest) -> CallReply:
     started = time.perf_counter()
     exchange = _exchange_class()(request, _key(request))
     try:
-        response = await _completion(request, exchange)
+        response = await _response(request, exchange)
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
     except CallFailure as failure:
         raise _with_circumstances(failure, exchange, started) from None
     except Exception as error:  # noqa: BLE001 - whatever a provider's adapter raises is a failed call
         raise _with_circumstances(exchange.failure_after(error), exchange, started) from None
+
+
+async def _response(request: CallRequest, exchange: Exchange) -> Any:
+    """The reply as litellm reads it: without its counts of tokens, if it is these that litellm cannot read."""
+    try:
+        return await _completion(request, exchange)
+    except CallFailure:
+        raise
+    except Exception:
+        uncounted = exchange.body_without_counts()
+        if uncounted is None:
+            raise
+    return await _completion(request, _exchange_class(Replay)(request, exchange.key, exchange.status, uncounted))
 
 
 def _with_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
@@ -272,7 +285,7 @@ async def read(request: CallRequest, status: int, body: bytes, discount: Decimal
     """
     replay: Replay = _exchange_class(Replay)(request, _key(request), status, body)
     try:
-        reply = read_reply(request, await _completion(request, replay), replay, 0, _listed_cost)
+        reply = read_reply(request, await _response(request, replay), replay, 0, _listed_cost)
     except CallFailure:
         raise
     except Exception as error:  # noqa: BLE001 - as in `call`

@@ -36,7 +36,7 @@ def read_reply(
     text = storable(message.content or refusal or "")
     finish_reason = _short(choices[0].finish_reason, 40)
     usage = getattr(response, "usage", None)
-    tokens = _tokens(usage)
+    tokens = _tokens(usage, says_something=bool(text))
     cost, source = _cost(request, usage, tokens, listed_cost)
     return CallReply(
         text=text,
@@ -86,24 +86,28 @@ def _bare(model: Any, request: CallRequest) -> str:
     return served if request.model.startswith(prefix) else served.removeprefix(prefix)
 
 
-def _tokens(usage: Any) -> dict[str, int | None]:
-    """The token counts of a reply by the names that CallReply gives them; all None where the provider said nothing."""
+def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
+    """The token counts of a reply by the names that CallReply gives them; all None where they cannot be so.
+
+    A request has tokens, and so has an answer that says something: a price on fewer would be too low.
+    """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
-    counts = [getattr(usage, "prompt_tokens", 0), getattr(usage, "completion_tokens", 0)]
-    if usage is None or not any(counts):
+    asked, answered = (_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
+    if not asked or answered is None or (says_something and not answered):
         return dict.fromkeys(names)
     of_input, of_output = (
         getattr(usage, "prompt_tokens_details", None),
         getattr(usage, "completion_tokens_details", None),
     )
     written = getattr(of_input, "cache_creation_tokens", None) or getattr(usage, "cache_creation_input_tokens", None)
-    counts += [getattr(of_output, "reasoning_tokens", None), getattr(of_input, "cached_tokens", None), written]
-    return {name: _count(value) for name, value in zip(names, counts, strict=True)}
+    parts = (getattr(of_output, "reasoning_tokens", None), getattr(of_input, "cached_tokens", None), written)
+    return dict(zip(names, (asked, answered, *(_count(part) or 0 for part in parts)), strict=True))
 
 
-def _count(value: Any) -> int:
+def _count(value: Any) -> int | None:
+    """None where that is no number of tokens."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return min(max(int(value), 0), MAX_TOKENS) if is_number else 0
+    return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
 
 def _cost(
@@ -115,9 +119,9 @@ def _cost(
     if tokens["input_tokens"] is not None:
         if request.prices is not None and request.prices.known:
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
-            by_hand = cost_of(used, request.prices)
+            by_hand = _dollars(cost_of(used, request.prices))
             if by_hand is not None:
-                return _as_stored(by_hand), "price list"
+                return by_hand, "price list"
         listed = _dollars(listed_cost(request, usage))
         if listed is not None:
             return listed, "litellm"
@@ -139,14 +143,13 @@ def _list_price(
         return cost
     used = Usage(tokens["input_tokens"] or 0, tokens["output_tokens"] or 0, tokens["reasoning_tokens"] or 0)
     if source == "price list" and request.prices is not None:
-        listed = at_list_price(used, request.prices)
-        return None if listed is None else _as_stored(listed)
+        return _dollars(at_list_price(used, request.prices))
     return _dollars(listed_cost(request, used))
 
 
 def _dollars(value: Any) -> Decimal | None:
     """An amount that a call can cost, or None."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
     return _as_stored(Decimal(str(value))) if is_number and 0 <= value < MAX_COST_USD else None
 
 

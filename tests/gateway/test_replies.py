@@ -2,11 +2,13 @@
 
 import asyncio
 import copy
+from decimal import Decimal
 
 import pytest
 
 from runs_app import gateway
 from runs_app.calls import CallReply, ErrorClass, Kind
+from runs_app.costs import Prices
 from runs_app.simulating import SimulatorProcess
 from tests.gateway.asking import SCHEMA, call, failure_of, request
 from tests.gateway.fake_provider import FakeProvider, completion
@@ -88,14 +90,38 @@ def test_what_the_database_cannot_hold_is_replaced(fake: FakeProvider) -> None:
     [
         {"prompt_tokens": 10**30, "completion_tokens": 1, "total_tokens": 1, "cost": 10**30},
         {"prompt_tokens": -5, "completion_tokens": 1, "total_tokens": 1, "cost": -1},
-        {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": "free"},
+        {"prompt_tokens": 2**31, "completion_tokens": 1, "total_tokens": 1},
+        {"prompt_tokens": 9, "completion_tokens": -1, "total_tokens": 8},
+        {"prompt_tokens": 9, "completion_tokens": 7.5, "total_tokens": 16.5},
+        {"prompt_tokens": float("nan"), "completion_tokens": 1, "total_tokens": 1},
+        {"prompt_tokens": "many", "completion_tokens": 1, "total_tokens": 1},
+        {"prompt_tokens": None, "completion_tokens": 7},
+        {"prompt_tokens": 9},
+        ["none"],
     ],
 )
-def test_absurd_usage_is_bounded_and_an_absurd_cost_is_unknown(fake: FakeProvider, usage: dict[str, object]) -> None:
+@pytest.mark.parametrize("prices", [None, Prices(Decimal(2), Decimal(10))])
+def test_what_cannot_be_counts_of_tokens_is_unknown_and_the_answer_is_kept(
+    fake: FakeProvider, usage: object, prices: Prices | None
+) -> None:
     fake.reply = completion(usage=usage)
-    reply = call(request(fake.url))
-    assert 0 <= reply.input_tokens < 2**31
-    assert reply.cost_usd is None
+    reply = call(request(fake.url, prices=prices, model="gpt-4o-mini"))
+    assert (reply.text, len(fake.asked)) == ("hello", 1)
+    assert (reply.input_tokens, reply.output_tokens, reply.cost_usd) == (None, None, None)
+
+
+def test_an_answer_without_a_word_may_have_no_tokens(fake: FakeProvider) -> None:
+    fake.reply = completion("", usage={"prompt_tokens": 1000, "completion_tokens": 0, "total_tokens": 1000})
+    reply = call(request(fake.url, prices=Prices(Decimal(2), Decimal(10))))
+    assert (reply.output_tokens, reply.cost_usd) == (0, Decimal("0.002"))
+
+
+def test_a_cost_that_no_call_can_have_is_unknown(fake: FakeProvider) -> None:
+    """What the columns cannot hold would stop whoever records it."""
+    fake.reply = completion(usage={"prompt_tokens": 2**31 - 1, "completion_tokens": 1, "total_tokens": 2**31})
+    assert call(request(fake.url, prices=Prices(Decimal(600), Decimal(600)))).cost_usd is None
+    fake.reply = completion(usage={"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2, "cost": "free"})
+    assert call(request(fake.url)).cost_usd is None
 
 
 @pytest.mark.parametrize(
