@@ -89,7 +89,8 @@ def _bucket(content: float | None, rate: int | None, passed: float) -> float | N
     capacity = max(1.0, rate * BURST)
     if content is None:
         return capacity
-    return min(capacity, content + passed * max(0.0, rate - capacity) / 60)
+    # What was used counts for a minute: a debt beyond one minute's rate, as of a count of tokens gone mad, is none.
+    return min(capacity, max(content, -float(rate)) + passed * max(0.0, rate - capacity) / 60)
 
 
 def free_slots(throttle: Throttle, rates: Rates, in_flight: int) -> int:
@@ -114,7 +115,7 @@ def taken(throttle: Throttle, requests: int, tokens: int) -> Throttle:
         throttle,
         requests=None if throttle.requests is None else throttle.requests - requests,
         tokens=None if throttle.tokens is None else throttle.tokens - tokens,
-        today=throttle.today + requests,
+        today=max(0, throttle.today + requests),  # What is corrected after midnight was taken on the day before.
         said_requests=None if throttle.said_requests is None else throttle.said_requests - requests,
         said_tokens=None if throttle.said_tokens is None else throttle.said_tokens - tokens,
     )

@@ -49,6 +49,20 @@ def test_an_overdrawn_rate_of_tokens_refills_before_anything_starts():
     assert free_slots(refilled(throttle, rates, 90.0, ""), rates, 0) == 10
 
 
+def test_a_count_of_tokens_gone_mad_keeps_an_endpoint_for_little_more_than_a_minute():
+    rates = Rates(10, tokens_per_minute=6000, adaptive=False)
+    throttle = taken(refilled(Throttle(), rates, 0.0, ""), 1, 2**31)
+    assert free_slots(refilled(throttle, rates, 60.0, ""), rates, 0) == 0
+    assert free_slots(refilled(throttle, rates, 75.0, ""), rates, 0) == 10
+
+
+def test_calls_given_back_after_midnight_add_nothing_to_the_new_days_quota():
+    rates = Rates(10, requests_per_day=5, adaptive=False)
+    throttle = taken(refilled(Throttle(), rates, 0.0, "2026-01-01"), 5, 0)
+    over_midnight = taken(refilled(throttle, rates, 20.0, "2026-01-02"), -3, 0)
+    assert free_slots(over_midnight, rates, 0) == 5
+
+
 def test_a_rate_that_is_taken_away_bounds_nothing():
     before = refilled(Throttle(), Rates(10, requests_per_minute=6), 0.0, "")
     assert refilled(taken(before, 1, 0), Rates(10), 1.0, "").requests is None
