@@ -2,8 +2,8 @@
 
     python -m benchmarks.drain [--trials 4000] [--in-flight 64] [--latency-ms 50] [--rounds 3]
 
-In turn, each in a fresh process: `litellm.acompletion` with its defaults; our gateway alone; one drain with every
-promise on; two drains. Rates of drains are from the first claim to the last record, as the database saw them.
+In turn, each in a fresh process: `litellm.acompletion` with its defaults, and tuned; our gateway alone; one drain with
+every promise on; two drains. Rates of drains are from the first claim to the last record, as the database saw them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 def bare(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
     """Calls without a database: litellm's own, or through our gateway."""
-    from benchmarks.gateway import default_caller, measure, our_caller
+    from benchmarks.gateway import default_caller, measure, our_caller, tuned_caller
 
-    caller = default_caller(url, "") if kind == "litellm" else our_caller(url, "")
-    return asyncio.run(measure(caller, calls, in_flight))
+    callers = {"litellm": default_caller, "tuned": tuned_caller, "gateway": our_caller}
+    return asyncio.run(measure(callers[kind](url, ""), calls, in_flight))
 
 
 def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
@@ -80,7 +80,7 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
             [experiment.pk],
         )
         done, seconds = cursor.fetchone()
-    if differences() or done != sum(row[0] for row in rows):
+    if differences() or done != experiment.samples * 1000:
         raise SystemExit("the counters do not equal the rows")
     return {"calls_per_s": done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / done}
 
@@ -127,6 +127,7 @@ def rounds(url: str, options: argparse.Namespace) -> dict[str, Any]:
 
     return {
         "litellm.acompletion, defaults": lambda: alone("litellm"),
+        "litellm.acompletion, tuned": lambda: alone("tuned"),
         "our gateway alone": lambda: alone("gateway"),
         "one drain": lambda: drains(1, url, options),
         "two drains": lambda: drains(2, url, options),

@@ -2,11 +2,11 @@
 
     python -m benchmarks.peers [--trials 2000] [--in-flight 64] [--latency-ms 50] [--rounds 3] [--folder DIR]
 
-In turn: bare `litellm.acompletion`, our gateway alone, one drain, inspect_ai, itemeval, promptfoo. The last three are
-installed into virtual environments and an npm prefix of their own under a temporary folder (`--folder` keeps it),
-never into this project's; what cannot be installed, or fails, is left out and said. Each of these is run with few
-questions and with many, and the difference counts: so nobody pays for starting up. Rates are calls a second, processor
-time is of the process and its children.
+In turn: bare `litellm.acompletion` (as it comes, and tuned), our gateway alone, one drain, inspect_ai, itemeval,
+promptfoo. The last three are installed into virtual environments and an npm prefix of their own under a temporary
+folder (`--folder` keeps it), never into this project's; what cannot be installed, or fails, is left out and said. Each
+of these is run with few questions and with many, and the difference counts: so nobody pays for starting up. Rates are
+calls a second, processor time is of the process and its children.
 """
 
 from __future__ import annotations
@@ -147,7 +147,12 @@ def compare(options: argparse.Namespace, folder: Path) -> None:
     with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:
         for _ in range(options.rounds):
             ours = rounds(provider.url, options)
-            for name in ("litellm.acompletion, defaults", "our gateway alone", "one drain"):
+            for name in (
+                "litellm.acompletion, defaults",
+                "litellm.acompletion, tuned",
+                "our gateway alone",
+                "one drain",
+            ):
                 rows.setdefault(name, []).append(ours[name]())
                 print(f"  {name}: {rows[name][-1]['calls_per_s']:,.0f}/s", flush=True)
             for peer in [*there]:
