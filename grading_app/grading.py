@@ -177,12 +177,12 @@ class _Grading:
         if self.force or self.wave is not None:
             return None
         runs = Run.objects.filter(pk__in=self._runs())
-        wanted = runs.aggregate(done=Sum("n_done", default=0))["done"] - (0 if self._with_empty else self._empty())
+        wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
         graded = _count(GRADED, {"condition": self._condition})
+        if not self._with_empty:  # Blank ones may be graded all the same, from before they were to be left out.
+            empty = Trial.objects.filter(ODD, run__in=self._runs(), answer="")
+            wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
         return graded if graded == wanted else None
-
-    def _empty(self) -> int:
-        return Trial.objects.filter(ODD, run__in=self._runs(), answer="").count()
 
     @property
     def _with_empty(self) -> bool:

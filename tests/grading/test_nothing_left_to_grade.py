@@ -25,3 +25,13 @@ def test_it_reads_no_answer_again(experiment, on_empty, graded, monkeypatch):
     monkeypatch.setattr(grading, "key_ranges", lambda *_: pytest.fail("the answers were walked"))
     (again,) = grade(experiment, by="test")
     assert (first.graded, again.graded, again.already) == (graded, 0, graded)
+
+
+def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(experiment):
+    grade(experiment, by="test")
+    experiment.on_empty = "skip"
+    experiment.save()
+    for wave in factories.make_runs(experiment, wave=1):
+        factories.plan_trials(wave, answer=lambda item, *_: item.target if item.key == "item-0" else None)
+    (again,) = grade(experiment, by="test")
+    assert (again.graded, again.already) == (1, 2)
