@@ -158,7 +158,7 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
     if invitation is None:
         return render(request, "grading_app/rating/join_gone.html", status=404)
     form = AliasForm(request.POST if request.method == "POST" else None)
-    if request.method != "POST" or not form.is_valid():
+    if request.method != "POST" or not invitation.queue.is_open or not form.is_valid():
         context = {"queue": invitation.queue, "form": form, "is_new": invitation.assignment is None}
         return render(request, "grading_app/rating/join.html", context)
     try:

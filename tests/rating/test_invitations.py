@@ -95,6 +95,17 @@ def test_opening_a_link_uses_nothing_up():
     assert join(token)[1].status_code == 200
 
 
+def test_a_link_that_comes_before_the_queue_opens_says_so_and_stays_good():
+    queue = make_queue(opened=False)
+    token = token_of(queue)
+    _, early = join(token)
+    assert "It has not begun yet" in early.content.decode()
+    assert "Take part" not in early.content.decode()
+    assert not queue.assignments.exists()
+    queues.open_queue(queue, by=queue.owner, reason="ready")
+    assert join(token)[1].redirect_chain[-1] == ("/ratings/study/", 302)
+
+
 def test_a_link_works_once():
     queue = make_queue()
     token = token_of(queue)
