@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -118,6 +118,11 @@ class BradleyTerry:
     resamples: int = 0
     degenerate: int = 0
 
+    def without_intervals(self) -> BradleyTerry:
+        """The strengths alone."""
+        alone = tuple(Strength(one.name, one.strength, None, None, None) for one in self.strengths)
+        return replace(self, strengths=alone, covariance=None, interval="")
+
     def odds(self, first: Hashable, second: Hashable) -> Odds:
         """One against another. ValueError for a name that was not compared."""
         names = [strength.name for strength in self.strengths]
@@ -227,8 +232,7 @@ def bradley_terry_by_items(
     strengths = np.array([strength.strength for strength in fitted.strengths])
     counts = fitted.comparisons, items, resamples, degenerate
     if degenerate > MOST_DEGENERATE * resamples or items < 2:
-        nothing = tuple(Strength(one.name, one.strength, None, None, None) for one in fitted.strengths)
-        return BradleyTerry(fitted.formula, nothing, None, confidence, "", *counts)
+        return replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
     told = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)

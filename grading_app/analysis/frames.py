@@ -5,6 +5,7 @@ Every frame has at most a row for each condition, dimension and category (or ite
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from django.db import connection
 
 from grading_app.analysis.clusters import ClusterSums
 from grading_app.models import GradeCondition
+from runs_app.designs.crossing import identity
 from runs_app.models import Condition, Experiment, Wave
 from runs_app.point_lines import PointLine, point_lines
 
@@ -208,7 +210,8 @@ def norm_pairs(where: Where) -> list[NormPair]:
 
 
 def condition_labels(conditions: list[Condition]) -> dict[int, str]:
-    """What tells conditions apart: the names of the facets that differ; versions too where names alone do not."""
+    """What tells conditions apart: the names of the facets that differ; versions too where names alone do not; and the
+    hash of what is asked where both are the same, as of a model that was changed behind its name."""
     for versioned in (False, True):
         parts = {condition.pk: _facet_names(condition, versioned) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
@@ -217,8 +220,10 @@ def condition_labels(conditions: list[Condition]) -> dict[int, str]:
             for pk, names in parts.items()
         }
         if len(set(shown.values())) == len(shown):
-            break
-    return shown
+            return shown
+    times = Counter(shown.values())
+    hashes = {condition.pk: identity(condition.condition_id) for condition in conditions}
+    return {pk: f"{label} ({hashes[pk]})" if times[label] > 1 else label for pk, label in shown.items()}
 
 
 def _facet_names(condition: Condition, versioned: bool) -> tuple[str, str, str]:

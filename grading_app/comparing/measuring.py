@@ -138,7 +138,7 @@ def _lines(ratings: Ratings, level: Level) -> Iterator[Line]:
     binary = len(present.categories) <= 2
 
     def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
-        return _line(name, make, fits)
+        return _line(name, make, present, fits)
 
     yield line("Percent agreement", lambda: percent_agreement(present))
     if len(present.raters) == 2:
@@ -162,21 +162,26 @@ def _icc(level: Level) -> Form | None:
     return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
-def _line(name: str, make: Callable[[], Coefficient], fits: bool) -> Line:
+def _line(name: str, make: Callable[[], Coefficient], given: Ratings, fits: bool) -> Line:
     try:
         coefficient = make()
         estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
     except ValueError as error:
         return Line(name, None, str(error), source_of(name), fits)
-    why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings)
+    why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings, given)
     return Line(name, estimate, why, source_of(name), fits)
 
 
-def _undefined(estimate: Estimate, used: Ratings) -> str:
-    if not used.with_at_least(2).n_units:
-        return "no unit that can be used was rated by two of them"
+def _undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
+    """used: what the measure can use of the ratings that were given."""
+    if not given.with_at_least(2).n_units:
+        return "no unit was rated by two of them"
+    if not used.n_units:
+        return f"no unit was rated by all {len(given.raters)} of them"
     if estimate.units < 2:
         return f"only {estimate.units} of {estimate.units + estimate.left_out} units can be used"
+    if len(used.categories) > 1:
+        return "not defined for these ratings: what the formula divides by is not above zero"
     return "not defined for these ratings: they do not vary"
 
 

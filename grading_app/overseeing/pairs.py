@@ -118,18 +118,30 @@ def _standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStan
 
 
 def _fitted(comparisons: Any) -> tuple[Any, str]:
-    """The model with how it was made; smoothed where some never lost. None with the reason where it has no estimate."""
-    from grading_app.agreement.preferences import bradley_terry_by_items
+    """The model with how it was made. None with the reason where it has no estimate.
 
-    problem = ""
-    for smoothing in (0.0, SMOOTHING):
-        try:
-            fitted = bradley_terry_by_items(comparisons, seed=SEED, resamples=RESAMPLES, smoothing=smoothing)
-        except ValueError as error:
-            problem = str(error)
-            continue
-        return fitted, f"{fitted.formula}; {fitted.interval or 'no interval: too few items'}"
-    return None, problem
+    Where some never lost nothing bounds the distance to them: smoothing gives an order, and no resample of the same wins
+    an interval.
+    """
+    from grading_app.agreement.preferences import bradley_terry, bradley_terry_by_items
+
+    try:
+        fitted = bradley_terry_by_items(comparisons, seed=SEED, resamples=RESAMPLES)
+    except ValueError as error:
+        unbounded = str(error).partition(";")[0]
+    else:
+        return fitted, f"{fitted.formula}; {fitted.interval or _no_interval(fitted)}"
+    try:
+        smoothed = bradley_terry(comparisons, smoothing=SMOOTHING).without_intervals()
+    except ValueError as error:
+        return None, str(error)
+    return smoothed, f"{smoothed.formula}; no interval: {unbounded}"
+
+
+def _no_interval(fitted: Any) -> str:
+    if fitted.items < 2:
+        return "no interval: it takes two items"
+    return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"
 
 
 def _rows(statement: str, condition: GradeCondition) -> list[tuple[Any, ...]]:

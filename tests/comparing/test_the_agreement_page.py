@@ -96,7 +96,10 @@ def raters_that(experiment, *scores):
     ("scores", "why"),
     [
         ([lambda trial: 3 if trial.sample_idx else None, lambda trial: None if trial.sample_idx else 4],
-         "no unit that can be used was rated by two of them"),
+         "no unit was rated by two of them"),
+        # As in a queue that wants three of ten people for each item.
+        ([lambda trial, out=out: None if trial.item.position % 3 == out else 4 for out in range(3)],
+         "no unit was rated by all 3 of them"),
         ([lambda trial: 4, lambda trial: 4], "they do not vary"),
         ([lambda trial: 4 if trial.item.position + trial.sample_idx == 0 else None, lambda trial: 3], "only 1 of 24"),
     ],
@@ -109,6 +112,11 @@ def test_raters_who_never_met_or_all_said_the_same_have_reasons_in_place_of_numb
     assert lines["ICC(2,1)"].estimate.estimate is None
     assert all(one.why for one in lines.values() if one.estimate is None or one.estimate.estimate is None)
     assert "nan" not in page.content.decode().lower().split("<main")[1].replace("finan", "")
+
+
+def test_ratings_that_vary_are_never_said_not_to(client, experiment):
+    page = opened(client, experiment, raters_that(experiment, lambda trial: 4, lambda trial: 3))
+    assert "divides by is not above zero" in line(page, "Kendall's W").why
 
 
 def test_measures_say_how_many_units_they_use_of_how_many_and_which(client, experiment):

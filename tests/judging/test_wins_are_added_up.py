@@ -1,11 +1,13 @@
 """Verdicts on pairs are added up by the database: every one counts, and numbers are those of one after one."""
 
 import random
+import re
 from collections import Counter
 
 import pytest
 
 from grading_app.agreement.preferences import Comparison, bradley_terry, comparisons_from
+from grading_app.analysis.frames import condition_labels
 from grading_app.models import GradeCondition, Preference
 from grading_app.overseeing.pairs import TALLIES, _rows, pairwise_standing
 from runs_app.models import Trial
@@ -76,6 +78,32 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
     standing = pairwise_standing(verdicts(experiment, stronger), labels(experiment))
     assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
     assert "0.5 wins added each way" in standing.note
+    # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
+    assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
+    assert standing.note.endswith("no interval: never lost to any of the others, so that nothing bounds their strength: "
+                                  "large")  # fmt: skip
+
+
+def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says_why(experiment):
+    def lost_once(first, second):
+        one, other = (answer.run.condition.model.name for answer in (first, second))
+        stronger = one if MODELS.index(one) > MODELS.index(other) else other
+        upset = first.item.key == "item-0" and {one, other} in ({"large", "middle"}, {"middle", "small"})
+        return "ab"[(stronger != one) != upset]
+
+    standing = pairwise_standing(verdicts(experiment, lost_once), labels(experiment))
+    assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
+    assert re.search(r"no interval: in \d+ of 400 resamples of items some never lost$", standing.note)
+
+
+def test_two_conditions_of_one_name_are_two(experiment):
+    """As where a model was changed behind its name: what is asked is another, and all names are the same."""
+    conditions = list(experiment.conditions.select_related("model", "prompt", "sampler"))
+    for condition in conditions[1:]:
+        condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
+    names = condition_labels(conditions)
+    assert len(set(names.values())) == 3
+    assert pairwise_standing(verdicts(experiment, lambda *_: "tie"), names).problem == ""
 
 
 def test_models_that_were_never_compared_are_named(experiment):
