@@ -120,8 +120,8 @@ def _standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStan
 def _fitted(comparisons: Any) -> tuple[Any, str]:
     """The model with how it was made. None with the reason where it has no estimate.
 
-    Where some never lost nothing bounds the distance to them: smoothing gives an order, and no resample of the same wins
-    an interval.
+    Where some never lost nothing bounds the distance to them: smoothing gives an order, and no resample of the same
+    wins an interval.
     """
     from grading_app.agreement.preferences import bradley_terry, bradley_terry_by_items
 

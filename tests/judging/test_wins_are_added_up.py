@@ -80,8 +80,8 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
     assert "0.5 wins added each way" in standing.note
     # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
-    assert standing.note.endswith("no interval: never lost to any of the others, so that nothing bounds their strength: "
-                                  "large")  # fmt: skip
+    why = "never lost to any of the others, so that nothing bounds their strength: large"
+    assert standing.note.endswith(f"no interval: {why}")
 
 
 def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says_why(experiment):
