@@ -77,7 +77,7 @@ def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """The gateway, warmed up as a drain does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from runs_app import gateway
-    from runs_app.calls import CallRequest
+    from runs_app.providers.calls import CallRequest
 
     gateway.warm_up()
     parameters = {"temperature": 1.0, "max_tokens": 64}

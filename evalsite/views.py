@@ -16,7 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.access import is_reader
 from evalsite.lib.roles import is_member, is_operator
 from runs_app.models import Experiment, LanguageModel, Run
-from runs_app.progress import UNDER_WAY, state_of, totals_of, with_totals
+from runs_app.watching.progress import UNDER_WAY, state_of, totals_of, with_totals
 
 RECENT = 8
 

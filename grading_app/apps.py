@@ -1,12 +1,22 @@
-"""The grading app."""
+"""The grading app, and what of it the app below asks for."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
 
+if TYPE_CHECKING:
+    from runs_app.designs.designing import Maker
+    from runs_app.designs.estimating import Estimate
+    from runs_app.designs.specs import GraderSpec
+    from runs_app.models import Experiment
+
 
 class GradingConfig(AppConfig):
+    """Keeps `runs_app.above.Grading`, by which the app below asks for it."""
+
     name = "grading_app"
     verbose_name = "Grading"
     default_auto_field = "django.db.models.BigAutoField"
@@ -17,7 +27,7 @@ class GradingConfig(AppConfig):
 
         return scorer_choices()
 
-    def graders_named(self, maker: Any, said: Sequence[Any]) -> list[str]:
+    def graders_named(self, maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
         """The names of the graders that an experiment file says; those written inline are made by its maker."""
         from grading_app.judging.designing import graders_named
 
@@ -29,20 +39,32 @@ class GradingConfig(AppConfig):
 
         return grader_specs(names)
 
-    def unread_verdicts(self, experiment: Any) -> dict[tuple[int, int], dict[str, int]]:
+    def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
         """How many of a judge's verdicts could not be read, by code; of each judge's condition in each wave."""
         from grading_app.judging.reading import unread_verdicts
 
         return unread_verdicts(experiment)
 
-    def judges_of(self, experiment: Any) -> list[dict[str, Any]]:
+    def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]:
         """The judges of the design and those that were added, for a manifest: what each reads, and its prices."""
         from grading_app.judging.listing import judges_of
 
         return judges_of(experiment)
 
-    def judges_foreseen(self, experiment: Any, wave_label: str, answers: int, longest: int | None) -> Any:
+    def judges_foreseen(self, experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
         """What the design's judges will cost on so many answers to come, of at most so many tokens: an estimate."""
         from grading_app.judging.foreseeing import judges_foreseen
 
         return judges_foreseen(experiment, wave_label, answers, longest)
+
+    def decide_rounds(self) -> int:
+        """Decide, here and now, the points of adaptive runs whose round is in; returns how many."""
+        from grading_app.deciding import decide_due
+
+        return decide_due()
+
+    def recount_points(self) -> list[tuple[Any, ...]]:
+        """Each decided point's key, and in pairs what its counters say and what its rows say now."""
+        from grading_app.deciding import recounted
+
+        return recounted()

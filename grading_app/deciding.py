@@ -16,7 +16,7 @@ from runs_app.engine.rescuing import OUTAGES
 from runs_app.engine.rounds import Judged
 from runs_app.engine.settling import Place
 from runs_app.models import Experiment, Point, Run
-from runs_app.stopping import Ratings, Tally
+from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
 

@@ -16,14 +16,14 @@ from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.frames import Frames
 from grading_app.tables import PointTable
 from grading_app.views import chosen_wave, shown_figure
-from runs_app import rating_coverage
-from runs_app.coverage import Covered, coverage_near
 from runs_app.designs.points import adaptive_of
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
-from runs_app.point_lines import PointLine, rule_in_words, savings
-from runs_app.progress import Totals, state_of
+from runs_app.stopping import rating_coverage
+from runs_app.stopping.coverage import Covered, coverage_near
 from runs_app.views.fetching import visible_experiment
+from runs_app.watching.point_lines import PointLine, rule_in_words, savings
+from runs_app.watching.progress import Totals, state_of
 
 PER_PAGE = 100
 

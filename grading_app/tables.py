@@ -17,7 +17,7 @@ from grading_app.analysis import wording
 from grading_app.analysis.figures.kinds import Table
 from grading_app.analysis.frames import Outcomes
 from grading_app.analysis.summaries import ScoreLine
-from runs_app.point_lines import PointLine
+from runs_app.watching.point_lines import PointLine
 
 BELOW_GUESSING = "below guessing"
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}

@@ -14,9 +14,9 @@ from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
 from grading_app.snapshots.making import SnapshotError, make_snapshot
 from grading_app.writing.collecting import collect_all
+from runs_app.above import GRADE
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment, Run, Wave
-from runs_app.waking import GRADE
 
 logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task; what is left is for the next one.

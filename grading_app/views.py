@@ -25,10 +25,10 @@ from grading_app.grading import scorer_choices
 from grading_app.models import Snapshot
 from grading_app.snapshots.views import SnapshotForm
 from grading_app.tables import AnswerTable, ScoreTable, behind
+from runs_app.above import GRADE
 from runs_app.models import Experiment, Wave
-from runs_app.progress import Totals, state_of
 from runs_app.views.fetching import editable_experiment, may_edit, visible_experiment
-from runs_app.waking import GRADE
+from runs_app.watching.progress import Totals, state_of
 
 CONTENT_TYPES = {
     "csv": "text/csv; charset=utf-8",

@@ -21,12 +21,12 @@ from typing import Any
 
 from django.conf import settings
 
-from runs_app import observing
 from runs_app.batch_apis.rehearsing import Rehearsal, Replay, Shaped
-from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
-from runs_app.costs import Usage
-from runs_app.exchange import KEYLESS, Exchange, close
-from runs_app.replies import read_reply
+from runs_app.costing.costs import Usage
+from runs_app.providers import observing
+from runs_app.providers.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.providers.exchange import KEYLESS, Exchange, close
+from runs_app.providers.replies import read_reply
 
 __all__ = ["call", "close", "read", "shape", "warm_up", "way_in"]
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict
 
 from evalsite.lib.hashing import canonical_json, content_hash
 from evalsite.lib.scales import Scale
-from runs_app.costs import tokens_estimate
+from runs_app.costing.costs import tokens_estimate
 
 AnswerFormat = Literal["text", "rating", "rating_with_reasoning"]
 Message = dict[str, Any]

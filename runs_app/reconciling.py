@@ -9,7 +9,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from runs_app.waking import recount_points
+from runs_app.above import grading
 
 RUNS = """
 WITH units AS (
@@ -114,7 +114,7 @@ def differences() -> list[Difference]:
             *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
             *_compared(cursor, "ledger of run", _ledger_sql(), LEDGER_COLUMNS),
             *_compared(cursor, "point", POINTS, ("n_planned",)),
-            *_differing("point", POINT_COUNTERS, recount_points()),
+            *_differing("point", POINT_COUNTERS, grading().recount_points()),
         ]
 
 

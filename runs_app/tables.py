@@ -13,7 +13,7 @@ from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
 from evalsite.lib.versions import code_version
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial, Worker
-from runs_app.progress import state_of, state_of_worker, totals_of
+from runs_app.watching.progress import state_of, state_of_worker, totals_of
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}

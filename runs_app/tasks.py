@@ -13,9 +13,10 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from runs_app.calls import CallFailure, CallReply, CallRequest
+from runs_app.above import grading
 from runs_app.noticeboard import stop_is_asked
-from runs_app.waking import decide_rounds, wake, wake_one
+from runs_app.providers.calls import CallFailure, CallReply, CallRequest
+from runs_app.waking import wake, wake_one
 
 if TYPE_CHECKING:
     from runs_app.engine.draining import Drain
@@ -49,7 +50,7 @@ def _drain_once() -> int:
     from runs_app import gateway
     from runs_app.engine.draining import Drain, Limits
     from runs_app.engine.registering import Registration
-    from runs_app.local_servers import evict
+    from runs_app.providers.local_servers import evict
 
     gateway.warm_up()
     limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
@@ -101,7 +102,7 @@ def tend(queue: str | None = None) -> int:
     from runs_app.engine.sweeping import sweep
 
     swept = sweep()
-    decide_rounds()
+    grading().decide_rounds()
     if drain_is_needed():
         wake(queue)
     return swept

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.utils.module_loading import import_string
+
+from runs_app.above import GRADE
 
 DRAIN = "runs_app.tasks.drain"
 CHECK = "runs_app.tasks.check_model"
 CHECKING = "running"  # A model's status until its test call has ended.
-GRADE = "grading_app.tasks.grade_experiment"  # Grading stands above runs, and is never imported here.
-DECIDE = "grading_app.deciding.decide_due"
-RECOUNT = "grading_app.deciding.recounted"
 
 
 def wake(queue: str | None = None) -> None:
@@ -46,18 +43,6 @@ def check_models(keys: Collection[int]) -> None:
             async_task(CHECK, pk)
 
     transaction.on_commit(enqueue)
-
-
-def decide_rounds() -> int:
-    """Decide, here and now, the points of adaptive runs whose round is in; returns how many."""
-    decided: int = import_string(DECIDE)()
-    return decided
-
-
-def recount_points() -> list[tuple[Any, ...]]:
-    """Each decided point's key, and in pairs what its counters say and what its rows say now."""
-    recounted: list[tuple[Any, ...]] = import_string(RECOUNT)()
-    return recounted
 
 
 def runs_finished(run_ids: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from grading_app.analysis.clusters import ClusterSums
 from grading_app.models import GradeCondition
 from runs_app.designs.crossing import identity
 from runs_app.models import Condition, Experiment, Wave
-from runs_app.point_lines import PointLine, point_lines
+from runs_app.watching.point_lines import PointLine, point_lines
 
 Where = Mapping[str, int | None]
 """The keys of an experiment and, unless it is None, of a wave."""

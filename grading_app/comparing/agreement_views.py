@@ -19,8 +19,8 @@ from grading_app.comparing.keeping import Compared, Roles, kept_comparison, role
 from grading_app.comparing.tables import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
 from grading_app.tables import behind
 from runs_app.models import Experiment
-from runs_app.progress import Totals, state_of
 from runs_app.views.fetching import may_edit, visible_experiment
+from runs_app.watching.progress import Totals, state_of
 
 FIGURES = ("differences", "confusion")
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}

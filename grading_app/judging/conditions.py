@@ -9,9 +9,9 @@ from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grader, Rubric
 from runs_app import briefing, prompts
 from runs_app.designs.crossing import identity
-from runs_app.families import prefers_itself
 from runs_app.models import Condition, Experiment, LanguageModel
 from runs_app.models.texts import TextSet
+from runs_app.providers.families import prefers_itself
 
 KIND = GradeCondition.Kind.JUDGE
 

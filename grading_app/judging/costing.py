@@ -10,8 +10,9 @@ from decimal import Decimal
 from grading_app.judging import conditions
 from grading_app.judging.answers import Answers
 from grading_app.models import Grader
-from runs_app import briefing, costs, prompts
-from runs_app.costs import Basis, Expectation
+from runs_app import briefing, prompts
+from runs_app.costing import costs
+from runs_app.costing.costs import Basis, Expectation
 from runs_app.designs import sizing
 from runs_app.designs.crossed import USUAL_OUTPUT
 from runs_app.designs.estimating import Estimate, observed_tokens, price_of, total_of

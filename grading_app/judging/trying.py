@@ -21,7 +21,8 @@ from grading_app.judging.costing import longest_text
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
 from grading_app.paging import bare_cursor
-from runs_app import briefing, costs
+from runs_app import briefing
+from runs_app.costing import costs
 from runs_app.designs import sizing
 from runs_app.designs.planning import PlanError
 from runs_app.designs.reserving import set_aside

@@ -14,7 +14,7 @@ from grading_app.judging.conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Rubric
 from grading_app.overseeing.sums import Scores, members_of, scores_of
 from runs_app.models import Experiment, Run
-from runs_app.progress import UNDER_WAY, Totals
+from runs_app.watching.progress import UNDER_WAY, Totals
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
-from runs_app.progress import Totals, state_of
 from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_experiment
 from runs_app.views.steering import Action, actions_for
+from runs_app.watching.progress import Totals, state_of
 
 FLAGS = ("truncated", "refused")  # Of answers that are judged as any.
 POLLED_S = 60  # The page follows a judge until so long after its last call, when its replies have been read.

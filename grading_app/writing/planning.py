@@ -13,7 +13,8 @@ from django.db.models import F
 from datasets_app.models.history import Actor
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import Rubric
-from runs_app import costs, prompts
+from runs_app import prompts
+from runs_app.costing import costs
 from runs_app.designs import sizing
 from runs_app.designs.crossed import USUAL_OUTPUT
 from runs_app.designs.manifests import write_manifest

@@ -23,8 +23,8 @@ from runs_app.designs import versioning
 from runs_app.designs.estimating import needs_confirmation
 from runs_app.designs.planning import PlanError
 from runs_app.models import Run, TextSet
-from runs_app.progress import Totals
 from runs_app.views.fetching import editable_experiment, first_error
+from runs_app.watching.progress import Totals
 
 PER_PAGE = 25
 EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app.calls import CallRequest
-from runs_app.exchange import Exchange
+from runs_app.providers.calls import CallRequest
+from runs_app.providers.exchange import Exchange
 
 
 class Rehearsed(Exception):

@@ -10,10 +10,10 @@ from typing import Any
 import aiohttp
 from django.conf import settings
 
-from runs_app import failures
-from runs_app.calls import CallFailure, ErrorClass
-from runs_app.exchange import MAX_REPLY_BYTES, bounded, session
-from runs_app.hosts import problem_with_url
+from runs_app.providers import failures
+from runs_app.providers.calls import CallFailure, ErrorClass
+from runs_app.providers.exchange import MAX_REPLY_BYTES, bounded, session
+from runs_app.providers.hosts import problem_with_url
 
 REQUEST_S = 60.0
 UPLOAD_S = 600.0  # Of a file of 200 MB on a slow line.

@@ -15,7 +15,6 @@ from runs_app.batching.holding import Hold, give_back, held_claims, stop_run
 from runs_app.batching.packing import Sql
 from runs_app.batching.planning import SHORTEST_LOOK_S
 from runs_app.batching.submitting import columns_of, refuse
-from runs_app.calls import CallFailure, CallReply, ErrorClass
 from runs_app.engine import concluding
 from runs_app.engine.asking import Asked
 from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
@@ -23,6 +22,7 @@ from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.rescuing import record_all
 from runs_app.models import ProviderBatch
+from runs_app.providers.calls import CallFailure, CallReply, ErrorClass
 
 logger = logging.getLogger("evalsite.drain")
 

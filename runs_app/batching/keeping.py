@@ -23,9 +23,9 @@ from runs_app.batching.holding import LEASE_S, Hold, Overtaken, take
 from runs_app.batching.planning import MOST_ASKED, retry_s
 from runs_app.batching.polling import poll
 from runs_app.batching.submitting import Submitting
-from runs_app.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.engine.jobs import FAULT
 from runs_app.models import Endpoint, ProviderBatch
+from runs_app.providers.calls import CallFailure, CallRequest, ErrorClass
 
 logger = logging.getLogger("evalsite.drain")
 

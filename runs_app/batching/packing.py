@@ -12,7 +12,6 @@ from runs_app import gateway
 from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import BatchApi, Package, custom_id
 from runs_app.batching.holding import Hold, held_claims
-from runs_app.calls import CallFailure
 from runs_app.engine import concluding
 from runs_app.engine.asking import Asked
 from runs_app.engine.jobs import Job, jobs_of, result_of
@@ -20,6 +19,7 @@ from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.rescuing import record_all
 from runs_app.models import Trial
+from runs_app.providers.calls import CallFailure
 
 Sql = Callable[..., Awaitable[Any]]
 

@@ -11,8 +11,8 @@ from runs_app.batch_apis.states import BatchApi, Package, Sought, State, Undecid
 from runs_app.batching.holding import Hold, give_back, stop_run
 from runs_app.batching.packing import Packing, Sql
 from runs_app.batching.planning import retry_s
-from runs_app.calls import CallFailure, Kind
 from runs_app.models import ProviderBatch
+from runs_app.providers.calls import CallFailure, Kind
 
 S = ProviderBatch.Status
 LOST_S = 900.0  # A request whose answer did not come may still arrive: as long as an upload takes, and then some.

@@ -10,7 +10,8 @@ from functools import cached_property
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
-from runs_app import costs, prompts
+from runs_app import prompts
+from runs_app.costing import costs
 from runs_app.designs import points, sizing
 from runs_app.designs.crossing import Cell, Facet, cross
 from runs_app.designs.points import PointSize

@@ -12,6 +12,7 @@ from django.db import models, transaction
 
 from datasets_app.models import Dataset
 from evalsite.lib.hashing import content_hash
+from runs_app.above import grading, scorer_choices
 from runs_app.designs.drawing import Draw, DrawError, DrawSpec
 from runs_app.designs.drawn import draw_models
 from runs_app.designs.specs import (
@@ -26,7 +27,6 @@ from runs_app.designs.specs import (
     read_yaml,
 )
 from runs_app.designs.versioning import next_version
-from runs_app.forms import grading, scorer_choices
 from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.models.designs import Versioned
 

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from datasets_app.sampling import sample
 from runs_app.designs.said import Name, Strict, Text
-from runs_app.families import family
+from runs_app.providers.families import family
 
 By = Literal["price", "provider", "family", "none"]
 WAYS: tuple[By, ...] = get_args(By)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from decimal import Decimal
 
-from runs_app import costs
-from runs_app.costs import Basis, Expectation, ObservedTokens
+from runs_app.costing import costs
+from runs_app.costing.costs import Basis, Expectation, ObservedTokens
 from runs_app.designs import piloting, points, sizing
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity

@@ -6,8 +6,8 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from runs_app.above import grading
 from runs_app.designs.crossed import Design
-from runs_app.forms import grading
 
 if TYPE_CHECKING:
     from runs_app.designs.estimating import Estimate

@@ -13,10 +13,10 @@ from typing import Any
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import Actor
+from runs_app.above import grading
 from runs_app.designs.designing import SETTINGS, spec_of
 from runs_app.designs.drifting import drift_warnings
 from runs_app.designs.estimating import Estimate
-from runs_app.forms import grading
 from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")

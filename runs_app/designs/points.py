@@ -12,7 +12,7 @@ from django.db import connection
 from runs_app.designs.specs import RATING, AdaptiveSpec
 from runs_app.models import Dimension, Experiment, Run
 from runs_app.models.points import label_of
-from runs_app.stopping import WIDTHS, expected_cases, expected_ratings
+from runs_app.stopping.rules import WIDTHS, expected_cases, expected_ratings
 
 SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
 

@@ -11,7 +11,7 @@ from decimal import ROUND_UP, Decimal
 from django.db import transaction
 from django.db.models import Q
 
-from runs_app import costs
+from runs_app.costing import costs
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
 from runs_app.models.runs import RunQuerySet
 

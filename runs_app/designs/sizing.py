@@ -14,10 +14,11 @@ from django.db.models.functions import Cast, Coalesce
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.hashing import canonical_json, content_hash
-from runs_app import briefing, counting, image_tokens, prompts, tokens
+from runs_app import briefing, prompts
+from runs_app.costing import counting, image_tokens, tokens
+from runs_app.costing.tokens import TextRule
 from runs_app.engine import asking
 from runs_app.models import Dimension, LanguageModel, Prompt
-from runs_app.tokens import TextRule
 
 CANDIDATES = 3  # Items that are rendered where bytes count: they rank the items well, though not quite to the byte.
 A_SALT = "a1b2c3d4e5"  # As dense as a salt can be: no two of its characters are one token.

@@ -13,7 +13,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo,
 
 from runs_app.designs.drawing import Candidate, Draw, DrawSpec, Stratum
 from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text
-from runs_app.stopping import SHARES, WIDTHS, Correction, StoppingRule
+from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
 

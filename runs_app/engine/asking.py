@@ -14,10 +14,10 @@ from django.conf import settings
 from datasets_app.models import Asset, Item
 from evalsite.lib.scales import Scale
 from runs_app import briefing, prompts
-from runs_app.calls import CallRequest
-from runs_app.costs import Prices
+from runs_app.costing.costs import Prices
 from runs_app.engine.remembering import cache_key
 from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial, Wave
+from runs_app.providers.calls import CallRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from runs_app.engine.settling import Change, Deltas, Place, RunDelta
 from runs_app.engine.statements import fetched_together
 from runs_app.engine.throttles import GATE, Gate, gate_of
 from runs_app.engine.throttling import Throttle
-from runs_app.stopping import should_stop_itself
+from runs_app.stopping.rules import should_stop_itself
 
 NOTHING = RunDelta()
 

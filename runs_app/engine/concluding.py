@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
-from runs_app.allowances import Allowance
-from runs_app.calls import CallFailure, CallReply, ErrorClass, Kind
 from runs_app.engine.retrying import backoff_s
 from runs_app.parsing import parse_rating
+from runs_app.providers.allowances import Allowance
+from runs_app.providers.calls import CallFailure, CallReply, ErrorClass, Kind
 
 # An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
 MAX_YIELDS = 200

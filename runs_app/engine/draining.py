@@ -21,7 +21,6 @@ from django.db import close_old_connections, connection, connections
 
 from evalsite.lib.versions import SchemaMismatch
 from runs_app.batching.keeping import Keeper
-from runs_app.calls import CallFailure, CallReply, CallRequest, ErrorClass
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim, Crew
 from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
@@ -38,6 +37,7 @@ from runs_app.engine.statements import forget_plans
 from runs_app.engine.sweeping import renew, sweep
 from runs_app.engine.turning import turn
 from runs_app.models import ProviderBatch, Run
+from runs_app.providers.calls import CallFailure, CallReply, CallRequest, ErrorClass
 
 logger = logging.getLogger("evalsite.drain")
 Answer = TypeVar("Answer")

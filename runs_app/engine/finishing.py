@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from runs_app.engine.starting import start_queued
 from runs_app.models import Run
-from runs_app.stopping import should_stop_itself
+from runs_app.stopping.rules import should_stop_itself
 from runs_app.waking import runs_finished
 
 # While a point is open its next round may yet be planned, so its run has not come to an end.

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evalsite.lib.scales import Scale
-from runs_app.calls import CallFailure, CallReply, ErrorClass
 from runs_app.engine import asking
 from runs_app.engine.admitting import Claim
 from runs_app.engine.concluding import Conclusion, asked_again, kinds_of
@@ -16,6 +15,7 @@ from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.remembering import remembered
 from runs_app.prompts import PromptError
+from runs_app.providers.calls import CallFailure, CallReply, ErrorClass
 
 logger = logging.getLogger("evalsite.drain")
 

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from django.db import transaction
 
-from runs_app.allowances import Allowance
 from runs_app.engine.admitting import Claim
 from runs_app.engine.books import Books, open_books
 from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
@@ -23,6 +22,7 @@ from runs_app.engine.settling import ZERO, Change, RunDelta
 from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import heard, learned, taken
 from runs_app.models import Attempt, Trial
+from runs_app.providers.allowances import Allowance
 
 logger = logging.getLogger("evalsite.drain")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from evalsite.lib.hashing import content_hash
-from runs_app.calls import CallReply
 from runs_app.models import CachedAnswer, Trial
+from runs_app.providers.calls import CallReply
 
 
 def cache_key(provider: str, request_hash: str, epoch: int) -> str:

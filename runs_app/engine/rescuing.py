@@ -9,11 +9,11 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
-from runs_app.calls import ErrorClass
 from runs_app.engine.admitting import Claim
 from runs_app.engine.recording import Result, record
 from runs_app.engine.settling import Place
 from runs_app.models import Attempt, Trial
+from runs_app.providers.calls import ErrorClass
 
 logger = logging.getLogger("evalsite.drain")
 

@@ -1,6 +1,6 @@
 """Rounds of adaptive runs: which points have all answers of theirs in, and what is written once they were judged.
 
-Whether a point has enough is decided above, where answers are graded (`waking.decide_rounds`). Nothing here or there is
+Whether a point has enough is decided above, where answers are graded (`above.Grading`). Nothing here or there is
 kept in memory: a decision that was not made is found again by whoever looks next.
 """
 
@@ -16,12 +16,12 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
+from runs_app.above import grading
 from runs_app.designs.points import ask
 from runs_app.engine.finishing import finish_runs
 from runs_app.engine.settling import Deltas, Place
 from runs_app.models import Experiment, Point, Run
-from runs_app.stopping import Decision, Ratings, Tally
-from runs_app.waking import decide_rounds
+from runs_app.stopping.rules import Decision, Ratings, Tally
 
 MOST_AT_ONCE = 100  # Points: their answers are graded in one go, in the thread that also writes results.
 LOOK_S = 1.0
@@ -186,7 +186,7 @@ class Lookout:
 
     def decide_now(self) -> int:
         began = time.monotonic()
-        decided = decide_rounds()
+        decided = grading().decide_rounds()
         ended = time.monotonic()
         self.next_at = ended + max(LOOK_S, 10 * (ended - began)) if decided < MOST_AT_ONCE else ended
         return decided

@@ -11,8 +11,8 @@ from typing import Any
 from django.db import connection
 
 from datasets_app.models.history import record_changes
-from runs_app.calls import ErrorClass
 from runs_app.models import Attempt, LanguageModel
+from runs_app.providers.calls import ErrorClass
 
 IN_A_ROW = 3
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from runs_app.allowances import Allowance
+from runs_app.providers.allowances import Allowance
 
 BURST = 1 / 6  # Of a minute's rate that a bucket holds.
 FIRST_LIMIT = 16.0

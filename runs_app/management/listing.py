@@ -7,7 +7,7 @@ from typing import Any
 from evalsite.lib.commands import SayingCommand
 from evalsite.lib.wording import count_text, money_text
 from runs_app.models import Experiment
-from runs_app.progress import state_of, totals_of, with_totals
+from runs_app.watching.progress import state_of, totals_of, with_totals
 
 
 def say_experiments(command: SayingCommand, as_json: bool) -> None:

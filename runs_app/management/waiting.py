@@ -12,7 +12,7 @@ from tqdm import tqdm
 from evalsite.lib.commands import OVER_BUDGET, WORK_FAILED, SayingCommand
 from evalsite.lib.wording import count_text, money_text
 from runs_app.models import Run
-from runs_app.progress import Totals, spent_on, workers_alive
+from runs_app.watching.progress import Totals, spent_on, workers_alive
 
 EVERY_S = 0.5
 PATIENCE_S = 15.0  # Without a worker for so long, the person is told how to start one.

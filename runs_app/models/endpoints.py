@@ -15,9 +15,9 @@ from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
-from runs_app.costs import Prices
-from runs_app.hosts import problem_with_url
+from runs_app.costing.costs import Prices
 from runs_app.models.counted import Counted
+from runs_app.providers.hosts import problem_with_url
 
 variable_validator = RegexValidator(
     r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."

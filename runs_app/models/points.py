@@ -12,7 +12,7 @@ from evalsite.lib.wilson import Interval
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
-from runs_app.stopping import Correction, Ratings, Tally
+from runs_app.stopping.rules import Correction, Ratings, Tally
 
 
 def label_of(key: dict[str, Any], dimension: Dimension | None = None) -> str:

@@ -11,7 +11,7 @@ from django_tables2 import RequestConfig
 from evalsite.lib.access import members_only, readers_only
 from runs_app import steering
 from runs_app.filters import BatchFilter
-from runs_app.forms import SteeringForm
+from runs_app.forms.steering import SteeringForm
 from runs_app.models import ProviderBatch
 from runs_app.tables import BatchListTable
 from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_batch

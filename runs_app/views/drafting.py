@@ -16,9 +16,9 @@ from evalsite.lib.choices import fetch_choices
 from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.outlook import Outlook, outlook
-from runs_app.draw_form import redrawn
-from runs_app.forms import ExperimentFileForm, ExperimentForm
-from runs_app.launched_form import LaunchedExperimentForm
+from runs_app.forms.draws import redrawn
+from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
+from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.models import Experiment
 from runs_app.views.fetching import editable_experiment, posted
 

@@ -15,13 +15,14 @@ from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
-from runs_app import pricing
-from runs_app.busyness import with_state
-from runs_app.forms import EndpointForm, LanguageModelForm, SteeringForm
+from runs_app.costing import pricing
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.forms.steering import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.purging import purge, purges, size_of_cache
 from runs_app.views.fetching import posted
 from runs_app.waking import check_models
+from runs_app.watching.busyness import with_state
 
 COUNTED_TO = 100_000
 PURGES = 20

@@ -20,13 +20,13 @@ from runs_app.designs.drawn import draws_of
 from runs_app.designs.outlook import cells_of, outlook
 from runs_app.designs.points import outlook_of_points
 from runs_app.filters import ExperimentFilter
-from runs_app.forms import AssumptionsForm
+from runs_app.forms.steering import AssumptionsForm
 from runs_app.models import Experiment
-from runs_app.point_lines import rule_in_words
-from runs_app.progress import Totals, state_of, with_totals
 from runs_app.reading import turns_of_draft
 from runs_app.tables import ExperimentTable
 from runs_app.views.fetching import may_edit, visible_experiment
+from runs_app.watching.point_lines import rule_in_words
+from runs_app.watching.progress import Totals, state_of, with_totals
 
 PER_PAGE = 25
 KEYS = 200

@@ -15,7 +15,8 @@ from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
 from runs_app import removing
 from runs_app.designs import designing
-from runs_app.forms import DuplicateForm, SteeringForm
+from runs_app.forms.experiments import DuplicateForm
+from runs_app.forms.steering import SteeringForm
 from runs_app.models import Experiment
 from runs_app.views.fetching import editable_experiment, first_error, posted, visible_experiment
 

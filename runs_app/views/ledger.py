@@ -12,12 +12,12 @@ from django_tables2 import RequestConfig
 
 from evalsite.lib.access import operators_only, readers_only
 from evalsite.lib.choices import fetch_choices
-from runs_app import ledger
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
-from runs_app.progress import Totals, state_of
 from runs_app.tables import LedgerTable
 from runs_app.views.fetching import visible_experiment
+from runs_app.watching import ledger
+from runs_app.watching.progress import Totals, state_of
 
 PER_PAGE = 100
 

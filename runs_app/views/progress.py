@@ -11,14 +11,14 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
-from runs_app import progress
-from runs_app.curves import throughput_curve
 from runs_app.designs.crossed import Design
 from runs_app.designs.drifting import served_in
 from runs_app.models import Experiment, Point, Run
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
 from runs_app.views.steering import actions_for
+from runs_app.watching import progress
+from runs_app.watching.curves import throughput_curve
 
 RECENT = 20
 

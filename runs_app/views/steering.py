@@ -18,12 +18,12 @@ from runs_app import steering
 from runs_app.designs import piloting
 from runs_app.designs.outlook import outlook_of
 from runs_app.designs.planning import PlanError
-from runs_app.forms import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
+from runs_app.forms.steering import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.progress import Totals
 from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
 from runs_app.waking import check_models
+from runs_app.watching.progress import Totals
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from django.views.decorators.http import require_safe
 from evalsite.lib.access import members_only
 from evalsite.lib.versions import code_version
 from runs_app.models import ProviderBatch, Worker
-from runs_app.progress import state_of_worker
 from runs_app.tables import BatchTable, WorkerTable
+from runs_app.watching.progress import state_of_worker
 
 SHOWN = 100  # The latest that were heard of: a task queue's drains come and go each minute.
 

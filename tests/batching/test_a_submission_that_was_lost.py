@@ -7,8 +7,8 @@ import pytest
 
 from runs_app import steering
 from runs_app.batch_apis.wire import Door
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests.batching.world import Killed, batched_run, give_up_waiting, killing, next_run, work
 

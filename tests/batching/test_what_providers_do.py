@@ -7,9 +7,9 @@ import pytest
 from runs_app.batch_apis.openai import OpenAiBatches
 from runs_app.batch_apis.states import Phase
 from runs_app.batch_apis.wire import Door
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests.batching.world import batched_run, give_up_waiting, work
 

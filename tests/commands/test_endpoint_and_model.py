@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from runs_app import gateway
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.planning.world import make_endpoint, make_model
 
 URL = "http://127.0.0.1:9599/v1"

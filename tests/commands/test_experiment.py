@@ -7,9 +7,9 @@ from django.db.models import F
 
 from datasets_app.models import StatusChange
 from runs_app import gateway
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.management import waiting
 from runs_app.models import Attempt, Experiment, LanguageModel, Prompt, Run, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.factories import make_user
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import pricing, shipped
+from runs_app.costing import pricing, shipped
 from runs_app.models import Endpoint, LanguageModel
 from tests.planning.world import make_endpoint, make_model
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.allowances import LONGEST_S, UNSAID_S, Left, allowance_of
 from runs_app.engine.throttling import Rates, Throttle, free_slots, heard, refilled, taken
-from runs_app.failures import retry_after_s
+from runs_app.providers.allowances import LONGEST_S, UNSAID_S, Left, allowance_of
+from runs_app.providers.failures import retry_after_s
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()

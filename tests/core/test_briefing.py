@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app import briefing, prompts
-from runs_app.families import family, prefers_itself
+from runs_app.providers.families import family, prefers_itself
 
 SCORE = {"kind": "score", "min": 0, "max": 1}
 FENCE = re.compile(r"<<<BEGIN ([0-9a-f]{16})>>>\n(.*)\n<<<END ([0-9a-f]{16})>>>\Z", re.DOTALL)

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.scales import Scale
-from runs_app.calls import CallFailure, ErrorClass, Kind
 from runs_app.engine import concluding
+from runs_app.providers.calls import CallFailure, ErrorClass, Kind
 from tests.engine.conftest import reply
 
 SEVEN = Scale(1, 7)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.costs import (
+from runs_app.costing.costs import (
     Expectation,
     ObservedTokens,
     Prices,

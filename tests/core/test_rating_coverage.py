@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from runs_app import rating_coverage
-from runs_app.coverage import CONFIDENCE
-from runs_app.rating_coverage import COVERAGE, SCALE, SHAPES, coverage_near, simulate
-from runs_app.stopping import Ratings
+from runs_app.stopping import rating_coverage
+from runs_app.stopping.coverage import CONFIDENCE
+from runs_app.stopping.rating_coverage import COVERAGE, SCALE, SHAPES, coverage_near, simulate
+from runs_app.stopping.rules import Ratings
 
 POINTS = 1_500
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, backoff_s
-from runs_app.stopping import should_stop_itself
+from runs_app.stopping.rules import should_stop_itself
 
 units = st.floats(0, 1)
 

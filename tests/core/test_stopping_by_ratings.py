@@ -10,7 +10,7 @@ from scipy.stats import t as student
 from evalsite.lib.student import bounded_mean
 from evalsite.lib.wilson import normal_quantile
 from grading_app.analysis import statistics
-from runs_app.stopping import Ratings, StoppingRule, expected_ratings
+from runs_app.stopping.rules import Ratings, StoppingRule, expected_ratings
 
 SCALE = (1, 7)
 WIDE = {"maximum": 512, "widest": math.inf}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs_app.coverage import COVERAGE, GUESSES, SKILLS, coverage_near, simulate
+from runs_app.stopping.coverage import COVERAGE, GUESSES, SKILLS, coverage_near, simulate
 
 POINTS = 1_500
 
@@ -24,7 +24,7 @@ def test_the_correction_by_excess_counts_covers_far_less_near_guessing():
     # Why it is not the one that decides: 2,000 points at a fixed 128 cases of four choices, a tenth known.
     import numpy as np
 
-    from runs_app.stopping import Tally
+    from runs_app.stopping.rules import Tally
 
     def covered(correction):
         right = np.random.default_rng(3).binomial(128, 0.1 + 0.9 * 0.25, 2000)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.wilson import wilson
 from grading_app.analysis import statistics
-from runs_app.stopping import StoppingRule, Tally, expected_cases
+from runs_app.stopping.rules import StoppingRule, Tally, expected_cases
 
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runs_app import counting, shipped, tokens
-from runs_app.costs import tokens_estimate
+from runs_app.costing import counting, shipped, tokens
+from runs_app.costing.costs import tokens_estimate
 
 words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=60)
 requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=12)

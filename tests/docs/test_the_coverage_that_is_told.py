@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from runs_app import rating_coverage
-from runs_app.coverage import COVERAGE, GUESSES, MAXIMUM, coverage_near
-from runs_app.stopping import StoppingRule, expected_cases
+from runs_app.stopping import rating_coverage
+from runs_app.stopping.coverage import COVERAGE, GUESSES, MAXIMUM, coverage_near
+from runs_app.stopping.rules import StoppingRule, expected_cases
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "points.md"
 LINE = re.compile(r"^\| (0\.\d+) \| (\d+) \| ([\d.]+) to ([\d.]+) % \| (\d+), (\d+), (\d+) \|$", re.MULTILINE)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from runs_app.calls import CallReply
 from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.registering import Registration
 from runs_app.models import Run
+from runs_app.providers.calls import CallReply
 from tests import factories
 
 

@@ -9,10 +9,10 @@ from django.db import connections
 from grading_app import deciding
 from grading_app.models import Grading
 from runs_app import removing, steering
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine import rounds
 from runs_app.engine.draining import work_is_left
 from runs_app.models import Experiment, Point, Run, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import drain, reply

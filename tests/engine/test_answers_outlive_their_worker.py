@@ -5,8 +5,6 @@ from decimal import Decimal
 import pytest
 from django.conf import settings
 
-from runs_app.allowances import Allowance, Left
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine import concluding
 from runs_app.engine.admitting import admit
 from runs_app.engine.journal import ROOM, Journal, record_left_behind
@@ -14,6 +12,8 @@ from runs_app.engine.recording import Result, record
 from runs_app.engine.registering import Registration
 from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Endpoint, Trial, Worker
+from runs_app.providers.allowances import Allowance, Left
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests.engine.conftest import answering, drain
 from tests.engine.test_fencing_and_leases import expire, result_of

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import Claim
 from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.lookahead import LOOKAHEAD_S, STALE_S, Lookahead
 from runs_app.engine.registering import Registration
 from runs_app.engine.settling import Place
 from runs_app.models import Attempt, Endpoint, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import reply

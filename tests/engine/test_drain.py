@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply

@@ -3,11 +3,11 @@
 import pytest
 
 from runs_app import steering
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.models import Experiment, Run
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain

@@ -5,8 +5,8 @@ from django.db.models import Sum
 
 from grading_app.grading import grade
 from grading_app.models import Grading
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply

@@ -6,12 +6,12 @@ import pytest
 
 from datasets_app.models import StatusChange
 from runs_app import gateway
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.registering import Registration
 from runs_app.engine.stalling import has_stalled
-from runs_app.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
+from runs_app.providers.calls import CallFailure, ErrorClass
+from runs_app.providers.local_servers import evict
 from runs_app.reconciling import differences
 from runs_app.simulating import SimulatorConfig, start
 from tests.engine.conftest import reply

@@ -9,7 +9,7 @@ from django.urls import reverse
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
-from runs_app.forms import EndpointForm, LanguageModelForm
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.reconciling import differences
 from tests import factories

@@ -4,12 +4,12 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Experiment, Run
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests.engine.conftest import answering, drain
 from tests.engine.test_fencing_and_leases import expire, result_of, worker

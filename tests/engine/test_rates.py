@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from django.db import connection
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.engine.registering import Registration
 from runs_app.engine.throttling import FIRST_LIMIT
 from runs_app.models import Endpoint, EndpointTick, Run
+from runs_app.providers.calls import CallFailure, ErrorClass
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
 

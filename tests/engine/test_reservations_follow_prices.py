@@ -5,14 +5,14 @@ from decimal import Decimal
 import pytest
 
 from runs_app import steering
+from runs_app.costing.pricing import Repricing, take_over
 from runs_app.designs.reserving import Unbounded, reserve_anew
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
-from runs_app.forms import EndpointForm, LanguageModelForm
-from runs_app.launched_form import LaunchedExperimentForm
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
-from runs_app.pricing import Repricing, take_over
 from runs_app.reconciling import differences
 from tests import factories
 from tests.faults.outcomes import result_of

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from runs_app.engine.admitting import admit
 from runs_app.engine.registering import Registration
-from runs_app.launched_form import LaunchedExperimentForm
+from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
 from runs_app.reconciling import differences
 from tests import factories

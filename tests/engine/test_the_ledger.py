@@ -7,8 +7,8 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import Sum
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import answering, drain

@@ -4,9 +4,9 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine import concluding
 from runs_app.engine.recording import Result
+from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.engine.conftest import reply
 
 CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most that a call costs.

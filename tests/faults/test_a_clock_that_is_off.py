@@ -9,9 +9,9 @@ import time_machine
 from runs_app import steering
 from runs_app.batching.admitting import admit_batches
 from runs_app.batching.holding import take
-from runs_app.calls import CallFailure, ErrorClass
 from runs_app.engine.admitting import admit
 from runs_app.models import Attempt, Endpoint, Experiment, Run
+from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests.batching.world import batched_run
 from tests.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures

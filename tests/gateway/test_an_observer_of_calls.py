@@ -7,9 +7,9 @@ import pytest
 from django.test import override_settings
 
 from evalsite.lib.checks import observer_is_there
-from runs_app import observing
-from runs_app.calls import CallFailure, CallReply
-from runs_app.observing import Telling
+from runs_app.providers import observing
+from runs_app.providers.calls import CallFailure, CallReply
+from runs_app.providers.observing import Telling
 from tests.gateway.asking import call, failure_of, request
 
 TOLD = []

@@ -8,8 +8,8 @@ from decimal import Decimal
 import pytest
 
 from runs_app import gateway
-from runs_app.calls import CallFailure, CallRequest
-from runs_app.costs import Prices
+from runs_app.costing.costs import Prices
+from runs_app.providers.calls import CallFailure, CallRequest
 from tests.gateway.fake_provider import completion
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="

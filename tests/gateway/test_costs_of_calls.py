@@ -2,7 +2,7 @@
 
 from decimal import Decimal
 
-from runs_app.costs import Prices
+from runs_app.costing.costs import Prices
 from tests.gateway.asking import call, request
 from tests.gateway.fake_provider import FakeProvider, completion
 

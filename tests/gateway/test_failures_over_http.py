@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from runs_app.calls import ErrorClass, Kind
+from runs_app.providers.calls import ErrorClass, Kind
 from runs_app.simulating import SimulatorConfig, SimulatorProcess, simulator_process
 from tests.gateway.asking import SCHEMA, call, failure_of, request
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runs_app import exchange
-from runs_app.calls import CallFailure, ErrorClass, Kind
+from runs_app.providers import exchange
+from runs_app.providers.calls import CallFailure, ErrorClass, Kind
 from tests.gateway.asking import call, failure_of, request
 from tests.gateway.fake_provider import FakeProvider
 

@@ -6,12 +6,12 @@ import time
 import pytest
 
 from runs_app import gateway
-from runs_app.busyness import with_state
 from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.registering import Registration
 from runs_app.models import Endpoint, Experiment, Run
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
+from runs_app.watching.busyness import with_state
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)

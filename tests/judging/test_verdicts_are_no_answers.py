@@ -11,7 +11,7 @@ from grading_app.judging.reading import read_verdicts
 from grading_app.models import Grading
 from runs_app import removing
 from runs_app.models import Experiment, Run, Trial
-from runs_app.progress import totals_of, with_totals
+from runs_app.watching.progress import totals_of, with_totals
 from tests.judging.conftest import drain, judge_run, judging, make_grader
 
 MARK = "VERDICT-OF-THE-JUDGE"

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs_app import curves, progress
 from runs_app.models import Run, Tick
+from runs_app.watching import curves, progress
 from tests import factories
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -8,8 +8,8 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from runs_app import ledger
 from runs_app.models import Attempt, LedgerEntry
+from runs_app.watching import ledger
 from tests import factories
 
 LATE_EVENING = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)

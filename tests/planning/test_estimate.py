@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Asset
-from runs_app import image_tokens, tokens
+from runs_app.costing import image_tokens, tokens
 from runs_app.designs import planning
 from runs_app.designs.estimating import estimate
 from runs_app.models import LanguageModel, Run, Sampler

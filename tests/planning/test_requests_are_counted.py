@@ -6,7 +6,7 @@ import pytest
 from django.core.cache import cache
 
 from datasets_app.models import Asset
-from runs_app import counting, image_tokens, tokens
+from runs_app.costing import counting, image_tokens, tokens
 from runs_app.designs import sizing
 from runs_app.designs.estimating import estimate
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt

@@ -9,10 +9,10 @@ import pytest
 
 from runs_app import steering
 from runs_app.models import Endpoint, Point, Run, Trial
-from runs_app.point_lines import point_lines, savings
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
+from runs_app.watching.point_lines import point_lines, savings
 from tests import factories
 from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
 

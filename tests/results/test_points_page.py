@@ -7,11 +7,11 @@ import pytest
 from django.urls import reverse
 
 from grading_app.exporting import export_chunks
-from runs_app import rating_coverage
-from runs_app.coverage import COVERAGE
 from runs_app.models import Point
-from runs_app.point_lines import point_lines, savings
-from runs_app.standing import standing_of
+from runs_app.stopping import rating_coverage
+from runs_app.stopping.coverage import COVERAGE
+from runs_app.watching.point_lines import point_lines, savings
+from runs_app.watching.standing import standing_of
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -11,7 +11,7 @@ from grading_app.analysis.figures.kinds import FigureKind, Table
 from grading_app.analysis.figures.share_rows import Panel, ShareRow
 from grading_app.analysis.frames import Frames
 from grading_app.analysis.wording import interval, number, per_cent, per_cent_interval
-from runs_app.point_lines import PointLine
+from runs_app.watching.point_lines import PointLine
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

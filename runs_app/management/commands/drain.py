@@ -35,7 +35,7 @@ class Command(BaseCommand):
         from runs_app import gateway
         from runs_app.engine.draining import Drain, Limits
         from runs_app.engine.registering import Registration
-        from runs_app.local_servers import evict
+        from runs_app.providers.local_servers import evict
 
         gateway.warm_up()
         limits = Limits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)

@@ -9,7 +9,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
-from runs_app.forms import names_in
+from runs_app.forms.fields import names_in
 from runs_app.models import Endpoint
 
 FIELDS = (

@@ -18,14 +18,14 @@ from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.designs.estimating import estimate
 from runs_app.designs.planning import PlanError
-from runs_app.launched_form import LaunchedExperimentForm
+from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
 from runs_app.management.commands.endpoint import check_models
 from runs_app.management.listing import say_experiments
 from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet
-from runs_app.progress import totals_of, with_totals
+from runs_app.watching.progress import totals_of, with_totals
 
 # Fields that `set` changes, by the names of their options.
 CHANGEABLE = {

@@ -9,7 +9,7 @@ from typing import Any
 from django.utils import timezone
 
 from evalsite.lib.commands import VerbCommand, bad_input
-from runs_app import pricing
+from runs_app.costing import pricing
 from runs_app.management.commands.endpoint import set_given
 from runs_app.models import Endpoint, LanguageModel
 

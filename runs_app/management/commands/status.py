@@ -7,11 +7,11 @@ from typing import Any
 
 from evalsite.lib.commands import SayingCommand, bad_input
 from evalsite.lib.wording import count_text, money_text
-from runs_app.judge_lines import text_of
 from runs_app.management.listing import say_experiments
 from runs_app.models import Experiment
-from runs_app.progress import COUNTED
-from runs_app.standing import CHANNELS, standing_of
+from runs_app.watching.judge_lines import text_of
+from runs_app.watching.progress import COUNTED
+from runs_app.watching.standing import CHANNELS, standing_of
 
 
 class Command(SayingCommand):

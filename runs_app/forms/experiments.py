@@ -1,21 +1,20 @@
-"""What people enter: designs, reasons, limits, endpoints and models. Status is never a field."""
+"""A draft of a design, field by field or as a file. Status is never a field."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from django import forms
-from django.apps import apps
 from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from runs_app.adaptive_form import AdaptiveForm
-from runs_app.designs.detecting import USUAL, Assumptions
-from runs_app.draw_form import DrawForm
-from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.above import scorer_choices
+from runs_app.forms.adaptive import AdaptiveForm
+from runs_app.forms.draws import DrawForm
+from runs_app.forms.fields import PriorityField
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 
 LONGEST_FILE = 1_000_000
 
@@ -48,27 +47,6 @@ NOTHING_TO_CHOOSE = {
     "samplers": ("There is no sampler yet.", "Make one", "admin:runs_app_sampler_add"),
     "dimensions": ("Only for items that are rated; there is none yet.", "Make one", "admin:runs_app_dimension_add"),
 }
-
-
-def scorer_choices() -> list[tuple[str, str]]:
-    """What a design may name."""
-    return list(grading().scorer_choices()) if apps.is_installed("grading_app") else []
-
-
-def grading() -> Any:
-    """The app that grades, which is above this one: so it is asked by its label."""
-    return apps.get_app_config("grading_app")
-
-
-class PriorityField(forms.IntegerField):
-    """Nothing is as good as zero."""
-
-    def __init__(self) -> None:
-        help_text = Experiment._meta.get_field("priority").help_text
-        super().__init__(min_value=-9, max_value=9, required=False, initial=0, help_text=help_text)
-
-    def clean(self, value: Any) -> int:
-        return super().clean(value) or 0
 
 
 class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -218,144 +196,3 @@ class ExperimentFileForm(forms.Form):
 
 class DuplicateForm(forms.Form):
     slug = forms.CharField(max_length=80, label="Name of the copy", help_text=ExperimentForm.Meta.help_texts["slug"])
-
-
-class SteeringForm(forms.Form):
-    """Why; and for a retry, of which errors."""
-
-    reason = forms.CharField(max_length=500, required=False, label="Reason")
-    only = forms.CharField(max_length=40, required=False, label="Error class")
-
-    def __init__(self, *args: Any, reason_required: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["reason"].required = reason_required
-
-
-class ConcurrencyForm(forms.Form):
-    max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
-
-
-class PriorityForm(SteeringForm):
-    priority = forms.IntegerField(min_value=-9, max_value=9, label="Priority")
-
-
-class AssumptionsForm(forms.Form):
-    """What a detectable difference rests on: in the address of the design page."""
-
-    between = forms.FloatField(
-        min_value=0, max_value=1, label="Variance between items", help_text="Share of all, 0 to 1"
-    )
-    correlation = forms.FloatField(
-        min_value=-1, max_value=1, label="Correlation of conditions", help_text="Over items, -1 to 1"
-    )
-    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, label="Level", help_text="Two-sided")
-    power = forms.FloatField(min_value=0.5, max_value=0.9999, label="Power")
-
-    def __init__(self, data: Any) -> None:
-        """What was not said is as usual, and stands in the fields."""
-        said = {name: data.get(name) for name in self.base_fields if data.get(name)}
-        super().__init__({**asdict(USUAL), **said})
-
-    @property
-    def chosen(self) -> Assumptions:
-        """The usual ones where what was said makes no sense."""
-        return Assumptions(**self.cleaned_data) if self.is_valid() else USUAL
-
-
-class LaunchScopeForm(forms.Form):
-    """What of a design to launch: in an address or a form."""
-
-    wave = forms.CharField(
-        max_length=80,
-        required=False,
-        label="Wave",
-        help_text="A label makes a new observation of the whole design; empty goes on with the first one",
-    )
-    pilot = forms.IntegerField(
-        min_value=1,
-        max_value=1_000_000,
-        required=False,
-        label="Trials of a pilot",
-        help_text="So many first, spread over conditions and items; the next launch adds the rest. Empty for all",
-    )
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """All of the first wave where nothing valid was said."""
-        return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None}
-
-
-class LaunchForm(LaunchScopeForm):
-    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
-
-    def __init__(self, *args: Any, needs_confirmation: bool = False, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not needs_confirmation:
-            del self.fields["confirmed"]
-        else:
-            self.fields["confirmed"].required = True
-
-
-class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
-    class Meta:
-        model = Endpoint
-        fields = [
-            "name", "provider", "base_url", "key_env", "max_concurrency", "adaptive", "requests_per_minute",
-            "tokens_per_minute", "requests_per_day", "day_zone", "batch_api", "batch_max_requests", "batch_max_open",
-            "provider_routes", "local_server", "is_free", "is_active",
-        ]  # fmt: skip
-        labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
-
-    provider_routes = forms.CharField(
-        max_length=500,
-        required=False,
-        label="Routes of retries",
-        help_text="OpenRouter's names of who serves the models, with commas between: each retry goes to the next",
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
-        if self.instance.is_in_use:
-            keep(self.fields["provider"], "In use: another provider is another endpoint")
-
-    def clean_provider_routes(self) -> list[str]:
-        return names_in(self.cleaned_data["provider_routes"])
-
-
-def names_in(text: str) -> list[str]:
-    """What stands between commas."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
-    class Meta:
-        model = LanguageModel
-        fields = [
-            "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
-            "batch_discount", "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output",
-            "cache_marks", "is_active",
-        ]  # fmt: skip
-        labels = {
-            "model": "Model id",
-            "input_price": "Input price",
-            "output_price": "Output price",
-            "cache_read_price": "Cache read price",
-            "cache_write_price": "Cache write price",
-            "max_output_tokens": "Longest answer",
-        }
-        help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
-        widgets = {"price_date": forms.DateInput(attrs={"type": "date"})}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if self.instance.is_in_use:
-            keep(self.fields["model"], "In use: for another id make a new model")
-            served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
-            self.fields["endpoint"].queryset = served  # type: ignore[attr-defined]
-            self.fields["endpoint"].help_text = "Those of its provider, while no call to it is in flight"
-
-
-def keep(field: forms.Field, why: str) -> None:
-    """Shown as it is, and not read from what was sent."""
-    field.disabled, field.help_text = True, why

@@ -15,9 +15,9 @@ from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q
 from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
-from runs_app.curves import TICK
 from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Wave, Worker
 from runs_app.models.work import CHANNELS
+from runs_app.watching.curves import TICK
 
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)

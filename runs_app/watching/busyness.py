@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 from django.utils import timezone
 
-from runs_app.curves import Curve, limit_curve
 from runs_app.engine.throttling import Throttle
 from runs_app.models import Endpoint, EndpointTick
+from runs_app.watching.curves import Curve, limit_curve
 
 SHOWN = timedelta(hours=1)
 

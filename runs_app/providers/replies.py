@@ -7,11 +7,11 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from runs_app.allowances import allowance_of
-from runs_app.calls import CallReply, CallRequest, CostSource, ErrorClass
-from runs_app.costs import Usage, at_list_price, cost_of
-from runs_app.exchange import Exchange
-from runs_app.failures import reported_error, storable
+from runs_app.costing.costs import Usage, at_list_price, cost_of
+from runs_app.providers.allowances import allowance_of
+from runs_app.providers.calls import CallReply, CallRequest, CostSource, ErrorClass
+from runs_app.providers.exchange import Exchange
+from runs_app.providers.failures import reported_error, storable
 
 EIGHT_PLACES = Decimal("1e-8")
 MAX_TOKENS = 2**31 - 1

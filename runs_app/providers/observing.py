@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from django.utils.module_loading import import_string
 
-from runs_app.calls import CallFailure, CallReply, CallRequest
+from runs_app.providers.calls import CallFailure, CallReply, CallRequest
 
 logger = logging.getLogger("evalsite.observer")
 

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from runs_app.designs.drawing import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
 from runs_app.designs.drawn import DrawLines, draw_models, lines_of
+from runs_app.forms.fields import names_in
 from runs_app.models import LanguageModel
 
 SALT = "runs_app.draw"
@@ -86,7 +87,7 @@ class DrawForm(forms.Form):
             return None
         names = ("draw", "seed", "by", "bands")
         said = {name: value for name in names if (value := self.cleaned_data[name]) not in (None, "")}
-        said["from"] = [entry.strip() for entry in self.cleaned_data["wanted"].split(",") if entry.strip()]
+        said["from"] = names_in(self.cleaned_data["wanted"])
         try:
             return draw_models(DrawSpec.model_validate(said), visible)
         except ValidationError as refused:

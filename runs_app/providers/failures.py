@@ -9,8 +9,8 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from runs_app.allowances import said_at
-from runs_app.calls import ErrorClass
+from runs_app.providers.allowances import said_at
+from runs_app.providers.calls import ErrorClass
 
 MAX_MESSAGE = 500
 MAX_READ = 20_000  # Of what a message is made of; more than twenty times as long as the longest message.

@@ -8,6 +8,7 @@ from django import forms
 from pydantic import ValidationError
 
 from runs_app.designs.specs import AdaptiveSpec
+from runs_app.forms.fields import names_in
 
 SHARE: dict[str, Any] = {"min_value": 0, "max_value": 1, "required": False}
 WIDTH: dict[str, Any] = {"min_value": 0, "required": False}
@@ -57,7 +58,7 @@ class AdaptiveForm(forms.Form):
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
-        names = [name.strip() for name in cleaned.get("by", "").split(",") if name.strip()]
+        names = names_in(cleaned.get("by", ""))
         if not names or self.errors:
             return cleaned
         said = {name: value for name, value in cleaned.items() if value not in (None, "")}

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from runs_app.stopping import StoppingRule, Tally
+from runs_app.stopping.rules import StoppingRule, Tally
 
 POINTS = 20_000  # Behind each number below: its own standard error is at most .002.
 MAXIMUM = 2048  # Cases at which a simulated point ends in any case.

@@ -1,7 +1,8 @@
 """Counting by a tokenizer in a process of its own: their tables take 50 to 120 MB, more than the site has to spare.
 
-`python -m runs_app.counting TOKENIZER` reads requests, a line of JSON each, and writes the tokens of the largest. Such
-a process imports neither Django nor litellm, gets no keys, and reads the tokenizer from the file that litellm brings.
+`python -m runs_app.costing.counting TOKENIZER` reads requests, a line of JSON each, and writes the tokens of the
+largest. Such a process imports neither Django nor litellm, gets no keys, and reads the tokenizer from the file that
+litellm brings.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 
-from runs_app import shipped, tokens
-from runs_app.tokens import Count, TextRule, Texts
+from runs_app.costing import shipped, tokens
+from runs_app.costing.tokens import Count, TextRule, Texts
 
 TIME_LIMIT_S = 120  # 16 MB of requests take some 4 s.
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 log = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
@@ -55,7 +56,7 @@ def _process(tokenizer: str) -> subprocess.Popen[str]:
     if file is None:
         raise ValueError("its file is missing or changed")
     return subprocess.Popen(
-        [sys.executable, "-m", "runs_app.counting", tokenizer],
+        [sys.executable, "-m", "runs_app.costing.counting", tokenizer],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

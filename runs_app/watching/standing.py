@@ -7,10 +7,10 @@ from typing import Any
 from django.db.models import Count, Q
 
 from runs_app.designs.drifting import drift_warnings, served_warnings
-from runs_app.judge_lines import status_of_judges
 from runs_app.models import Experiment, Run, Trial, work
-from runs_app.point_lines import status_of_points
-from runs_app.progress import COUNTED, WaveTotals, by_wave
+from runs_app.watching.judge_lines import status_of_judges
+from runs_app.watching.point_lines import status_of_points
+from runs_app.watching.progress import COUNTED, WaveTotals, by_wave
 
 CHANNELS = {**work.CHANNELS, "from_cache": Q(from_cache=True)}
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")

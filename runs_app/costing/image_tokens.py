@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import date
 from functools import partial
 
-from runs_app.tokens import bare_name
+from runs_app.costing.tokens import bare_name
 
 READ = date(2026, 11, 20)
 OPENAI = "OpenAI, Images and vision"

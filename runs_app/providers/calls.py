@@ -7,8 +7,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
-from runs_app.allowances import Allowance
-from runs_app.costs import Prices
+from runs_app.costing.costs import Prices
+from runs_app.providers.allowances import Allowance
 
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 

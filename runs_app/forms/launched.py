@@ -10,7 +10,8 @@ from django.db import transaction
 
 from datasets_app.models.history import Actor, record_changes
 from runs_app.designs.reserving import problems_under, reserve_anew
-from runs_app.forms import ExperimentForm, PriorityField
+from runs_app.forms.experiments import ExperimentForm
+from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
 
 NOTED = {"max_usd": "budget", "stop_failure_rate": "stop_failure_rate"}

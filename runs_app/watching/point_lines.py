@@ -13,7 +13,7 @@ from typing import Any
 from runs_app.designs.points import adaptive_of
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Experiment, Point, Wave
-from runs_app.stopping import Scale
+from runs_app.stopping.rules import Scale
 
 
 @dataclass(frozen=True, slots=True)

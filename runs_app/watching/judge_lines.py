@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs_app.forms import grading
+from runs_app.above import grading
 from runs_app.models import Condition, Experiment, Run
 
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")

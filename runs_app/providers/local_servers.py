@@ -6,8 +6,8 @@ import logging
 import os
 from dataclasses import replace
 
-from runs_app.calls import CallRequest
-from runs_app.exchange import KEYLESS, Exchange
+from runs_app.providers.calls import CallRequest
+from runs_app.providers.exchange import KEYLESS, Exchange
 
 logger = logging.getLogger("evalsite.drain")
 

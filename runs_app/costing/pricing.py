@@ -13,8 +13,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from runs_app import shipped
-from runs_app.costs import MILLION
+from runs_app.costing import shipped
+from runs_app.costing.costs import MILLION
 from runs_app.designs.reserving import reserve_anew
 from runs_app.models import Endpoint, LanguageModel, Run
 

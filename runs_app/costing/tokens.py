@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from runs_app import shipped
-from runs_app.costs import tokens_estimate
+from runs_app.costing import shipped
+from runs_app.costing.costs import tokens_estimate
 
 CHARGE_FOR_A_TURN = 4  # Role markers and separators that chat formats put around each message, in tokens.
 CHARGE_FOR_A_REPLY = 3  # What opens the turn that the model answers in (OpenAI, "How to count tokens").

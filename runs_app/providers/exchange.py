@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 from django.conf import settings
 
-from runs_app import failures
-from runs_app.allowances import allowance_of
-from runs_app.calls import CallFailure, CallRequest, ErrorClass
-from runs_app.hosts import problem_with_url
+from runs_app.providers import failures
+from runs_app.providers.allowances import allowance_of
+from runs_app.providers.calls import CallFailure, CallRequest, ErrorClass
+from runs_app.providers.hosts import problem_with_url
 
 KEYLESS = "not-needed"
 MAX_REPLY_BYTES = 16 * 2**20

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from evalsite.lib.student import AT_EACH_END, student_quantile
-from runs_app.coverage import CONFIDENCE, MAXIMUM, ROUNDING, Covered
+from runs_app.stopping.coverage import CONFIDENCE, MAXIMUM, ROUNDING, Covered
 
 if TYPE_CHECKING:
     import numpy as np

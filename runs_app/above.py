@@ -1,0 +1,50 @@
+"""What this app asks of the one above it, which grades, and which it never imports: all of it, in one place.
+
+`grading_app.apps.GradingConfig` answers; it is found by its label, and what is queued for it by its dotted name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from django.apps import apps
+
+if TYPE_CHECKING:
+    from runs_app.designs.designing import Maker
+    from runs_app.designs.estimating import Estimate
+    from runs_app.designs.specs import GraderSpec
+    from runs_app.models import Experiment
+
+GRADE = "grading_app.tasks.grade_experiment"  # A task: the key of an experiment whose answers are to be graded.
+
+
+class Grading(Protocol):
+    """Each as `GradingConfig` says it."""
+
+    def scorer_choices(self) -> list[tuple[str, str]]: ...
+
+    def graders_named(self, maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]: ...
+
+    def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]: ...
+
+    def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]: ...
+
+    def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]: ...
+
+    def judges_foreseen(
+        self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
+    ) -> Estimate: ...
+
+    def decide_rounds(self) -> int: ...
+
+    def recount_points(self) -> list[tuple[Any, ...]]: ...
+
+
+def grading() -> Grading:
+    return cast(Grading, apps.get_app_config("grading_app"))
+
+
+def scorer_choices() -> list[tuple[str, str]]:
+    """What a design may name, as value and label; nothing where the site does not grade."""
+    return grading().scorer_choices() if apps.is_installed("grading_app") else []

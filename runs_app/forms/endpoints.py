@@ -1,0 +1,65 @@
+"""Where models are served, and the models served there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from runs_app.forms.fields import keep, names_in
+from runs_app.models import Endpoint, LanguageModel
+
+
+class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = Endpoint
+        fields = [
+            "name", "provider", "base_url", "key_env", "max_concurrency", "adaptive", "requests_per_minute",
+            "tokens_per_minute", "requests_per_day", "day_zone", "batch_api", "batch_max_requests", "batch_max_open",
+            "provider_routes", "local_server", "is_free", "is_active",
+        ]  # fmt: skip
+        labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
+
+    provider_routes = forms.CharField(
+        max_length=500,
+        required=False,
+        label="Routes of retries",
+        help_text="OpenRouter's names of who serves the models, with commas between: each retry goes to the next",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
+        if self.instance.is_in_use:
+            keep(self.fields["provider"], "In use: another provider is another endpoint")
+
+    def clean_provider_routes(self) -> list[str]:
+        return names_in(self.cleaned_data["provider_routes"])
+
+
+class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
+    class Meta:
+        model = LanguageModel
+        fields = [
+            "name", "endpoint", "model", "input_price", "output_price", "cache_read_price", "cache_write_price",
+            "batch_discount", "price_source", "price_date", "max_output_tokens", "sees_images", "structured_output",
+            "cache_marks", "is_active",
+        ]  # fmt: skip
+        labels = {
+            "model": "Model id",
+            "input_price": "Input price",
+            "output_price": "Output price",
+            "cache_read_price": "Cache read price",
+            "cache_write_price": "Cache write price",
+            "max_output_tokens": "Longest answer",
+        }
+        help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
+        widgets = {"price_date": forms.DateInput(attrs={"type": "date"})}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.is_in_use:
+            keep(self.fields["model"], "In use: for another id make a new model")
+            served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
+            self.fields["endpoint"].queryset = served  # type: ignore[attr-defined]
+            self.fields["endpoint"].help_text = "Those of its provider, while no call to it is in flight"
