@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    name: str
-    kind: Kind
-    sql: str
+from grading_app.export_columns import Column, columns, json_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +27,15 @@ class ExportTable:
     has_trials: bool = True
 
 
-def _columns(kind: Kind, source: str, names: str) -> tuple[Column, ...]:
-    """Columns of one kind that are called as in their table."""
-    return tuple(Column(name, kind, f"{source}.{name}") for name in names.split())
-
-
 USAGE = "input_tokens output_tokens reasoning_tokens cache_read_tokens cache_write_tokens"
 
+SHARED_BY_A_RUN = (
+    *columns("text", "cell", "experiment condition_id"),
+    *columns("integer", "cell", "run_id wave"),
+    *columns("text", "cell", "wave_label model provider prompt prompt_hash sampler dataset dataset_hash"),
+)
 DESIGN_CELL = (
-    *_columns("text", "cell", "experiment condition_id"),
-    *_columns("integer", "cell", "run_id wave"),
-    *_columns("text", "cell", "wave_label model provider prompt prompt_hash sampler dataset dataset_hash"),
+    *SHARED_BY_A_RUN,
     Column("item_key", "text", "i.key"),
     Column("category", "text", "i.category"),
     Column("dimension", "text", "dim.name"),
@@ -54,7 +44,8 @@ DESIGN_CELL = (
 )
 ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Of a trial; a point has many.
 # What all rows of a run share, put together once a page and not once a row: OFFSET 0 keeps it a relation of its own.
-CELLS = """(
+# Who does not ask for `members`, their JSON, does not pay for it.
+CELLS = f"""(SELECT cell.*, {json_members(SHARED_BY_A_RUN)} AS members FROM (
     SELECT r.id AS run_id, e.slug AS experiment, c.condition_id, c.stage, w.number AS wave, w.label AS wave_label,
         w.epoch_offset, m.name AS model, n.provider, p.name AS prompt, p.content_hash AS prompt_hash,
         s.name AS sampler, d.slug || '@' || d.version AS dataset, d.content_hash AS dataset_hash
@@ -67,7 +58,7 @@ CELLS = """(
     JOIN runs_app_endpoint n ON n.id = m.endpoint_id
     LEFT JOIN runs_app_prompt p ON p.id = c.prompt_id
     JOIN runs_app_sampler s ON s.id = c.sampler_id
-    WHERE r.experiment_id = %(experiment)s OFFSET 0) cell"""
+    WHERE r.experiment_id = %(experiment)s) cell OFFSET 0) cell"""  # noqa: S608
 DESIGN_JOINS = f"""
     JOIN {CELLS} ON cell.run_id = t.run_id
     JOIN datasets_app_item i ON i.id = t.item_id
@@ -81,17 +72,17 @@ TRIALS = ExportTable(
     name="trials",
     columns=(
         *DESIGN_CELL,
-        *_columns("text", "t", "status"),
-        *_columns("integer", "t", "rating"),
-        *_columns("text", "t", "answer reasoning raw_response finish_reason"),
-        *_columns("flag", "t", "truncated"),
-        *_columns("text", "t", "response_id served_model served_provider"),
-        *_columns("integer", "t", USAGE),
-        *_columns("decimal", "t", "cost_usd"),
-        *_columns("flag", "t", "from_cache"),
-        *_columns("integer", "t", "latency_ms attempts"),
-        *_columns("text", "t", "error_class error"),
-        *_columns("time", "t", "claimed_at completed_at"),
+        *columns("text", "t", "status"),
+        *columns("integer", "t", "rating"),
+        *columns("text", "t", "answer reasoning raw_response finish_reason"),
+        *columns("flag", "t", "truncated"),
+        *columns("text", "t", "response_id served_model served_provider"),
+        *columns("integer", "t", USAGE),
+        *columns("decimal", "t", "cost_usd"),
+        *columns("flag", "t", "from_cache"),
+        *columns("integer", "t", "latency_ms attempts"),
+        *columns("text", "t", "error_class error"),
+        *columns("time", "t", "claimed_at completed_at"),
     ),
     sections=GENERATING_RUNS,
     keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",
@@ -104,16 +95,16 @@ ATTEMPTS = ExportTable(
     columns=(
         *DESIGN_CELL,
         Column("trial_id", "integer", "a.trial_id"),
-        *_columns("text", "cell", "stage"),
-        *_columns("integer", "a", "call"),
-        *_columns("text", "a", "outcome error_class error"),
-        *_columns("integer", "a", "http_status"),
-        *_columns("text", "a", "raw_response finish_reason response_id served_model served_provider request_hash"),
-        *_columns("integer", "a", USAGE),
-        *_columns("decimal", "a", "cost_usd"),
-        *_columns("integer", "a", "latency_ms"),
-        *_columns("text", "a", "trace_id"),
-        *_columns("time", "a", "started_at finished_at"),
+        *columns("text", "cell", "stage"),
+        *columns("integer", "a", "call"),
+        *columns("text", "a", "outcome error_class error"),
+        *columns("integer", "a", "http_status"),
+        *columns("text", "a", "raw_response finish_reason response_id served_model served_provider request_hash"),
+        *columns("integer", "a", USAGE),
+        *columns("decimal", "a", "cost_usd"),
+        *columns("integer", "a", "latency_ms"),
+        *columns("text", "a", "trace_id"),
+        *columns("time", "a", "started_at finished_at"),
     ),
     sections=RUNS,
     keys="SELECT a.id FROM runs_app_attempt a JOIN runs_app_trial t ON t.id = a.trial_id WHERE a.run_id = %(section)s",
@@ -124,7 +115,7 @@ ATTEMPTS = ExportTable(
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
 # Of a rule, the scorer alone; of a judge or panel its name, of a person queue and number; the rubric of whom has one.
-BY_WHOM = _columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
+BY_WHOM = columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
 # Said of a whole section at once, and joined as the one row that it is.
 GRADER_JOINS = """
     JOIN (SELECT gc.id, gc.kind, gc.grade_condition_id, gc.scorer, gc.parameters,
@@ -147,8 +138,8 @@ GRADER_JOINS = """
     LEFT JOIN runs_app_trial j ON j.id = {verdict}.judged_by_id
 """
 JUDGED_HOW = (
-    *_columns("integer", "gc", "rubric_version"),
-    *_columns("text", "gc", "item_texts judge_model judge_endpoint judge_sampler"),
+    *columns("integer", "gc", "rubric_version"),
+    *columns("text", "gc", "item_texts judge_model judge_endpoint judge_sampler"),
     Column("judge_served_model", "text", "j.served_model"),
 )
 # The last word is that of whoever said it last.
@@ -161,22 +152,22 @@ GRADINGS = ExportTable(
     columns=(
         *DESIGN_CELL,
         *BY_WHOM,
-        *_columns("real", "g", "score"),
-        *_columns("text", "g", "score_raw"),
-        *_columns("flag", "g", "parse_ok"),
-        *_columns("text", "g", "parse_error"),
+        *columns("real", "g", "score"),
+        *columns("text", "g", "score_raw"),
+        *columns("flag", "g", "parse_ok"),
+        *columns("text", "g", "parse_error"),
         Column("grade_reasoning", "text", "CASE WHEN gc.kind <> 'rule' THEN g.reasoning END"),
         Column("grade_cost_usd", "decimal", "CASE WHEN j.id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"),
         Column("votes", "integer", "(g.detail ->> 'votes')::integer"),
-        *_columns("integer", "g", "trial_id"),
+        *columns("integer", "g", "trial_id"),
         Column("kind", "text", "gc.kind"),
         Column("parameters", "json", "gc.parameters"),
         *JUDGED_HOW,
         Column("judge_trial_id", "integer", "g.judged_by_id"),
         Column("unasked", "text", "(g.detail ->> 'code')"),
         Column("label", "text", "(g.detail ->> 'label')"),
-        *_columns("flag", "t", "truncated refused"),
-        *_columns("json", "g", "detail"),
+        *columns("flag", "t", "truncated refused"),
+        *columns("json", "g", "detail"),
         Column("adjudicated_by", "text", ADJUDICATED_BY),
         Column("graded_at", "time", "g.created_at"),
     ),
@@ -198,7 +189,7 @@ PREFERENCES = ExportTable(
         *(column for column in BY_WHOM if column.name != "scorer"),
         Column("winner", "text", "nullif(g.winner, '')"),
         Column("parse_ok", "flag", "g.parse_error = ''"),
-        *_columns("text", "g", "parse_error"),
+        *columns("text", "g", "parse_error"),
         Column("grade_reasoning", "text", "g.reasoning"),
         Column(
             "grade_cost_usd", "decimal", "CASE WHEN g.judged_by_id IS NULL THEN 0 ELSE j.cost_usd END::numeric(14, 8)"
@@ -235,13 +226,13 @@ RATINGS = ExportTable(
         Column("rater", "integer", "a.number"),
         Column("rated_on", "text", "coalesce(qd.name, nullif(h.criterion, ''), qr.kind)"),
         Column("rated_on_version", "integer", "qd.version"),
-        *_columns("text", "h", "kind"),
-        *_columns("integer", "h", "position"),
+        *columns("text", "h", "kind"),
+        *columns("integer", "h", "position"),
         Column("rating", "real", "h.value"),
-        *_columns("real", "h", "seconds"),
-        *_columns("integer", "h", "revisions"),
+        *columns("real", "h", "seconds"),
+        *columns("integer", "h", "revisions"),
         Column("excluded", "flag", "a.excluded_at IS NOT NULL"),
-        *_columns("time", "h", "rated_at"),
+        *columns("time", "h", "rated_at"),
         Column("rubric", "text", "qr.name"),
         Column("rubric_hash", "text", "qr.content_hash"),
         Column("criterion", "text", "nullif(h.criterion, '')"),
@@ -265,16 +256,16 @@ ITEMS = ExportTable(
         Column("dataset", "text", "d.slug || '@' || d.version"),
         Column("dataset_hash", "text", "d.content_hash"),
         Column("item_key", "text", "i.key"),
-        *_columns("integer", "i", "position"),
-        *_columns("text", "i", "category input"),
+        *columns("integer", "i", "position"),
+        *columns("text", "i", "category input"),
         Column("image", "text", "i.image_id"),
-        *_columns("text", "i", "target"),
-        *_columns("json", "i", "choices"),
-        *_columns("text", "i", "grading_scheme"),
-        *_columns("json", "i", "metadata"),
+        *columns("text", "i", "target"),
+        *columns("json", "i", "choices"),
+        *columns("text", "i", "grading_scheme"),
+        *columns("json", "i", "metadata"),
         Column("norms", "json", NORMS),
-        *_columns("flag", "i", "excluded"),
-        *_columns("text", "i", "note"),
+        *columns("flag", "i", "excluded"),
+        *columns("text", "i", "note"),
     ),
     sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
     keys="""SELECT i.id FROM datasets_app_item i JOIN runs_app_experiment e ON e.dataset_id = i.dataset_id
@@ -293,11 +284,11 @@ LEDGER = ExportTable(
     name="ledger",
     columns=(
         Column("experiment", "text", "l.experiment"),
-        *_columns("text", "l", "day model provider stage"),
-        *_columns("integer", "l", _COUNTS),
-        *_columns("decimal", "l", f"cost_usd {_MONEY}"),
-        *_columns("integer", "l", "unpriced"),
-        *_columns("decimal", "l", "kept_usd"),
+        *columns("text", "l", "day model provider stage"),
+        *columns("integer", "l", _COUNTS),
+        *columns("decimal", "l", f"cost_usd {_MONEY}"),
+        *columns("integer", "l", "unpriced"),
+        *columns("decimal", "l", "kept_usd"),
     ),
     sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
     keys="SELECT id FROM runs_app_experiment WHERE id = %(section)s",
@@ -320,13 +311,13 @@ POINTS = ExportTable(
     name="points",
     columns=(
         *(column for column in DESIGN_CELL if column.name not in ITS_ITEM),
-        *_columns("json", "pt", "key"),
-        *_columns("text", "pt", "status"),
-        *_columns("integer", "pt", "n_items n_planned n_total n_correct n_truncated n_unread n_failed n_rated_items"),
-        *_columns("real", "pt", "mean spread guess_chances half_width"),
-        *_columns("text", "pt", "reason"),
-        *_columns("json", "pt", "rounds"),
-        *_columns("time", "pt", "decided_at"),
+        *columns("json", "pt", "key"),
+        *columns("text", "pt", "status"),
+        *columns("integer", "pt", "n_items n_planned n_total n_correct n_truncated n_unread n_failed n_rated_items"),
+        *columns("real", "pt", "mean spread guess_chances half_width"),
+        *columns("text", "pt", "reason"),
+        *columns("json", "pt", "rounds"),
+        *columns("time", "pt", "decided_at"),
     ),
     sections=RUNS,
     keys="SELECT pt.id FROM runs_app_point pt WHERE pt.run_id = %(section)s",

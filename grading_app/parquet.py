@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pa_parquet
 
-from grading_app.export_tables import Column, Kind
+from grading_app.export_columns import Column, Kind
 
 TYPES: dict[Kind, pa.DataType] = {
     "text": pa.string(),
