@@ -17,11 +17,12 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from django.db import DatabaseError
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 
 from runs_app.engine.recording import Result
-from runs_app.engine.rescuing import record_all
+from runs_app.engine.rescuing import OUTAGES, record_all
 from runs_app.models import Worker
 
 logger = logging.getLogger("evalsite.drain")
@@ -109,7 +110,14 @@ def _record_of_dead(path: Path) -> int:
         worker = Worker.objects.filter(name=path.stem).first()
         if worker is None:  # Of another database, which a drain of that will look for.
             return 0
-        recorded = record_all(_past(_lines(file, path.name)), worker.pk)
+        try:
+            recorded = record_all(_past(_lines(file, path.name)), worker.pk)
+        except OUTAGES:
+            raise
+        except DatabaseError:  # Once: what is refused now would be refused at every beat of every drain.
+            logger.exception("what %s left cannot be recorded; it stays in %s.refused", worker.name, path.name)
+            path.rename(f"{path}.refused")
+            return 0
         path.unlink(missing_ok=True)
     logger.warning("%s answers recorded that %s left when it died", recorded, worker.name)
     return recorded

@@ -1,5 +1,6 @@
 """What came in and was not yet written when its worker died is written by another, and not asked and paid again."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -136,6 +137,16 @@ def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker,
     assert record_left_behind(settings.JOURNAL_DIR) == 1
     expire()
     assert sweep() == 1
+
+
+def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work(run, worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    left(journal, [result_of(replace(claim, trial_id=0))])
+    assert record_left_behind(settings.JOURNAL_DIR) == 0
+    assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
+    expire()
+    sweep()
+    assert drain(answering()) == 6
 
 
 def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
