@@ -1,18 +1,21 @@
-"""A real chromium against the site in this process; screenshots of what it saw go to var/screenshots/."""
+"""A real chromium against the site in this process. Screenshots go to var/screenshots/: of what fails, and with
+`--screenshot on` of everything that is checked."""
 
-import re
 from pathlib import Path
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
-from django.conf import settings
+from django.core.signals import request_finished, request_started
 from django.test import Client
+from playwright.sync_api import expect
 
 from evalsite.lib import roles
 from tests import factories
+from tests.browser import seeing
+from tests.browser.seeing import LAPTOP
+from tests.processes.workers import wait_until
 
-LAPTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-SCREENSHOTS = Path(settings.BASE_DIR) / "var" / "screenshots"
+PATIENCE_MS = 30_000  # What a machine under load may take; nothing waits longer than it must.
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def pytest_collection_modifyitems(items):
@@ -23,7 +26,25 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture
-def visitor(chromium, live_server):
+def requests_under_way():
+    """What the server has begun and not ended: a page that polls asks until its browser is closed."""
+    under_way = []
+
+    def begin(**_):
+        under_way.append(1)
+
+    def end(**_):
+        under_way.pop()
+
+    request_started.connect(begin)
+    request_finished.connect(end)
+    yield under_way
+    request_started.disconnect(begin)
+    request_finished.disconnect(end)
+
+
+@pytest.fixture
+def visitor(chromium, live_server, requests_under_way):
     """`visitor(user, viewport)` is a page signed in as that user; what the console complains about fails the test."""
     complaints, contexts = [], []
 
@@ -34,7 +55,7 @@ def visitor(chromium, live_server):
         if user is not None:
             context.add_cookies([{"name": "sessionid", "value": session_of(user), "url": live_server.url}])
         page = context.new_page()
-        page.set_default_timeout(10_000)
+        page.set_default_timeout(PATIENCE_MS)
         page.on(
             "console",
             lambda said: (
@@ -49,6 +70,7 @@ def visitor(chromium, live_server):
     yield open_page
     for context in contexts:
         context.close()
+    wait_until(lambda: not requests_under_way)  # Else its queries would stand in the way of the tables' emptying.
     assert complaints == []
 
 
@@ -59,23 +81,17 @@ def session_of(user):
 
 
 @pytest.fixture
-def checked():
-    """`checked(page, name)` keeps a screenshot and refuses serious accessibility faults and sideways scrolling."""
+def checked(request):
+    """`checked(page, name)`: what is shown now is accessible and no wider than its window."""
+    keep = request.config.getoption("--screenshot")
+    return lambda page, name: seeing.check(page, name, keep)
 
-    def check(page, name):
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=SCREENSHOTS / f"{re.sub(r'[^a-z0-9-]+', '-', name.lower())}.png", full_page=True)
-        # Without its preloading of sheets, which a page with @import and this policy would complain about.
-        found = Axe().run(page, options={"preload": False}).response["violations"]
-        serious = [
-            (fault["id"], fault["nodes"][0]["target"], fault["nodes"][0]["failureSummary"])
-            for fault in found
-            if fault["impact"] in {"serious", "critical"}
-        ]
-        assert serious == [], name
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), f"{name} scrolls sideways"
 
-    return check
+@pytest.fixture
+def checked_in_all_views(request):
+    """`checked_in_all_views(page, name)`: so it is on a laptop and a phone, in the light and the dark."""
+    keep = request.config.getoption("--screenshot")
+    return lambda page, name: seeing.check_views(page, name, keep)
 
 
 @pytest.fixture

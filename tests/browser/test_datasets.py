@@ -15,9 +15,7 @@ from datasets_app.importing.saving import create_dataset
 from datasets_app.models import Dataset
 from evalsite.lib import roles
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
-from tests.browser.seeing import see_pictures
-from tests.browser.test_every_page_looks_right import IDS, VIEWS
+from tests.browser.seeing import LAPTOP, PHONE, see_pictures, turn
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
 
@@ -64,8 +62,8 @@ def test_from_the_upload_to_the_frozen_sample(curator, visitor, checked, photogr
     page.get_by_role("button", name="Import").click()
     expect(page.locator(".card-item")).to_have_count(32)
     expect(page.get_by_text("photographs@1 is a draft of 32 items.")).to_be_visible()
-    expect(page.locator(".card-item img")).to_have_count(32)
     see_pictures(page)
+    page.wait_for_load_state("load")
     exclude_the_second_from_the_keyboard(page)
     sample_twelve(page)
     approve(page)
@@ -86,7 +84,7 @@ def exclude_the_second_from_the_keyboard(page):
     expect(second.get_by_text("Excluded: Too dark to make out")).to_be_visible()
     expect(page.locator("#summary")).to_contain_text("31 in use, 1 excluded")
     expect(second.locator("[data-item]")).to_be_focused()
-    assert page.url.endswith("/datasets/photographs/1/")
+    expect(page).to_have_url(re.compile(r"/datasets/photographs/1/$"))
 
 
 def sample_twelve(page):
@@ -112,6 +110,7 @@ def approve(page):
     expect(page.locator(".card-tool")).to_have_count(0)
     expect(page.get_by_role("link", name="More")).to_have_count(0)
     expect(page.locator("summary", has_text="Duplicate")).to_be_visible()
+    page.wait_for_load_state("load")
     page.keyboard.press("j")
     page.keyboard.press("x")
     expect(page.locator("dialog[open]")).to_have_count(0)
@@ -136,13 +135,10 @@ def test_items_are_turned_over_with_the_keyboard_under_the_filter(curator, visit
     page = visitor(curator)
     animals = list(photographs.items.filter(category="Animal"))
     page.goto(reverse("item_detail", args=["photographs", 1, animals[0].pk]) + "?category=Animal")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("h1")).to_contain_text(animals[1].key)
-    page.keyboard.press("j")
-    expect(page.locator("h1")).to_contain_text(animals[2].key)
-    page.keyboard.press("k")
-    expect(page.locator("h1")).to_contain_text(animals[1].key)
-    assert page.url.endswith("?category=Animal")
+    for key, shown in (("ArrowRight", animals[1]), ("j", animals[2]), ("k", animals[1])):
+        turn(page, key)
+        expect(page.locator("h1")).to_contain_text(shown.key)
+    expect(page).to_have_url(re.compile(r"\?category=Animal$"))
     page.keyboard.press("x")
     expect(page.locator("#note").get_by_label("Note")).to_be_focused()
 
@@ -220,13 +216,11 @@ def busy(photographs, curator):
     return photographs, sample
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked, viewport, scheme):
-    page = visitor(curator, viewport, color_scheme=scheme)
+def test_every_page_of_datasets_looks_right(busy, curator, visitor, checked_in_all_views):
+    page = visitor(curator)
     for name, address in addresses(*busy).items():
-        page.goto(address, wait_until="load")
-        see_pictures(page)
-        checked(page, f"datasets-{name}-{viewport['width']}-{scheme}")
+        page.goto(address)
+        checked_in_all_views(page, f"datasets-{name}")
 
 
 @pytest.mark.parametrize("viewport", [LAPTOP, PHONE], ids=["laptop", "phone"])
@@ -252,7 +246,6 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
 def test_what_opens_over_a_page_looks_right(busy, curator, visitor, checked, viewport, scheme):
     page = visitor(curator, viewport, color_scheme=scheme)
     page.goto(busy[1].get_absolute_url())
-    see_pictures(page)
     view = f"{viewport['width']}-{scheme}"
     page.locator("summary", has_text="Approve").click()
     expect(page.get_by_role("button", name="Approve and freeze")).to_be_visible()

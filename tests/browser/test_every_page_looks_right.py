@@ -19,10 +19,7 @@ from runs_app.designs.estimating import estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
 
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
 
 
@@ -174,25 +171,22 @@ def addresses(experiment):
     }
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_every_page_of_a_busy_site(busy_site, operator, visitor, checked, viewport, scheme):
-    page = visitor(operator, viewport, color_scheme=scheme)
+def test_every_page_of_a_busy_site(busy_site, operator, visitor, checked_in_all_views):
+    page = visitor(operator)
     for name, address in addresses(busy_site).items():
-        page.goto(address, wait_until="load")
-        checked(page, f"{name}-{viewport['width']}-{scheme}")
+        page.goto(address)
+        checked_in_all_views(page, name)
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_an_empty_site_says_what_comes_next(operator, visitor, checked, viewport, scheme):
-    page = visitor(operator, viewport, color_scheme=scheme)
+def test_an_empty_site_says_what_comes_next(operator, visitor, checked_in_all_views):
+    page = visitor(operator)
     for name in ("home", "experiment_list", "trial_list", "endpoint_list"):
-        page.goto(reverse(name), wait_until="load")
-        checked(page, f"empty-{name}-{viewport['width']}-{scheme}")
+        page.goto(reverse(name))
+        checked_in_all_views(page, f"empty-{name}")
     assert not Experiment.objects.exists()
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_the_way_in(transactional_db, visitor, checked, viewport, scheme):
-    page = visitor(None, viewport, color_scheme=scheme)
-    page.goto(reverse("login"), wait_until="load")
-    checked(page, f"login-{viewport['width']}-{scheme}")
+def test_the_way_in(transactional_db, visitor, checked_in_all_views):
+    page = visitor()
+    page.goto(reverse("login"))
+    checked_in_all_views(page, "login")

@@ -1,10 +1,8 @@
 """A curator writes a rubric, sees it on a stored answer, approves it; a researcher adds the judge and sees scores."""
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from django.db import connection
 from playwright.sync_api import expect
 
 from evalsite.lib import roles
@@ -16,8 +14,8 @@ from grading_app.writing.collecting import collect
 from grading_app.writing.planning import Writer, ask_for_rubrics
 from runs_app.models import Experiment
 from tests import factories
-from tests.browser.conftest import PHONE
-from tests.judging.conftest import drain, judging, reply
+from tests.browser.seeing import PHONE, drain_beside
+from tests.judging.conftest import judging, reply
 
 
 @pytest.fixture
@@ -43,25 +41,11 @@ def experiment(owner):
     return experiment
 
 
-def answer_all(call):
-    """A drain, in a thread of its own: playwright's loop runs in this one."""
-
-    def work():
-        try:
-            return drain(call)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(work).result()
-
-
 def scores(request):
     return 1.0 if "It is 0" in str(request.messages) else {"score": 0.25, "reasoning": "It leaves out the working."}
 
 
-def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, experiment):
-    page = visitor(curator)
+def write_a_rubric(page, checked):
     page.goto("/admin/grading_app/rubric/add/?starter=score")
     page.get_by_label("Name:").fill("fair")
     page.locator("#id_user").fill("Question: {{input}}\n\nAnswer:\n{{answer}}\n\nReference: ")
@@ -77,20 +61,34 @@ def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, e
         page.locator("#id_user").press("Backspace")
     expect(shown.get_by_text("Reference: 0")).to_be_visible()
     checked(page, "rubric editor")
+
+
+def approve_it(page):
     page.get_by_role("button", name="Save and continue editing").click()
     page.get_by_role("button", name="Approve…").click()
     page.get_by_label("Reason:").fill("Read on twenty answers")
     page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".messagelist")).to_contain_text("1 done")
     rubric = Rubric.objects.get()
     assert (rubric.status, rubric.history.get().reason) == ("approved", "Read on twenty answers")
 
-    researcher = visitor(experiment.owner)
-    researcher.goto("/admin/grading_app/grader/add/")
-    researcher.get_by_label("Name:").fill("strict")
-    researcher.locator("#id_language_model").select_option(label="large")
-    researcher.locator("#id_rubric").select_option(label="fair@1")
-    researcher.get_by_role("button", name="Save", exact=True).click()
+
+def add_a_judge(page):
+    page.goto("/admin/grading_app/grader/add/")
+    page.get_by_label("Name:").fill("strict")
+    page.locator("#id_language_model").select_option(label="large")
+    page.locator("#id_rubric").select_option(label="fair@1")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".messagelist")).to_contain_text("added successfully")
     assert Grader.objects.get().sampler.temperature == 0
+
+
+def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, experiment):
+    page = visitor(curator)
+    write_a_rubric(page, checked)
+    approve_it(page)
+    researcher = visitor(experiment.owner)
+    add_a_judge(researcher)
     researcher.goto("/experiments/pilot/grading/")
     checked(researcher, "grading tab, empty")
     researcher.get_by_role("link", name="Add a judge").first.click()
@@ -99,7 +97,7 @@ def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, e
     checked(researcher, "add a judge")
     researcher.get_by_role("button", name="Ask for the verdicts").click()
     expect(researcher.get_by_text("24 verdicts are asked for.")).to_be_visible()
-    answer_all(judging(scores))
+    drain_beside(judging(scores))
     read_verdicts(experiment)
     expect(researcher.locator(".grade-line").get_by_text("0.500")).to_be_visible()
     expect(researcher.get_by_text("Self-preference.")).to_be_visible()
@@ -127,12 +125,13 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
             "Right if it gives the sum as a number.\nThe working may be missing.\nWrong if it names two numbers."
         )
 
-    answer_all(writes)
+    drain_beside(writes)
     assert collect(texts) == 3
     page = visitor(curator)
     page.goto("/item-rubrics/")
     checked(page, "item rubrics, list")
     page.get_by_role("link", name="own@1").click()
+    expect(page.get_by_role("heading", name="own@1")).to_be_visible()
     checked(page, "item rubrics")
     page.get_by_role("link", name="Correct item-1").click()
     page.get_by_label("Text").fill("Right if it says two, as a word or a number.")
@@ -152,8 +151,9 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     author = visitor(experiment.owner)
     author.goto("/experiments/pilot/item-rubrics/")
     author.get_by_role("button", name="See the cost").click()
+    expect(author.get_by_role("button", name="Ask for the rubrics")).to_be_visible()
     checked(author, "write item rubrics")
-    assert "csrf" not in author.url
+    expect(author).not_to_have_url(re.compile("csrf"))
     author.get_by_role("button", name="Ask for the rubrics").click()
     expect(author.get_by_role("heading", name="pilot-rubrics@1")).to_be_visible()
 
@@ -174,6 +174,6 @@ def test_versions_and_tries_of_a_rubric_are_seen(visitor, checked, curator, expe
     owner.locator("#id_model").select_option(label="small")
     owner.get_by_role("button", name="Try on five answers").click()
     expect(owner.get_by_text("Pending").first).to_be_visible()
-    answer_all(judging(scores))
+    drain_beside(judging(scores))
     expect(owner.get_by_text("It leaves out the working.").first).to_be_visible()
     checked(owner, "a rubric tried")

@@ -1,20 +1,18 @@
 """A design that stops early, from the form to what is known at each point."""
 
-import threading
+import re
 from decimal import Decimal
 
 import pytest
-from django.db import connections
 from django.urls import reverse
+from playwright.sync_api import expect
 
 from runs_app import steering
 from runs_app.models import Experiment, Run
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
-from tests.engine.conftest import drain, reply
+from tests.browser.seeing import PHONE, drain_beside
+from tests.engine.conftest import reply
 
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 SKILLS = {"spatial": 20, "temporal": 15, "causal": 10, "negation": 5}  # Right answers in twenty.
 
 
@@ -50,15 +48,7 @@ def answer_everything():
         said = "north" if int(number) * 7 % 20 < edge else "south"
         return reply(said, cost_usd=Decimal("0.0004"))
 
-    def work():
-        try:
-            drain(call)
-        finally:
-            connections.close_all()
-
-    worker = threading.Thread(target=work)
-    worker.start()
-    worker.join(timeout=60)
+    drain_beside(call)
 
 
 def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, visitor, checked):
@@ -84,27 +74,26 @@ def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, vis
     page.get_by_text("8 of 8 points").wait_for()
     page.locator(".data-table").get_by_text("within ±0.13").first.wait_for()
     page.get_by_label("Status").get_by_role("link").nth(1).click()
-    assert "status=" in page.url
+    expect(page).to_have_url(re.compile("status="))
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_the_pages_of_points_look_right(design, visitor, checked, viewport, scheme):
+def test_the_pages_of_points_look_right(design, visitor, checked_in_all_views):
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.13, "round": 16, "max": 96}
     Experiment.objects.update(adaptive=rule, scorers=["exact_match"])
     steering.launch(Experiment.objects.get(), by=design.owner)
     answer_everything()
-    page = visitor(design.owner, viewport, color_scheme=scheme)
+    page = visitor(design.owner)
     for name, address in {
         "points": reverse("experiment_points", args=[design.slug]),
         "points design": reverse("experiment_detail", args=[design.slug]),
     }.items():
-        page.goto(address, wait_until="load")
-        checked(page, f"{name} {viewport['width']} {scheme}")
+        page.goto(address)
+        checked_in_all_views(page, name)
 
 
 def test_the_fold_of_the_form_looks_right_on_a_phone(design, visitor, checked):
     Experiment.objects.update(adaptive={"by": "category", "scorer": "exact_match", "targetci": 0.13})
     page = visitor(design.owner, PHONE)
-    page.goto(reverse("experiment_edit", args=[design.slug]), wait_until="load")
+    page.goto(reverse("experiment_edit", args=[design.slug]))
     page.get_by_label("Half-width wanted").wait_for()
     checked(page, "points form")

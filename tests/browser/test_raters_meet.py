@@ -1,6 +1,9 @@
 """Two people rate answers, one by touch and one by keys; with a judge they meet on the agreement page."""
 
+import re
+
 import pytest
+from playwright.sync_api import expect
 
 from grading_app.agreement.alpha import krippendorff_alpha
 from grading_app.agreement.intraclass import intraclass_correlation
@@ -10,14 +13,12 @@ from grading_app.agreement.ratings import ratings_from
 from grading_app.analysis.wording import number
 from grading_app.models import Adjudication, Grading, Rating, Rubric
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
+from tests.browser.seeing import PHONE, see_pictures, turn
 from tests.comparing.world import graded, make_rubric
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_rater, rate_all
 
 TOUCH = {"has_touch": True, "is_mobile": True}
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 ITEMS = 5
 STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
@@ -79,9 +80,7 @@ def rate_by_keys(visitor, rater):
     page.get_by_role("button", name="Begin").click()
     for done in range(2 * ITEMS):
         wait_for(page, done)
-        page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
-        with page.expect_navigation():
-            page.keyboard.press(str(max(1, level(page) - done % 2)))
+        turn(page, str(max(1, level(page) - done % 2)))
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
@@ -124,20 +123,18 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     rate_by_keys(visitor, make_rater(queue))
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
-    assert page.get_by_text(f"{2 * ITEMS} units with two ratings or more").is_visible()
+    expect(page.get_by_text(f"{2 * ITEMS} units with two ratings or more")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
-        assert page.get_by_role("cell", name=name).first.is_visible()
-    assert page.get_by_role("heading", name="against people").is_visible()
+        expect(page.get_by_role("cell", name=name).first).to_be_visible()
+    expect(page.get_by_role("heading", name="against people")).to_be_visible()
     see_numbers(page)
     page.get_by_text("Krippendorff's alpha, ordinal").click()
-    assert page.get_by_text("distances by the ranks between them").is_visible()
-    for picture in page.locator(".figure-card img").all():
-        picture.scroll_into_view_if_needed()
-        assert picture.evaluate("async image => { await image.decode(); return image.naturalWidth }")
+    expect(page.get_by_text("distances by the ranks between them")).to_be_visible()
+    see_pictures(page)
     page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
     page.get_by_role("button", name="Compare").click()
-    assert page.get_by_text("One rater alone").is_visible()
-    assert "rater=g" in page.url
+    expect(page.get_by_text("One rater alone")).to_be_visible()
+    expect(page).to_have_url(re.compile("rater=g"))
 
 
 def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
@@ -146,17 +143,14 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
     page = visitor(owner)
     page.goto("/experiments/apples/disagreements/")
     page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    turn(page, "Enter")
     page.get_by_text("Disagreement 1 of").wait_for()
-    assert page.get_by_text("No unit is given.").is_visible()
+    expect(page.get_by_text("No unit is given.")).to_be_visible()
     first = page.url
-    with page.expect_navigation():
-        page.keyboard.press("]")
+    turn(page, "]")
     page.get_by_text("Disagreement 2 of").wait_for()
-    with page.expect_navigation():
-        page.keyboard.press("[")
-    assert page.url == first
-    page.wait_for_load_state("load")
+    turn(page, "[")
+    expect(page).to_have_url(first)
     page.keyboard.press("s")
     page.keyboard.type("4")
     page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
@@ -167,16 +161,14 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
     assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme):
-    device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
+def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
     graded(queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get())
     new = make_rater(queue, started=True)
     rated(queue)
-    page = visitor(new.user, viewport, color_scheme=scheme)
+    page = visitor(new.user)
     page.goto("/ratings/reading/")
-    checked(page, f"rating answer {device}")
-    page = visitor(owner, viewport, color_scheme=scheme)
+    checked_in_all_views(page, "rating answer")
+    page = visitor(owner)
     for name, address in (
         ("agreement", "/experiments/apples/agreement/"),
         ("disagreements", "/experiments/apples/disagreements/"),
@@ -184,13 +176,11 @@ def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme
         ("new queue of answers", "/experiments/apples/ratings/new/"),
     ):
         page.goto(address)
-        for picture in page.locator(".figure-card img").all():
-            picture.evaluate("image => image.decode()")
-        checked(page, f"{name} {device}")
+        checked_in_all_views(page, name)
     page.goto("/experiments/apples/disagreements/")
     page.locator("[data-rows] tbody a").first.click()
     page.get_by_text("Disagreement 1 of").wait_for()
-    checked(page, f"disagreement {device}")
+    checked_in_all_views(page, "disagreement")
 
 
 def rated(queue):

@@ -6,19 +6,18 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from datasets_app.models import Asset
 from datasets_app.storing import asset_file, thumbnail_file
 from grading_app.rating import queues, results, sessions
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
+from tests.browser.seeing import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
 from tests.rating.world import make_queue, make_rater, rate_all
 
 PHOTOGRAPHS = sorted((Path(__file__).parents[2] / "samples" / "photographs").glob("*.jpg"))[:20]
 VALENCE = {"1": "Very negative", "4": "Neutral", "7": "Very positive"}
 TOUCH = {"has_touch": True, "is_mobile": True}
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 
 
 def make_photograph(path):
@@ -45,8 +44,9 @@ def queue(owner):
     )  # fmt: skip
 
 
-def place_of(page):
-    return page.locator(".rating-progress span").inner_text()
+def expect_place(page, done):
+    expect(page.locator(".rating-progress span")).to_have_text(f"{done} of 20", use_inner_text=True)
+    page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
 
 
 def test_twenty_images_by_touch_on_a_phone(visitor, queue):
@@ -55,11 +55,8 @@ def test_twenty_images_by_touch_on_a_phone(visitor, queue):
     page.goto("/")
     page.get_by_role("button", name="Begin").tap()
     for done in range(20):
-        page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
-                               arg=f"{done} of 20")  # fmt: skip
-        assert page.locator(".rating-image").evaluate(
-            "async image => { await image.decode(); return image.naturalWidth }"
-        )
+        expect_place(page, done)
+        see_pictures(page)
         page.locator(f"button[value='{1 + done % 7}']").tap()
     page.get_by_role("heading", name="Thank you").wait_for()
     assert [rating.value for rating in rater.ratings.order_by("position")] == [1 + done % 7 for done in range(20)]
@@ -71,18 +68,13 @@ def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
     page.goto("/ratings/first-impressions/")
     page.get_by_role("button", name="Begin").click()
     for done in range(20):
-        page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
-                               arg=f"{done} of 20")  # fmt: skip
-        page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+        expect_place(page, done)
         if done in (3, 11):
-            key = "u" if done == 3 else "Backspace"
-            with page.expect_navigation():
-                page.keyboard.press(key)
-            assert place_of(page) == f"{done - 1} of 20"
-            with page.expect_navigation():
-                page.keyboard.press("7")
-        with page.expect_navigation():
-            page.keyboard.press("3")
+            turn(page, "u" if done == 3 else "Backspace")
+            expect_place(page, done - 1)
+            turn(page, "7")
+            expect_place(page, done)
+        turn(page, "3")
     page.get_by_role("heading", name="Thank you").wait_for()
     values = list(rater.ratings.order_by("position").values_list("value", "revisions"))
     assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
@@ -96,17 +88,17 @@ def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
     page.get_by_role("button", name="Take part").tap()
     page.get_by_role("button", name="Begin").tap()
     for done in range(3):
-        page.get_by_text(f"{done} of 20").wait_for()
+        expect_place(page, done)
         page.locator("button[value='6']").tap()
-    page.get_by_text("3 of 20").wait_for()
+    expect_place(page, 3)
     image = page.locator(".rating-image").get_attribute("src")
     kept = page.context.storage_state()
     page.context.close()
     kept["cookies"] = [cookie for cookie in kept["cookies"] if cookie["expires"] > 0]
     later = visitor(None, PHONE, storage_state=kept, **TOUCH)
     later.goto("/")
-    assert place_of(later) == "3 of 20"
-    assert later.locator(".rating-image").get_attribute("src") == image
+    expect_place(later, 3)
+    expect(later.locator(".rating-image")).to_have_attribute("src", image)
 
 
 def test_the_image_is_large(visitor, queue):
@@ -128,7 +120,7 @@ def test_keys_that_are_no_points_do_nothing(visitor, queue):
     for key in ("8", "0", "9", "a", "u", "Backspace"):
         page.keyboard.press(key)
     page.reload()
-    assert place_of(page) == "0 of 20"
+    expect_place(page, 0)
 
 
 def test_without_a_script_everything_still_works(visitor, queue):
@@ -136,10 +128,12 @@ def test_without_a_script_everything_still_works(visitor, queue):
     page = visitor(rater.user, PHONE, java_script_enabled=False)
     page.goto("/ratings/first-impressions/")
     page.get_by_role("button", name="Begin").click()
-    page.locator("button[value='5']").click()
-    page.locator("button[value='6']").click()
+    for done, value in enumerate((5, 6)):
+        expect_place(page, done)
+        page.locator(f"button[value='{value}']").click()
+    expect_place(page, 2)
     page.get_by_role("button", name="Back to the last one").click()
-    assert place_of(page) == "1 of 20"
+    expect_place(page, 1)
     assert [rating.value for rating in rater.ratings.given()] == [5]
 
 
@@ -160,7 +154,7 @@ def test_somebody_comes_by_a_link_and_rates(visitor, queue):
     page.get_by_role("button", name="Take part").tap()
     page.get_by_role("button", name="Begin").tap()
     page.locator("button[value='4']").tap()
-    page.wait_for_function("document.querySelector('.rating-progress span')?.innerText === '1 of 20'")
+    expect_place(page, 1)
     assert queue.assignments.get().ratings.given().count() == 1
 
 
@@ -175,15 +169,14 @@ def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
     page.get_by_role("button", name="Save the draft").click()
     page.locator("summary", has_text="Open").click()
     page.locator("details[open] button", has_text="Open").click()
-    page.get_by_text("liveliness is open").wait_for()
+    expect(page.get_by_text("liveliness is open")).to_be_visible()
     page.get_by_label("Number of links").fill("2")
     page.get_by_role("button", name="Make links").click()
+    expect(page.locator("#links")).to_contain_text("/ratings/join/")
     assert page.locator("#links").inner_text().count("/ratings/join/") == 2
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
-def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme):
-    device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
+def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
     new = make_rater(queue, "new-rater")
     going = make_rater(queue, started=True)
     for position in range(1, 8):
@@ -192,16 +185,14 @@ def test_every_page_looks_right(visitor, checked, queue, owner, viewport, scheme
     rate_all(through, value=lambda due: 1 + (due.item_id * 5) % 7)
     rate_all(make_rater(queue, started=True), value=lambda due: 1 + (due.item_id * 5 + due.position % 2) % 7)
     for rater, name in ((new, "welcome"), (going, "item"), (through, "thanks")):
-        page = visitor(rater.user, viewport, color_scheme=scheme)
+        page = visitor(rater.user)
         page.goto("/ratings/first-impressions/")
-        if name == "item":
-            page.locator(".rating-image").evaluate("image => image.decode()")
-        checked(page, f"rating {name} {device}")
+        checked_in_all_views(page, f"rating {name}")
     assert results.aspect_lines(queue)[0].alpha.estimate
-    page = visitor(owner, viewport, color_scheme=scheme)
+    page = visitor(owner)
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
         page.goto(f"/ratings/queues/{address}")
-        checked(page, f"rating queue {name} {device}")
+        checked_in_all_views(page, f"rating queue {name}")
 
 
 NINE = (
@@ -219,7 +210,7 @@ def test_a_text_on_a_long_scale_with_all_its_labels_looks_right(visitor, checked
     queue = make_queue("letters", owner=owner, dataset=dataset, dimensions=[dimension], practice_items=1)
     page = visitor(make_rater(queue, started=True).user, viewport, color_scheme=scheme)
     page.goto("/ratings/letters/")
-    page.keyboard.press("9")
+    turn(page, "9")
     page.get_by_text("1 of 4").wait_for()
     page.get_by_text("Instructions").click()
     checked(page, f"rating text {'phone' if viewport is PHONE else 'laptop'}-{scheme}")

@@ -1,6 +1,7 @@
 """People rate answers by a judge's rubric, by keys and by touch; with a judge they meet on the agreement page."""
 
 import pytest
+from playwright.sync_api import expect
 
 from grading_app.agreement.alpha import krippendorff_alpha
 from grading_app.agreement.kappas import percent_agreement
@@ -9,14 +10,12 @@ from grading_app.analysis.wording import number
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.rating import sessions
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
+from tests.browser.seeing import IDS, PHONE, VIEWS, turn
 from tests.comparing.world import graded
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_rater, rate_all
 
 TOUCH = {"has_touch": True, "is_mobile": True}
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
 ITEMS = 5
 STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
 TURNS = (
@@ -77,11 +76,6 @@ def wait_for(page, done, total):
     page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
 
 
-def press(page, key):
-    with page.expect_navigation():
-        page.keyboard.press(key)
-
-
 def says_pass(page, lenient):
     """What this rater thinks of the criterion on the screen, read from the page as a person would."""
     apples = int(page.locator(".rating-part").last.inner_text().rsplit("are ", 1)[1].split()[0])
@@ -95,11 +89,11 @@ def rate_by_keys(visitor, rater, *, lenient):
     for done in range(4 * ITEMS):
         wait_for(page, done, 4 * ITEMS)
         if done == 3:  # A second thought: back, and the same again.
-            press(page, "u")
+            turn(page, "u")
             wait_for(page, done - 1, 4 * ITEMS)
-            press(page, "p" if says_pass(page, lenient) else "f")
+            turn(page, "p" if says_pass(page, lenient) else "f")
             wait_for(page, done, 4 * ITEMS)
-        press(page, "p" if says_pass(page, lenient) else "F")
+        turn(page, "p" if says_pass(page, lenient) else "F")
     page.get_by_role("heading", name="Thank you").wait_for()
 
 
@@ -125,9 +119,9 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
 
 def see_numbers(page, triples):
     ratings = ratings_from(triples)
-    assert page.get_by_text(f"{2 * ITEMS} units with two ratings or more").is_visible()
+    expect(page.get_by_text(f"{2 * ITEMS} units with two ratings or more")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
-        assert page.get_by_role("cell", name=name).first.is_visible()
+        expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expected = {
         "Percent agreement": percent_agreement(ratings),
         "Krippendorff's alpha, nominal": krippendorff_alpha(ratings, "nominal"),
@@ -146,7 +140,7 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
         wait_for(page, done, ITEMS)
         assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
         assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
-        press(page, key)
+        turn(page, key)
     page.get_by_role("region", name="Answer A").focus()
     page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
     page.reload()

@@ -2,14 +2,11 @@
 
 import pytest
 from django.urls import reverse
+from playwright.sync_api import expect
 
 from grading_app.grading import grade
 from tests import factories
-from tests.browser.conftest import LAPTOP, PHONE
-
-VIEWS = [(LAPTOP, "light"), (LAPTOP, "dark"), (PHONE, "light"), (PHONE, "dark")]
-IDS = ["laptop-light", "laptop-dark", "phone-light", "phone-dark"]
-WAIT_FOR_PICTURES = "[...document.images].every(image => image.complete && image.naturalWidth > 0)"
+from tests.browser.seeing import LAPTOP, PHONE
 
 
 @pytest.fixture
@@ -42,29 +39,31 @@ def said(at, index, number):
     return {"answer": str(at if is_right else at + 1) if at % 9 else "no idea", "rating": rating}
 
 
-@pytest.mark.parametrize(("viewport", "theme"), VIEWS, ids=IDS)
-def test_results_look_right(viewport, theme, experiment, visitor, checked):
-    page = visitor(experiment.owner, viewport, color_scheme=theme)
+def test_results_look_right(experiment, visitor, checked_in_all_views):
+    page = visitor(experiment.owner)
     page.goto(reverse("experiment_results", args=[experiment.slug]))
-    page.wait_for_function(WAIT_FOR_PICTURES)
-    assert page.locator("figure img").count() == 4
-    checked(page, f"results-{theme}-{viewport['width']}")
-    for menu in ("Grade", "Export"):
-        page.locator("summary", has_text=menu).click()
-        box = page.locator("details[open] > :not(summary)").bounding_box()
-        assert 0 <= box["x"] <= box["x"] + box["width"] <= viewport["width"], menu
-        page.locator("summary", has_text=menu).click()
+    expect(page.locator("figure img")).to_have_count(4)
+    checked_in_all_views(page, "results")
+    for viewport in (LAPTOP, PHONE):
+        page.set_viewport_size(viewport)
+        for menu in ("Grade", "Export"):
+            page.locator("summary", has_text=menu).click()
+            shown = page.locator("details[open] > :not(summary)")
+            expect(shown).to_be_visible()
+            box = shown.bounding_box()
+            assert 0 <= box["x"] <= box["x"] + box["width"] <= viewport["width"], menu
+            page.locator("summary", has_text=menu).click()
+            expect(shown).to_have_count(0)
 
 
-@pytest.mark.parametrize(("viewport", "theme"), [VIEWS[0], VIEWS[3]], ids=[IDS[0], IDS[3]])
-def test_waves_look_right(viewport, theme, experiment, visitor, checked):
+def test_waves_look_right(experiment, visitor, checked_in_all_views):
     for number, run in enumerate(factories.make_runs(experiment, wave=1, status="done")):
         factories.plan_trials(run, answer=lambda item, _, index, number=number: said(int(item.target), index, number))
-    page = visitor(experiment.owner, viewport, color_scheme=theme)
+    page = visitor(experiment.owner)
     page.goto(reverse("experiment_progress", args=[experiment.slug]))
     page.get_by_role("link", name="Compare waves").click()
-    assert page.get_by_role("heading", name="Scores").is_visible()
-    checked(page, f"waves-{theme}-{viewport['width']}")
+    expect(page.get_by_role("heading", name="Scores")).to_be_visible()
+    checked_in_all_views(page, "waves")
 
 
 def test_the_numbers_behind_a_figure_open_beneath_it(experiment, visitor, checked):
@@ -72,11 +71,12 @@ def test_the_numbers_behind_a_figure_open_beneath_it(experiment, visitor, checke
     page.goto(reverse("experiment_results", args=[experiment.slug]))
     card = page.locator("#figure-accuracy")
     card.locator("summary").click()
-    assert "a-large-model" in card.locator("table").inner_text()
+    expect(card.locator("table")).to_be_visible()
+    expect(card.locator("table")).to_contain_text("a-large-model")
     checked(page, "results-numbers")
 
 
 def test_a_saved_figure_opens_by_itself(experiment, visitor):
     page = visitor(experiment.owner)
     page.goto(reverse("experiment_figure", args=[experiment.slug, "norms"]) + "?theme=dark")
-    assert page.locator("svg text", has_text="Valence").first.is_visible()
+    expect(page.locator("svg text", has_text="Valence").first).to_be_visible()

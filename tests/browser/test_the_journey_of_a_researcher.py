@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 from runs_app.models import Experiment, LanguageModel, Run
 from tests import factories
+from tests.browser.seeing import turn
 
 PASSWORD = "correct horse battery staple"
 
@@ -34,6 +35,8 @@ def sign_in(page, user):
 
 
 def fill_design(page):
+    expect(page.get_by_role("button", name="Save the draft")).to_be_visible()
+    page.wait_for_load_state("load")
     page.get_by_label("Name", exact=True).fill("first-try")
     page.get_by_label("Dataset").select_option(label="questions@1")
     page.get_by_label(re.compile(r"small ·")).check()
@@ -58,6 +61,7 @@ def test_design_launch_watch_and_read(ready, visitor):
     page.get_by_role("button", name="Save the draft").click()
     expect(page.get_by_role("heading", name="first-try")).to_contain_text("Draft")
     expect(page.locator("#preview")).to_contain_text("What is 0 plus 0?")
+    page.wait_for_load_state("load")
     page.get_by_label("Item", exact=True).fill("item-3")
     page.get_by_label("Item", exact=True).press("Tab")
     expect(page.locator("#preview")).to_contain_text("What is 3 plus 3?")
@@ -139,13 +143,13 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     page.wait_for_url("**status=failed**")
     assert "contains=" not in page.url
     page.keyboard.press("j")
-    page.keyboard.press("Enter")
+    turn(page, "Enter")
     expect(page.get_by_role("heading", name=re.compile("Trial"))).to_contain_text("Failed")
     first = page.url
     page.get_by_role("link", name="Next").click()
+    expect(page).not_to_have_url(first)
     expect(page.get_by_role("heading", name=re.compile("Trial"))).to_contain_text("Failed")
-    assert page.url != first
-    assert "status=failed" in page.url
+    expect(page).to_have_url(re.compile("status=failed"))
     page.get_by_role("link", name="Back to the list").click()
     expect(page.get_by_label("Status")).to_have_value("failed")
 
@@ -181,6 +185,8 @@ def test_signing_out_ends_the_visit(ready, visitor):
     sign_in(page, ready)
     page.locator("summary", has_text="owner").click()
     page.get_by_role("button", name="Sign out").click()
+    expect(page.locator("summary", has_text="owner")).to_have_count(0)
+    page.wait_for_load_state("load")
     page.goto("/experiments/")
     expect(page.get_by_role("button", name="Sign in")).to_be_visible()
     assert get_user_model().objects.filter(username="owner").exists()
