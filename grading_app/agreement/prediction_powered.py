@@ -14,6 +14,8 @@ from grading_app.agreement.ratings import Floats, Ratings
 from grading_app.agreement.resampling import Clusters, clusters_of
 from grading_app.analysis.statistics import student_quantile
 
+FEWEST_FITTED = 4  # Items; of three the one degree of freedom left makes intervals twice as wide as people's own.
+
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
@@ -64,7 +66,9 @@ def corrected_mean(
     costs nothing: A. N. Angelopoulos, J. C. Duchi & T. Zrnic (2023), "PPI++", arXiv:2311.01453.
     The standard error adds up, over items (unit -> item; each unit one where not given), the squares of the residuals
     of both parts, times G / (G - 1) for G items that people rated; the interval is Student's with G - 1 degrees of
-    freedom. Where each unit is an item this is the paper's variance with n - 1 for n.
+    freedom. Where each unit is an item this is the paper's variance with n - 1 for n. A share that was fitted to the
+    same items takes one more degree, as a slope does: G / (G - 2) and G - 2. Without that, few items would promise
+    what they do not hold (of five, 95 % would be 89). Below four items there is too little to fit it to: it is 0.
     What people rated has to be a random part of all units: chosen otherwise, nothing here is right.
     Units without the judge's rating are left out. ValueError if no unit has both, the judge is not among the raters, or
     a unit has no item.
@@ -74,10 +78,11 @@ def corrected_mean(
     if not sample.y.size:
         raise ValueError("no unit was rated by the judge and by people")
     share = (_best_share(sample) if tuned else 1.0) if sample.f.size else 0.0
+    fitted = int(tuned and share > 0)
     people = known.without(judge)
     common = Estimate("", None, known.n_units, people.n_raters, people.n_ratings, ratings.n_units - known.n_units)
     how = ", tuned" if tuned else ""
-    corrected = replace(_told(common, sample, share, confidence), formula=f"prediction-powered mean{how}")
+    corrected = replace(_told(common, sample, share, confidence, fitted), formula=f"prediction-powered mean{how}")
     alone = replace(_told(common, sample, 0.0, confidence), formula="mean of the people",
                     units=round(float(sample.times_y.sum())))  # fmt: skip
     judged_mean = float(np.average(known.values[:, known.column(judge)], weights=known.times))
@@ -96,7 +101,8 @@ def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] 
     )  # fmt: skip
 
 
-def _told(common: Estimate, sample: _Sample, share: float, confidence: float) -> Estimate:
+def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fitted: int = 0) -> Estimate:
+    """fitted: how many numbers were fitted to what people rated, beside the mean."""
     rectified = sample.y - share * sample.g
     estimate = float(np.average(rectified, weights=sample.times_y))
     estimate += share * float(np.average(sample.f, weights=sample.times_f)) if share else 0.0
@@ -106,8 +112,9 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float) ->
     residuals = _by_cluster(sample.rated, rectified, sample.times_y)
     if share:
         residuals = residuals + share * _by_cluster(sample.unrated, sample.f, sample.times_f)
-    se = math.sqrt(groups / (groups - 1) * float(sample.rated.alike @ residuals**2))
-    reach = student_quantile(confidence, groups - 1) * se
+    free = groups - 1 - fitted
+    se = math.sqrt(groups / free * float(sample.rated.alike @ residuals**2))
+    reach = student_quantile(confidence, free) * se
     return replace(
         common, estimate=estimate, se=se, low=estimate - reach, high=estimate + reach, confidence=confidence,
         interval=f"Student's t, clustered by {groups:,} items that people rated", clusters=groups,
@@ -116,6 +123,8 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float) ->
 
 def _best_share(sample: _Sample) -> float:
     """The share at which the sum of squared residuals of all items is least: it is a parabola in the share."""
+    if sample.rated.n < FEWEST_FITTED:
+        return 0.0
     fixed, alike = _by_cluster(sample.rated, sample.y, sample.times_y), sample.rated.alike
     moving = _by_cluster(sample.unrated, sample.f, sample.times_f)
     moving = moving - _by_cluster(sample.rated, sample.g, sample.times_y)

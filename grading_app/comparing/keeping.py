@@ -19,7 +19,7 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparing.measuring import Measured
 
-VERSION = 4  # Raise it when the same ratings are measured differently.
+VERSION = 5  # Raise it when the same ratings are measured differently.
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,9 @@ def told_means(against: AgainstPeople) -> list[Told]:
     return [
         Told("Corrected mean", mean.corrected, "Prediction-powered inference: the judge's mean over all units, moved "
              f"by what it gets wrong where people rated ({wording.number(mean.rectifier)}); the judge's share in it is "
-             f" {wording.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
-             "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units."),
+             f"{wording.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
+             "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the "
+             "page to the conditions that they rated."),
         Told("People alone", mean.people, "The mean of the people's ratings, of the units that they rated."),
         Told("Judge alone", mean.judge, "The judge's mean over all units it rated, with its bias."),
     ]  # fmt: skip
