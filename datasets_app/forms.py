@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from django import forms
@@ -233,9 +232,3 @@ class ReasonForm(forms.Form):
         """One a line: a key may hold blanks and commas."""
         lines = (line.strip() for line in self.cleaned_data["keys"].splitlines())
         return list(dict.fromkeys(line for line in lines if line))
-
-
-def suggested_slug(name: str) -> str:
-    """A name for the set from the name of its file."""
-    stem = PurePosixPath(name.lower()).stem
-    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in stem).strip("-")[:80]

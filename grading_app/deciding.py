@@ -54,7 +54,7 @@ DECIDED = (Point.Status.ENOUGH, Point.Status.EXHAUSTED, Point.Status.ABORTED)
 def decide_due() -> int:
     """Decide every point whose round is in, up to a hundred; returns how many were decided here.
 
-    Run by drains and by the sweep, by its dotted name. Safe at any moment and by any number at once.
+    Run by drains and by the sweep. Safe at any moment and by any number at once.
     """
     decided = 0
     for place, points in rounds.due().items():
@@ -62,9 +62,8 @@ def decide_due() -> int:
             decided += _decide(place, points)
         except OUTAGES:
             raise
-        except (
-            Exception
-        ) as fault:  # One design that cannot be decided must not keep the others waiting, or try for ever.
+        except Exception as fault:
+            # One design that cannot be decided must not keep the others waiting, or try for ever.
             logger.exception("the rounds of run %s cannot be decided", place.run_id)
             _stop(place, fault)
     return decided

@@ -18,8 +18,8 @@ from django.conf import settings
 from django.contrib.auth.models import User
 
 from datasets_app.models import Item, Norm
+from grading_app.analysis.correlation import pearson
 from grading_app.analysis.frames import Frames, load_frames
-from grading_app.analysis.statistics import pearson
 from grading_app.analysis.summaries import score_lines
 from grading_app.analysis.wording import coefficient, interval, per_cent, per_cent_interval
 from runs_app.models import Condition, Endpoint, Experiment, Run

@@ -76,7 +76,6 @@ class Scorer:
 
 _registry: dict[str, Scorer] = {}
 SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
-NO_PARAMETERS: Parameters = MappingProxyType({})
 
 
 class ScorerError(ValueError):
@@ -95,14 +94,6 @@ def scorer(
         return function
 
     return register
-
-
-def score_answer(name: str, answer: Answer, item: ScoredItem, parameters: Parameters = NO_PARAMETERS) -> Score:
-    """The score by the scorer of that name. ScorerError if there is none, or its parameters will not do."""
-    problems = parameter_problems(name, parameters)
-    if problems:
-        raise ScorerError(" ".join(problems))
-    return SCORERS[name].function(answer, item, parameters)
 
 
 def parameter_problems(name: str, parameters: Parameters) -> list[str]:

@@ -201,12 +201,6 @@ def response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[st
     return {"type": "json_schema", "json_schema": {"name": "rating", "strict": True, "schema": schema}}
 
 
-def template_hash(prompt: Sequence[Turn], answer_format: AnswerFormat = "text") -> str:
-    """The identity of a prompt: its turns and how it asks for the answer. No item and no salt has a part in it."""
-    turns = [{"role": turn["role"], "content": turn["content"]} for turn in prompt]
-    return content_hash({"turns": turns, "answer_format": answer_format, "hint": HINTS[answer_format]})
-
-
 def request_hash(
     model: str,
     messages: Sequence[Message],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import Any
 
 from django.db import connection, transaction
@@ -15,7 +14,7 @@ from runs_app.designs.planning import PlanReport, plan
 from runs_app.engine.rounds import reopen
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.engine.starting import start, start_queued
-from runs_app.models import Experiment, ProviderBatch, Run, Trial
+from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.waking import wake
 
@@ -200,12 +199,3 @@ def _move_trials(place: Place, sql: str, arguments: list[Any], *, before: str, a
     setattr(delta, after, n)
     deltas.settle()
     return n
-
-
-def progress_of(runs: RunQuerySet) -> dict[str, int]:
-    """Trials by status, from the counters: constant in the number of trials."""
-    total: dict[str, int] = defaultdict(int)
-    for row in runs.values("n_pending", "n_running", "n_done", "n_failed", "n_cancelled"):
-        for name, n in row.items():
-            total[name.removeprefix("n_")] += n
-    return {status: total[status] for status in Trial.Status.values}

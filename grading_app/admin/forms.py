@@ -12,8 +12,6 @@ from grading_app.models import Rubric
 from runs_app.admin.forms import PromptForm
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
 
-MOST_FOUND = 50
-
 
 class PartsField(forms.CharField):
     """Mappings, one a line: name | number | description. The number and the description may be left out."""

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evalsite.lib.wilson import normal_quantile
 from grading_app.agreement.coefficients import Coefficient, quotient
 from grading_app.agreement.estimates import Spread
 from grading_app.agreement.ratings import Floats, Ratings
-from grading_app.analysis.statistics import normal_quantile
 
 ROUNDING = 1e-24
 ROUNDING_OF_R = 1e-13

@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
+from evalsite.lib.wilson import normal_quantile
 from grading_app.agreement.coefficients import Coefficient, quotient
 from grading_app.agreement.estimates import Spread
 from grading_app.agreement.ratings import Floats, Ratings, Whole
-from grading_app.analysis.statistics import normal_quantile
 
 Weights = Literal["none", "linear", "quadratic"]
 WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}

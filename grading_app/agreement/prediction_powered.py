@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from evalsite.lib.student import student_quantile
 from grading_app.agreement.estimates import Estimate
 from grading_app.agreement.judges import people_means
 from grading_app.agreement.ratings import Floats, Ratings
 from grading_app.agreement.resampling import Clusters, clusters_of
-from grading_app.analysis.statistics import student_quantile
 
 FEWEST_FITTED = 4  # Items; of three the one degree of freedom left makes intervals twice as wide as people's own.
 

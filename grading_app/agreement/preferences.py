@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evalsite.lib.wilson import normal_quantile
 from grading_app.agreement.ratings import Floats, Whole
 from grading_app.agreement.resampling import MOST_DEGENERATE, draws_of_kinds
-from grading_app.analysis.statistics import normal_quantile
 
 STEPS = 50_000
 PRECISION = 1e-9  # of the wins of whoever won most

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, dataclass
 
-from grading_app.analysis.statistics import Mean, student_quantile, wilson
+from evalsite.lib.student import student_quantile
+from evalsite.lib.wilson import wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,18 @@ class ClusterSums:
 
 
 @dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean of n values in so many clusters, with its standard error and interval (None with one cluster)."""
+
+    n: int
+    clusters: int
+    mean: float
+    se: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """A share of successes with an interval that knows of the clusters; all but n and share None with one cluster."""
 
@@ -60,16 +73,21 @@ class Share:
 
 
 def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
-    """As `statistics.clustered_mean`, from the sums. None for no scores."""
+    """The mean, with a standard error that allows the scores of one cluster (an item) to go together.
+
+    se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters; the interval
+    is Student's with G - 1 degrees of freedom. Where clusters are equally large it is the standard error of the mean
+    of the cluster means. K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22, for the mean, with the usual
+    correction for few clusters. None for no scores.
+    """
     if not sums.n:
         return None
-    n, groups, sd = round(sums.n), round(sums.clusters), sums.sd
-    naive = None if sd is None else sd / math.sqrt(n)
+    n, groups = round(sums.n), round(sums.clusters)
     if groups < 2:
-        return Mean(n, groups, sums.mean, None, None, None, naive)
+        return Mean(n, groups, sums.mean, None, None, None)
     se = math.sqrt(groups / (groups - 1) * sums.residuals_squared) / n
     reach = student_quantile(confidence, groups - 1) * se
-    return Mean(n, groups, sums.mean, se, sums.mean - reach, sums.mean + reach, naive)
+    return Mean(n, groups, sums.mean, se, sums.mean - reach, sums.mean + reach)
 
 
 def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | None:

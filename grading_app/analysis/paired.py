@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading_app.analysis.statistics import student_quantile
+from evalsite.lib.student import student_quantile
 
 FEW = 16
 """Up to so many items every pattern of signs is tried: 32,768 of them."""

@@ -10,9 +10,8 @@ from typing import Any
 from django.core.cache import cache
 from django.db import connection
 
-from grading_app.analysis.clusters import ClusterSums, clustered_mean_of
+from grading_app.analysis.clusters import ClusterSums, Mean, clustered_mean_of
 from grading_app.analysis.frames import SUMS
-from grading_app.analysis.statistics import Mean
 from grading_app.models import GradeCondition
 
 LIVE_SHARE = 20  # While verdicts come in, sums over all of them are kept for so many times as long as they took.

@@ -16,10 +16,6 @@ PROVIDER_HOSTS = frozenset(
 )
 
 
-def host_allowed(url: str, allowed_hosts: Collection[str]) -> bool:
-    return problem_with_url(url, allowed_hosts) is None
-
-
 def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
     """Why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
     try:

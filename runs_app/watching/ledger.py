@@ -56,11 +56,6 @@ class Sums:
     def saved_usd(self) -> Decimal:
         return self.list_usd - self.paid_usd
 
-    @property
-    def saved_share(self) -> float | None:
-        """Of the list price; None where nothing has a price."""
-        return float(self.saved_usd / self.list_usd) if self.list_usd else None
-
     @classmethod
     def over(cls, lines: Iterable[Line]) -> Self:
         lines = list(lines)

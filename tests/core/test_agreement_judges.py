@@ -8,8 +8,8 @@ from grading_app.agreement.concordance import lins_concordance
 from grading_app.agreement.judges import judge_bias, judge_slope, judge_standing, standing_coefficients
 from grading_app.agreement.ratings import ratings_from, ratings_of
 from grading_app.agreement.resampling import bootstrap
-from grading_app.analysis.statistics import clustered_mean
 from tests.core.agreeing import NAN, tables
+from tests.core.clustering import clustered_mean, grouped
 from tests.core.realdata import csv_rows
 
 MEASURES = ("concordance", "correlation", "same answer")
@@ -39,7 +39,7 @@ def test_answers_to_one_item_make_one_error_of_the_bias():
     items = {unit: unit // 6 for unit in range(60)}
     found = judge_bias(ratings, 0, items).result()
     excess = ratings.values[:, 0] - ratings.values[:, 1:].mean(axis=1)
-    expected = clustered_mean(excess.tolist(), list(items.values()))
+    expected = clustered_mean(grouped(excess.tolist(), items.values()))
     told = (found.estimate, found.se, found.low)
     assert told == pytest.approx((expected.mean, expected.se, expected.low), rel=1e-12)
     assert found.interval == "Student's t, clustered by 10 items"

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from grading_app.agreement.prediction_powered import corrected_mean
 from grading_app.agreement.ratings import ratings_of
-from grading_app.analysis.statistics import clustered_mean
 from tests.core.agreeing import NAN
+from tests.core.clustering import clustered_mean, grouped
 
 
 def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
@@ -92,7 +92,7 @@ def test_peoples_own_mean_is_the_clustered_mean():
     ratings = sample(np.random.default_rng(4), units=30, rated=30)
     items = {unit: unit // 3 for unit in ratings.units}
     found = corrected_mean(ratings, 0, items)
-    expected = clustered_mean(ratings.values[:, 1].tolist(), list(items.values()))
+    expected = clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
     assert (found.people.se, found.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
     # Everything was rated by people: there is nothing that the judge could add.
     assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)

@@ -7,7 +7,6 @@ from runs_app.prompts import (
     render,
     request_hash,
     response_format,
-    template_hash,
     validate,
     warnings_for,
 )
@@ -97,13 +96,6 @@ def test_hints_name_the_keys_and_the_ends_of_the_scale():
 def test_a_rating_needs_a_scale(ask):
     with pytest.raises(PromptError, match="needs a dimension with a scale"):
         ask("rating", None)
-
-
-def test_the_identity_of_a_prompt_is_its_turns_and_answer_format():
-    assert template_hash(PLAIN) == template_hash([dict(reversed(turn.items())) for turn in PLAIN])
-    assert template_hash(PLAIN) == "c4243f5ca17e5233edb146fc159b5e5e85044c94c32fd07985a160fba343d0fc"
-    others = [PLAIN[1:], [PLAIN[0], {"role": "user", "content": "{{input}} "}]]
-    assert len({template_hash(PLAIN), template_hash(PLAIN, "rating"), *map(template_hash, others)}) == 4
 
 
 def test_the_salt_changes_the_request_and_never_the_prompt():

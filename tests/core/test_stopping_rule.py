@@ -3,14 +3,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.wilson import wilson
-from grading_app.analysis import statistics
 from runs_app.stopping.rules import StoppingRule, Tally, expected_cases
 
 RULE = StoppingRule(maximum=512, targetci=0.09, targetciht=0.06, abortht=0.5, backoffht=0.15, minci=0.04)
-
-
-def test_there_is_one_wilson():
-    assert statistics.wilson is wilson
 
 
 def test_96_of_128_are_known_to_within_7_43_points():

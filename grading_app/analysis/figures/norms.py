@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from grading_app.analysis import drawing
+from grading_app.analysis.correlation import Correlation, pearson
 from grading_app.analysis.figures.kinds import FigureKind, Table
 from grading_app.analysis.frames import Asked, Frames, NormPair
-from grading_app.analysis.statistics import Correlation, pearson
 from grading_app.analysis.wording import coefficient, number
 
 if TYPE_CHECKING:

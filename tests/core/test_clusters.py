@@ -1,37 +1,54 @@
 """Means and shares from sums alone equal those from the scores themselves."""
 
+import math
+import statistics
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalsite.lib.wilson import wilson
 from grading_app.analysis.clusters import ClusterSums, clustered_mean_of, clustered_share_of
-from grading_app.analysis.statistics import clustered_mean, wilson
+from tests.core.clustering import clustered_mean, grouped, sums_of
+from tests.core.realdata import csv_rows
 
 ratings = st.lists(st.lists(st.integers(1, 7), min_size=1, max_size=6), min_size=1, max_size=12)
 marks = st.lists(st.lists(st.integers(0, 1), min_size=1, max_size=6), min_size=2, max_size=12)
 
 
-def sums_of(groups):
-    flat = [value for group in groups for value in group]
-    return ClusterSums(
-        n=len(flat),
-        total=sum(flat),
-        squares=sum(value**2 for value in flat),
-        clusters=len(groups),
-        totals_squared=sum(sum(group) ** 2 for group in groups),
-        sizes_by_totals=sum(len(group) * sum(group) for group in groups),
-        sizes_squared=sum(len(group) ** 2 for group in groups),
-    )
-
-
 @given(ratings)
 @settings(max_examples=100, deadline=None)
 def test_a_mean_from_sums_is_the_mean_from_scores(groups):
-    flat = [value for group in groups for value in group]
-    expected = clustered_mean(flat, [at for at, group in enumerate(groups) for _ in group])
-    found = clustered_mean_of(sums_of(groups))
-    for name in ("n", "clusters", "mean", "se", "low", "high", "naive_se"):
+    found, expected = clustered_mean_of(sums_of(groups)), clustered_mean(groups)
+    assert (found.n, found.clusters) == (sum(map(len, groups)), len(groups))
+    for name in expected._fields:
         assert getattr(found, name) == pytest.approx(getattr(expected, name), abs=1e-6), name
+
+
+def test_a_clustered_error_by_hand():
+    # Mean 4. Residual sums of the clusters: (1-4)+(3-4) = -4, (5-4) = 1, (4-4)+(7-4) = 3. 16 + 1 + 9 = 26.
+    # se^2 = 3/2 * 26 / 5^2 = 1.56; t(.975, 2) = 4.302653.
+    found = clustered_mean_of(sums_of([[1, 3], [5], [4, 7]]))
+    assert (found.mean, found.clusters, found.n) == (4, 3, 5)
+    assert found.se == pytest.approx(math.sqrt(1.56))
+    assert found.high - found.mean == pytest.approx(4.302653 * math.sqrt(1.56), abs=1e-5)
+
+
+@given(st.lists(st.lists(st.integers(1, 7), min_size=3, max_size=3), min_size=2, max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_equal_clusters_give_the_error_of_their_means(groups):
+    means = [sum(group) / 3 for group in groups]
+    found = clustered_mean_of(sums_of(groups))
+    assert found.se == pytest.approx(statistics.stdev(means) / math.sqrt(len(groups)), abs=1e-6)
+
+
+def test_recorded_ratings_of_one_image_go_together():
+    rows = [row for row in csv_rows("uniform40-trials-gemma.csv") if row["dimension"] == "valence"]
+    sums = sums_of(grouped([int(row["rating"]) for row in rows], [row["image_id"] for row in rows]))
+    found = clustered_mean_of(sums)
+    assert (found.n, found.clusters) == (800, 40)
+    # Twenty answers that never differ would inflate by sqrt(20) = 4.47, and by sqrt(40/39) for the few clusters.
+    assert 4.3 < found.se / (sums.sd / math.sqrt(800)) < 4.53
 
 
 @given(ratings, ratings)

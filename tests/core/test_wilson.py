@@ -1,0 +1,44 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsite.lib.wilson import normal_quantile, wilson
+
+
+def test_wilson_gives_the_published_center_and_margin():
+    interval = wilson(96, 128)
+    assert round(interval.center, 5) == 0.74272
+    assert round(interval.margin, 5) == 0.07427
+
+
+@pytest.mark.parametrize(
+    ("successes", "n", "low", "high"),
+    # R. G. Newcombe (1998), Statistics in Medicine 17, 857-872, table I, method 3.
+    [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611), (1, 29, 0.0061, 0.1718)],
+)
+def test_wilson_gives_newcombes_intervals(successes, n, low, high):
+    interval = wilson(successes, n)
+    assert (round(interval.low, 4), round(interval.high, 4)) == (low, high)
+
+
+@given(st.integers(1, 500), st.data(), st.floats(0.5, 0.999))
+def test_wilson_holds_the_proportion_and_is_symmetric(n, data, confidence):
+    successes = data.draw(st.integers(0, n))
+    interval, mirrored = wilson(successes, n, confidence), wilson(n - successes, n, confidence)
+    assert 0 <= interval.low <= successes / n + 1e-12
+    assert successes / n - 1e-12 <= interval.high <= 1
+    assert math.isclose(interval.low, 1 - mirrored.high, abs_tol=1e-9)
+
+
+@pytest.mark.parametrize(("successes", "n"), [(0, 0), (-1, 5), (6, 5), (float("nan"), 5)])
+def test_wilson_refuses_what_is_no_proportion(successes, n):
+    with pytest.raises(ValueError, match="no proportion"):
+        wilson(successes, n)
+
+
+def test_a_confidence_is_a_share():
+    assert normal_quantile(0.95) == pytest.approx(1.959964)
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        normal_quantile(95)
