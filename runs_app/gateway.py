@@ -82,8 +82,8 @@ def _tell(request: CallRequest, outcome: observing.Outcome) -> None:
 
 
 async def _called(request: CallRequest) -> CallReply:
-    started = time.perf_counter()
     exchange = _exchange_class()(request, _key(request))
+    started = time.perf_counter()  # Not before: the first exchange of a process imports litellm, for seconds.
     try:
         response = await _response(request, exchange)
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
