@@ -16,6 +16,7 @@ from grading_app.analysis.drawing import NARROW, WIDE, Theme, svg
 from grading_app.comparing.asking import Question, QuestionForm
 from grading_app.comparing.computing import Standing, is_large, standing_of
 from grading_app.comparing.keeping import Compared, Roles, kept_comparison, roles_of, state_of_question
+from grading_app.comparing.raters import CHOICE
 from grading_app.comparing.tables import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
 from grading_app.tables import behind
 from runs_app.models import Experiment
@@ -57,7 +58,7 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
         raise Http404
     roles = roles_of(question, request.GET.dict())
     compared, state, _ = _compared(question, roles)
-    picture = _pictures(roles, compared, width).get(name) if compared else None
+    picture = _pictures(question, roles, compared, width).get(name) if compared else None
     if picture is None:
         raise Http404
     kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
@@ -84,28 +85,29 @@ def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Com
         return {}
     against = measured.against
     return {
-        "coverage": CoverageTable(measured.covered, raters),
+        "coverage": CoverageTable(measured.covered, raters, in_pairs=question.in_pairs),
         "measures": MeasureTable(measured.lines) if measured.lines else None,
-        "pairs": PairTable(measured.pairs, raters) if len(measured.pairs) > 1 else None,
-        "against": ToldTable(told_against(against)) if against else None,
-        "means": ToldTable(told_means(against)) if against else None,
+        "pairs": PairTable(measured.pairs, raters, in_pairs=question.in_pairs) if len(measured.pairs) > 1 else None,
+        "against": ToldTable(told_against(against, in_pairs=question.in_pairs)) if against else None,
+        "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
         "figures": {
             name: _figure(request, question, picture, state)
-            for name, picture in _pictures(roles, compared, WIDE).items()
+            for name, picture in _pictures(question, roles, compared, WIDE).items()
         },
     }
 
 
-def _pictures(roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
+def _pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
     """Drawn only when asked for; the words and numbers are there at once."""
     from grading_app.comparing import figures
 
     measured, found = compared.measured, {}
-    if measured and measured.against and roles.judge:
+    if measured and measured.against and measured.against.limits and roles.judge:
         found["differences"] = figures.differences(measured.against.limits, roles.judge.label, width)
     if measured and measured.confusion and roles.pair:
         names = (roles.pair[0].label, roles.pair[1].label)
-        found["confusion"] = figures.confusion(measured.confusion, names, width)
+        words = dict(CHOICE.points) if question.in_pairs else None
+        found["confusion"] = figures.confusion(measured.confusion, names, width, words)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 from django.http import QueryDict
 
-from grading_app.comparing.raters import ANSWERS, CRITERION, Rater, criterion_of, expanded, offered, unit_choices
+from grading_app.comparing.raters import ANSWERS, CRITERION, PAIRS, Rater, criterion_of, expanded, offered, unit_choices
 from runs_app.models import Experiment
 
 MOST_RATERS = 200
@@ -31,6 +31,11 @@ class Question:
     @property
     def on_answers(self) -> bool:
         return on_answers(self.units)
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether a unit is two answers, of which raters choose the better one."""
+        return self.units == PAIRS
 
     @property
     def criterion(self) -> str:
@@ -55,6 +60,11 @@ def on_answers(units: str) -> bool:
     return units == ANSWERS or units.startswith(CRITERION)
 
 
+def _first_rated(experiment: Experiment, units: list[tuple[str, str]]) -> str:
+    """What somebody rated, before anybody chose: answers, where they were rated at all."""
+    return next((name for name, _ in units if offered(experiment, name)), ANSWERS)
+
+
 class QuestionForm(forms.Form):
     """Choices as they are in this experiment. What an address says beyond them is an error, not a guess."""
 
@@ -69,9 +79,11 @@ class QuestionForm(forms.Form):
     )
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
-        super().__init__(data)
         units = unit_choices(experiment)
-        wanted = data.get("units", "")
+        wanted = data.get("units", "") or _first_rated(experiment, units)
+        asked = data.copy()
+        asked["units"] = wanted
+        super().__init__(asked)
         self.experiment = experiment
         self.rated = wanted if wanted in dict(units) else ANSWERS
         self.offered = offered(experiment, self.rated)
@@ -82,14 +94,17 @@ class QuestionForm(forms.Form):
     def _of_answers(self) -> None:
         """What narrows answers."""
         conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
-        dimensions = self.experiment.dimensions.values_list("pk", "name") if on_answers(self.rated) else []
+        of_answers = on_answers(self.rated) or self.rated == PAIRS
+        dimensions = self.experiment.dimensions.values_list("pk", "name") if of_answers else []
         narrowing = {
-            "condition": [(one.pk, one.label) for one in conditions] if on_answers(self.rated) else [],
+            "condition": [(one.pk, one.label) for one in conditions] if of_answers else [],
             "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
             "dimension": list(dimensions),
         }
         for name, choices in narrowing.items():
             self._choices(name, [("", "All"), *choices])
+        if self.rated == PAIRS:
+            self.fields["condition"].label = "The first is of"
 
     def _choices(self, name: str, choices: list[Any]) -> None:
         field: Any = self.fields[name]
@@ -100,7 +115,8 @@ class QuestionForm(forms.Form):
         """The fields that narrow what was rated, for the page: those that leave a choice."""
         fields: Any = self.fields
         choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
-        return [self[name] for name in (*choices, "category", "scale")]
+        scale = () if self.rated == PAIRS else ("scale",)
+        return [self[name] for name in (*choices, "category", *scale)]
 
     def question(self) -> Question | None:
         """None where the address asks for what is not there."""

@@ -17,7 +17,7 @@ from grading_app.comparing import disagreeing
 from grading_app.comparing.asking import Question, QuestionForm
 from grading_app.comparing.frames import load_frame
 from grading_app.comparing.keeping import VERSION, Compared, Roles, compare, roles_of, state_of_question
-from grading_app.models import Comparison, Split
+from grading_app.models import Comparison, Rubric, Split
 
 WORK_OUT = "grading_app.tasks.work_out_comparison"
 MOST_AT_ONCE = 20_000
@@ -48,8 +48,11 @@ class Standing:
 def is_large(question: Question) -> bool:
     """Whether there are more answers than can be gone through while somebody waits; known from counters.
 
-    Of items that people rated alone there are never so many.
+    Of pairs the judges' verdicts are counted. Of items that people rated alone there are never so many.
     """
+    if question.in_pairs:
+        judging = question.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
+        return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
     if not question.on_answers and not any(rater.kind == "model" for rater in question.chosen):
         return False
     runs = question.experiment.runs.generating()

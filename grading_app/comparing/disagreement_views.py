@@ -20,7 +20,8 @@ from grading_app.comparing.computing import Standing, is_large, standing_of
 from grading_app.comparing.disagreeing import By, Place, Split
 from grading_app.comparing.forms import AdjudicationForm, scales_of
 from grading_app.comparing.keeping import roles_of
-from grading_app.comparing.sides import sides_of, values_by_unit
+from grading_app.comparing.pairs import answers_of
+from grading_app.comparing.sides import Side, sides_of, values_by_unit
 from runs_app.models import Trial
 from runs_app.reading import turns_of
 from runs_app.views.fetching import first_error, visible_experiment
@@ -38,12 +39,12 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
     question = form.question()
     context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
     if question is not None:
-        standing, by = _standing(question), _by(request)
+        standing, by = standing_now(question), order_of(request)
         context |= {"standing": standing, "here": request.get_full_path(), "by": by}
         cursors = {name: request.GET.get(name, "") for name in CURSORS}
         page = disagreeing.find(question, by=by, comparison=standing.row if standing else None, **cursors)
         context |= {"rows": _rows(question, page.splits), **_links(request, page)}
-    return render(request, "grading_app/disagreements.html", {**context, "query": _query(request).urlencode()})
+    return render(request, "grading_app/disagreements.html", {**context, "query": choice_of(request).urlencode()})
 
 
 @require_safe
@@ -55,8 +56,8 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     question = QuestionForm(request.GET, experiment).question()
     place = Place(None, None, 0, None, None)
     if question is not None and question.on_answers:
-        standing = _standing(question)
-        place = disagreeing.place_of(question, trial.pk, _by(request), standing.row if standing else None)
+        standing = standing_now(question)
+        place = disagreeing.place_of(question, trial.pk, order_of(request), standing.row if standing else None)
     raters = question.raters if question is not None and question.on_answers else []
     in_total = question is not None and not question.criterion  # A last word is on the whole score.
     may = in_total and may_adjudicate(request.user, experiment)
@@ -68,7 +69,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         "sides": sides_of(trial, raters, question.criterion if question else ""),
         "settled": _settled(trial),
         "forms": [AdjudicationForm(scale) for scale in scales_of(raters)] if may else [],
-        "query": _query(request).urlencode(),
+        "query": choice_of(request).urlencode(),
     }
     return render(request, "grading_app/disagreement.html", context)
 
@@ -96,7 +97,7 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     return redirect(back)
 
 
-def _standing(question: Question) -> Standing | None:
+def standing_now(question: Question) -> Standing | None:
     """Of many answers, what a worker has put in order; None where that is done at once."""
     return standing_of(question, roles_of(question, {})) if is_large(question) else None
 
@@ -123,21 +124,23 @@ def _answer(experiment: Any, pk: int) -> Trial:
     return get_object_or_404(with_design, pk=pk)
 
 
-def _by(request: HttpRequest) -> By:
+def order_of(request: HttpRequest) -> By:
     return "variance" if request.GET.get("by") == "variance" else "range"
 
 
-def _query(request: HttpRequest) -> QueryDict:
+def choice_of(request: HttpRequest, **more: str) -> QueryDict:
     """The choice of raters and the order, without the place in the list."""
     query = request.GET.copy()
     for name in CURSORS:
         query.pop(name, None)
+    for name, value in more.items():
+        query[name] = value
     return query
 
 
 def _links(request: HttpRequest, page: disagreeing.Page) -> dict[str, str]:
     def address(name: str, cursor: str) -> str:
-        query = _query(request)
+        query = choice_of(request)
         query[name] = cursor
         return f"?{query.urlencode()}" if cursor else ""
 
@@ -148,17 +151,36 @@ def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
     """A page of splits with what is said of each: its item, its answer's beginning, and everybody's value."""
     keys = [split.unit for split in splits]
     values = values_by_unit(question, keys)
-    found: dict[int, Any] = _answers(keys) if question.on_answers else Item.objects.in_bulk(keys)
+    shown = _shown_units(question, keys)
     return [
         {
             "split": split,
-            "trial": found[split.unit] if question.on_answers else None,
-            "item": found[split.unit].item if question.on_answers else found[split.unit],
-            "answer": found[split.unit].answer[:EXCERPT] if question.on_answers else "",
-            "values": [(rater.label, values.get((split.unit, rater.key))) for rater in question.raters],
+            **shown[split.unit],
+            "sides": [Side(rater, values.get((split.unit, rater.key))) for rater in question.raters],
         }
         for split in splits
+        if split.unit in shown  # Of a comparison that is kept, a person may have taken their words back.
     ]
+
+
+def _shown_units(question: Question, keys: list[int]) -> dict[int, dict[str, Any]]:
+    """By unit, its item and the answers to it, as far as a list shows them."""
+    if question.in_pairs:
+        pairs = answers_of(question, keys)
+        return {
+            key: {"item": pair[0].item, "answers": [(_name(one), one.answer[:EXCERPT]) for one in pair]}
+            for key, pair in pairs.items()
+        }
+    if question.on_answers:
+        return {
+            key: {"item": trial.item, "trial": trial, "answers": [("", trial.answer[:EXCERPT])]}
+            for key, trial in _answers(keys).items()
+        }
+    return {key: {"item": item, "answers": []} for key, item in Item.objects.in_bulk(keys).items()}
+
+
+def _name(trial: Trial) -> str:
+    return str(trial.run.condition.label)
 
 
 def _answers(keys: list[int]) -> dict[int, Any]:

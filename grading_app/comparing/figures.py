@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +58,15 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
     )
 
 
-def confusion(matrix: ConfusionMatrix, names: tuple[str, str], width: int) -> Picture:
-    """Rows: the first rater's category, columns: the second's; the darker, the larger the share of its row."""
+def confusion(
+    matrix: ConfusionMatrix, names: tuple[str, str], width: int, words: Mapping[float, str] | None = None
+) -> Picture:
+    """Rows: the first rater's category, columns: the second's; the darker, the larger the share of its row.
+
+    words: what the categories are called, where they are names.
+    """
     grid = _square_grid(len(matrix.categories), width)
-    categories = [category_text(category) for category in matrix.categories]
+    categories = [category_text(category, words or {}) for category in matrix.categories]
     rows = [(name, *map(str, row)) for name, row in zip(categories, matrix.counts, strict=True)]
     share = 100 * matrix.agreed / matrix.units if matrix.units else 0
     return Picture(
@@ -76,8 +81,8 @@ def confusion(matrix: ConfusionMatrix, names: tuple[str, str], width: int) -> Pi
     )
 
 
-def category_text(category: str | float) -> str:
-    return category if isinstance(category, str) else f"{category:g}"
+def category_text(category: str | float, words: Mapping[float, str]) -> str:
+    return category if isinstance(category, str) else words.get(category) or f"{category:g}"
 
 
 def _plain_grid(width: int, height: int) -> drawing.Grid:

@@ -70,6 +70,33 @@ SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}
         WHERE m.place = 1 AND m.condition_id = ANY(%(singles)s)
 )"""  # noqa: S608
 
+# Two answers stand in the order of their conditions, or with those of the one that was chosen first.
+MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
+        CASE WHEN o.a_first THEN ta.id ELSE tb.id END AS one, CASE WHEN o.a_first THEN tb.id ELSE ta.id END AS other,
+        CASE p.winner WHEN '' THEN NULL WHEN 'tie' THEN 0.5 ELSE ((p.winner = 'a') = o.a_first)::integer END AS choice
+    FROM grading_app_preference p JOIN grading_app_gradecondition gc ON gc.id = p.condition_id
+    JOIN runs_app_trial ta ON ta.id = p.trial_a_id JOIN runs_app_trial tb ON tb.id = p.trial_b_id
+    JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
+    JOIN datasets_app_item i ON i.id = ta.item_id
+    CROSS JOIN LATERAL (SELECT CASE WHEN ra.condition_id <> rb.condition_id
+            AND %(condition)s::bigint IN (ra.condition_id, rb.condition_id) THEN ra.condition_id = %(condition)s
+        ELSE (ra.condition_id, ta.id) < (rb.condition_id, tb.id) END AS a_first) AS o
+    WHERE gc.experiment_id = %(experiment)s
+        AND (%(wave)s::bigint IS NULL OR %(wave)s = ra.wave_id AND %(wave)s = rb.wave_id)
+        AND (%(condition)s::bigint IS NULL OR %(condition)s IN (ra.condition_id, rb.condition_id))
+        AND (%(dimension)s::bigint IS NULL OR ta.dimension_id = %(dimension)s)
+        AND (%(category)s = '' OR i.category = %(category)s)"""
+# A pair goes by the first verdict on it, whoever gave it. A judge that was asked in both orders says one thing: where
+# the order decides, it prefers neither (Zheng et al. 2023, section 3.4).
+SAID_OF_PAIRS = f"""met AS ({MET}), scope AS (
+    SELECT min(id) AS id, item_id, one, other FROM met GROUP BY item_id, one, other
+), said AS (
+    SELECT scope.id AS unit, 'g' || met.condition_id AS rater, bool_or(met.kind = 'person') AS by_people,
+        CASE WHEN min(met.choice) = max(met.choice) THEN min(met.choice) ELSE 0.5 END::float8 AS value
+    FROM met JOIN scope USING (one, other)
+    WHERE met.condition_id = ANY(%(graded)s) AND met.choice IS NOT NULL GROUP BY 1, 2
+)"""  # noqa: S608
+
 GIVEN = """given AS (
     SELECT said.unit, said.rater, (said.value - scales.low) / scales.span AS value, said.by_people, scales.place
     FROM said JOIN unnest(%(raters)s::text[], %(lows)s::float8[], %(spans)s::float8[]) WITH ORDINALITY
@@ -136,8 +163,8 @@ def _said(kind: str, keys: list[str]) -> dict[str, float]:
 
 
 def given_by(question: Question) -> tuple[str, dict[str, Any]]:
-    """Common table expressions, of which `scope` (id, item_id) and `given` (unit, rater, value, by_people) are for use,
-    and their parameters."""
+    """Common table expressions and their parameters. For use are `scope` (id, item_id; of pairs also one and other, the
+    answers) and `given` (unit, rater, value, by_people)."""
     pairs, keys = pairs_of(question.chosen), {rater.key for rater in question.chosen}
     wanted: dict[str, Any] = {
         "experiment": question.experiment.pk,
@@ -147,8 +174,10 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
         **_narrowing(question.narrowed),
         **_scales(question),
     }
+    graded = keys_of(question.raters, "g")
+    if question.in_pairs:
+        return f"{SAID_OF_PAIRS}, {GIVEN}", {**wanted, "graded": graded}
     if question.on_answers:
-        graded = keys_of(question.raters, "g")
         of_answers = {"graded": graded, "own": "own" in keys, "criterion": question.criterion}
         return f"{SAID_OF_ANSWERS}, {GIVEN}", {**wanted, **of_answers}
     means, singles = keys_of(question.chosen, "c"), keys_of(question.chosen, "s")

@@ -100,5 +100,6 @@ def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
         pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
         judge=roles.judge.key if roles.judge else None,
         people=[rater.key for rater in roles.people],
+        are_names=question.in_pairs,
     )
     return Compared(frame.units, frame.total, numbers)

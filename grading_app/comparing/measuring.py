@@ -32,6 +32,7 @@ SEED, RESAMPLES = 1, 1_000
 MOST_CATEGORIES = 15
 FEW_POINTS = 11
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
+CHOICES = "a choice of the first, of the second or of neither is a name without an order"
 MOST_PAIRED = 12  # raters whose pairs are all listed
 
 
@@ -67,7 +68,7 @@ class Pair:
     second: Hashable
     n: int
     same: float | None
-    kappa: float | None  # quadratic weights
+    kappa: float | None  # quadratic weights; of names without weights, and then the others are not defined
     r: float | None
     ccc: float | None
     difference: float | None
@@ -75,13 +76,14 @@ class Pair:
 
 @dataclass(frozen=True)
 class AgainstPeople:
-    """A judge beside people. standings: agreement with people, by two measures; None below two people on a unit."""
+    """A judge beside people. standings: agreement with people, by two measures, of names by one; none below two people
+    on a unit. slope, limits: None of names."""
 
     judge: Hashable
     people: int
     bias: Estimate
-    slope: Estimate
-    limits: LimitsOfAgreement
+    slope: Estimate | None
+    limits: LimitsOfAgreement | None
     standings: list[Standing]
     mean: CorrectedMean
 
@@ -107,24 +109,32 @@ def measured(
     pair: tuple[str, str] | None,
     judge: str | None,
     people: list[str],
+    are_names: bool = False,
 ) -> Measured:
-    """Everything at once, of ratings that know their items. Raters without a rating are compared with nobody."""
-    level, why = fitting_level(ratings)
+    """Everything at once, of ratings that know their items. Raters without a rating are compared with nobody.
+
+    are_names: the ratings are choices without an order, told by what suits names alone.
+    """
+    level, why = fitting_level(ratings, are_names)
     present = [rater for rater in raters if rater in ratings.raters]
     return Measured(
         covered=[_covered(ratings, rater) for rater in raters],
         shared=ratings.with_at_least(2).n_units,
         level=level,
         level_why=why,
-        lines=list(_lines(ratings, level)) if len(present) > 1 else [],
-        pairs=[_pair(ratings, *two) for two in combinations(present, 2)] if len(present) <= MOST_PAIRED else [],
+        lines=list(_lines(ratings, level, are_names)) if len(present) > 1 else [],
+        pairs=[_pair(ratings, *two, are_names) for two in combinations(present, 2)]
+        if len(present) <= MOST_PAIRED
+        else [],
         confusion=_confusion(ratings, pair),
-        against=_against(ratings, judge, [one for one in people if one in ratings.raters]),
+        against=_against(ratings, judge, [one for one in people if one in ratings.raters], are_names),
     )
 
 
-def fitting_level(ratings: Ratings) -> tuple[Level, str]:
+def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
     """Which level of measurement suits these ratings, and why; what a scale means is for its author to say."""
+    if are_names:
+        return "nominal", CHOICES
     values = ratings.categories
     if len(values) <= 2:
         return "nominal", "there are two ratings at most, and with two the levels say the same"
@@ -133,7 +143,7 @@ def fitting_level(ratings: Ratings) -> tuple[Level, str]:
     return "interval", "the ratings are numbers whose differences mean something"
 
 
-def _lines(ratings: Ratings, level: Level) -> Iterator[Line]:
+def _lines(ratings: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
     present = ratings.of(*(rater for at, rater in enumerate(ratings.raters) if ratings.given[:, at].any()))
     binary = len(present.categories) <= 2
 
@@ -141,6 +151,12 @@ def _lines(ratings: Ratings, level: Level) -> Iterator[Line]:
         return _line(name, make, present, fits)
 
     yield line("Percent agreement", lambda: percent_agreement(present))
+    if are_names:
+        if len(present.raters) == 2:
+            yield line("Cohen's kappa", lambda: cohens_kappa(present), fits=True)
+        yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+        yield line("Krippendorff's alpha, nominal", lambda: krippendorff_alpha(present, "nominal"), fits=True)
+        return
     if len(present.raters) == 2:
         suited = "none" if binary else "quadratic"
         yield line("Cohen's kappa", lambda: cohens_kappa(present), suited == "none")
@@ -197,11 +213,14 @@ def _covered(ratings: Ratings, rater: str) -> Covered:
     return Covered(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
 
 
-def _pair(ratings: Ratings, first: str, second: str) -> Pair:
+def _pair(ratings: Ratings, first: str, second: str, are_names: bool) -> Pair:
     both = ratings.of(first, second).complete()
     n = both.n_units
     if not n:
         return Pair(first, second, 0, None, None, None, None, None)
+    if are_names:
+        same, kappa = percent_agreement(both).estimate, cohens_kappa(both).estimate
+        return Pair(first, second, n, same, kappa, None, None, None)
     (x, y), once = both.values.T, both.times[None]
     difference = float(np.average(y - x, weights=both.times))
     return Pair(
@@ -222,25 +241,27 @@ def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatri
     return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
 
 
-def _against(ratings: Ratings, judge: str | None, people: list[str]) -> AgainstPeople | None:
+def _against(ratings: Ratings, judge: str | None, people: list[str], are_names: bool) -> AgainstPeople | None:
     if judge is None or judge not in ratings.raters or not people:
         return None
     table = ratings.of(judge, *people)
     among_people = table.without(judge).per_unit
     if not ((among_people > 0) & table.given[:, 0]).any():
         return None
+    slope = None if are_names else bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES)
+    limits = None if are_names else limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES)
     return AgainstPeople(
         judge,
         people=len(people),
         bias=judge_bias(table, judge).result(),
-        slope=bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES),
-        limits=limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES),
-        standings=list(_standings(table, judge)) if (among_people > 1).any() else [],
+        slope=slope,
+        limits=limits,
+        standings=list(_standings(table, judge, are_names)) if (among_people > 1).any() else [],
         mean=corrected_mean(table, judge, tuned=True),
     )
 
 
-def _standings(table: Ratings, judge: str) -> Iterator[Standing]:
-    measures: tuple[Measure, ...] = ("concordance", "same answer")
+def _standings(table: Ratings, judge: str, are_names: bool) -> Iterator[Standing]:
+    measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
     for measure in measures:
         yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES)

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from django.db.models import Q
+
 from datasets_app.models import Norm
 from grading_app.models import GradeCondition, RaterAssignment, RatingQueue, Rubric
 from runs_app.models import Dimension, Experiment
 
 Kind = Literal["rule", "judge", "panel", "adjudicated", "person", "norm", "model"]
-ANSWERS = "answers"
+ANSWERS, PAIRS = "answers", "pairs"
 CRITERION = "criterion:"
 KIND_WORDS: dict[Kind, str] = {
     "rule": "Rule",
@@ -41,6 +43,10 @@ class Scale:
         return float(self.low), float(self.high)
 
 
+CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
+"""What a choice between two answers is as a number: names, whose mean is the share of wins, a tie being half a win."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rater:
     """One who rates, or a group that is chosen at once (the people of a queue); `key` stands in addresses.
@@ -59,9 +65,19 @@ class Rater:
     def word(self) -> str:
         return KIND_WORDS[self.kind]
 
+    @property
+    def is_scored(self) -> bool:
+        """Whether its ratings are numbers, not choices between two answers."""
+        return self.scale != CHOICE
+
+    def text_of(self, value: float) -> str:
+        """A choice by its name, any other rating as a number."""
+        return f"{round(value, 4):g}" if self.is_scored else dict(CHOICE.points)[value]
+
 
 def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
-    """What can be rated: the answers, in total or on one criterion of a rubric; and the items on each dimension."""
+    """What can be rated: the answers, in total or on one criterion of a rubric; two of them beside each other; and the
+    items on each dimension."""
     names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
     criteria = [
         (f"{CRITERION}{rubric.pk}:{one['name']}", f"Answers, on {one['name']} of {rubric}")
@@ -70,7 +86,8 @@ def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
         ).distinct()
         for one in rubric.criteria
     ]
-    return [(ANSWERS, "Answers"), *criteria, *((f"items:{name}", f"Items, on {name}") for name in names)]
+    pairs = [(PAIRS, "Pairs of answers")] if _in_pairs(experiment).exists() else []
+    return [(ANSWERS, "Answers"), *criteria, *pairs, *((f"items:{name}", f"Items, on {name}") for name in names)]
 
 
 def criterion_of(units: str) -> tuple[int, str]:
@@ -84,6 +101,8 @@ def offered(experiment: Experiment, units: str) -> list[Rater]:
     if units == ANSWERS:
         judged = [*_graders(experiment), *_own(experiment)]
         return [*judged, *_queues(experiment, subject="answers"), *_by_rubric(experiment)]
+    if units == PAIRS:
+        return [*_choosers(experiment), *_by_rubric(experiment, in_pairs=True)]
     if units.startswith(CRITERION):
         rubric = criterion_of(units)[0]
         judges = [rater for rater in _graders(experiment, rubric=rubric) if rater.kind == "judge"]
@@ -149,6 +168,17 @@ def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[R
         yield Rater(f"g{condition.pk}", grade_label(condition), kind, grade_scale(condition))
 
 
+def _in_pairs(experiment: Experiment) -> Any:
+    return experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE)
+
+
+def _choosers(experiment: Experiment) -> Iterator[Rater]:
+    """The judges that chose between two answers."""
+    judges = _in_pairs(experiment).filter(kind=GradeCondition.Kind.JUDGE)
+    for condition in judges.select_related("grader", "rubric").order_by("pk"):
+        yield Rater(f"g{condition.pk}", grade_label(condition), "judge", CHOICE)
+
+
 def grade_label(condition: GradeCondition) -> str:
     """What people call it: grader and rubric, panel, or scorer with its parameters."""
     if condition.kind == GradeCondition.Kind.ADJUDICATED:
@@ -198,14 +228,15 @@ def _own(experiment: Experiment) -> Iterator[Rater]:
         yield Rater("own", "the model's own rating", "model", Scale(low, high))
 
 
-def _by_rubric(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
-    """The people of each queue that asks by a rubric, who give scores as a judge does."""
+def _by_rubric(experiment: Experiment, *, rubric: int | None = None, in_pairs: bool = False) -> Iterator[Rater]:
+    """The people of each queue that asks by a rubric, who give scores, or choices, as a judge does."""
     queues = experiment.rating_queues.exclude(status=RatingQueue.Status.DRAFT).exclude(rubric=None)
-    scored = queues.exclude(rubric__kind=Rubric.Kind.PAIRWISE).select_related("rubric").order_by("pk")
-    for queue in scored.filter(rubric=rubric) if rubric else scored:
+    pairwise = Q(rubric__kind=Rubric.Kind.PAIRWISE)
+    asking = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")
+    for queue in asking.filter(rubric=rubric) if rubric else asking:
         if queue.rubric is not None:
             label = f"people of {queue.name} ({queue.rubric})"
-            yield Rater(f"r{queue.pk}", label, "person", rubric_scale(queue.rubric))
+            yield Rater(f"r{queue.pk}", label, "person", CHOICE if in_pairs else rubric_scale(queue.rubric))
 
 
 def _queues(experiment: Experiment, *, subject: str, name: str = "") -> Iterator[Rater]:

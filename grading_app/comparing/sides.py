@@ -27,12 +27,12 @@ class Side:
 
     @property
     def text(self) -> str:
-        return number(None) if self.value is None else f"{self.value:.4g}"
+        return number(None) if self.value is None else self.rater.text_of(self.value)
 
     @property
     def name(self) -> str:
         """The name of the point of the scale that was chosen, where it has one; all that it may be called."""
-        points = self.rater.scale.points if self.rater.scale else ()
+        points = self.rater.scale.points if self.rater.scale and self.rater.is_scored else ()
         return self.label or " or ".join(name for value, name in points if value == self.value)
 
 

@@ -40,12 +40,18 @@ class CoverageTable(tables.Table):
         orderable = False
         default = site_wording.MISSING
 
-    def __init__(self, covered: Iterable[Covered], raters: Mapping[str, Rater]) -> None:
+    def __init__(self, covered: Iterable[Covered], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
+        self.in_pairs = in_pairs
         rows = [{"of": one, "who": raters[str(one.rater)], **_cells(one, raters[str(one.rater)])} for one in covered]
-        super().__init__(rows)
+        super().__init__(rows, exclude=("scale", "sd", "range") if in_pairs else ())
+        if in_pairs:
+            self.columns["mean"].column.verbose_name = "For the first"
 
     def render_n(self, value: int) -> str:
         return counted(value)
+
+    def render_mean(self, value: float) -> str:
+        return wording.per_cent(value) if self.in_pairs else wording.number(value)
 
     def render_shared(self, value: int) -> str:
         return counted(value)
@@ -62,7 +68,7 @@ def _cells(one: Covered, rater: Rater) -> dict[str, Any]:
         "scale": str(rater.scale) if rater.scale else None,
         "n": one.n,
         "shared": one.shared,
-        "mean": None if one.mean is None else wording.number(one.mean),
+        "mean": one.mean,
         "sd": None if one.sd is None else wording.number(one.sd),
     }
 
@@ -132,9 +138,11 @@ class PairTable(tables.Table):
         default = site_wording.MISSING
         attrs = {"class": "data-table keep-table"}
 
-    def __init__(self, pairs: Iterable[Pair], raters: Mapping[str, Rater]) -> None:
+    def __init__(self, pairs: Iterable[Pair], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
         self.raters = raters
-        super().__init__(list(pairs))
+        super().__init__(list(pairs), exclude=("r", "ccc", "difference") if in_pairs else ())
+        if in_pairs:
+            self.columns["kappa"].column.verbose_name = "Kappa"
 
     def render_first(self, value: str) -> str:
         return self.raters[value].label
@@ -203,16 +211,22 @@ def interval_of(estimate: Estimate | None) -> str:
     return site_wording.MISSING if estimate is None else wording.interval(estimate.low, estimate.high, 3)
 
 
-CEILING = ("Lin's concordance with the mean of the other people", "Share of the other people with the same rating")
+CONCORDANCE = "Lin's concordance with the mean of the other people"
+SAME = "Share of the other people with the same rating"
+SAME_CHOICE = "Share of the other people with the same choice"
 
 
-def told_against(against: AgainstPeople) -> list[Told]:
+def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
     """Bias, slope, and agreement beside that of people with each other."""
     told = [
-        Told("Bias", against.bias, "How much higher the judge rates than the mean of the people (Liang & Zeger 1986)."),
-        Told("Slope", against.slope, "Below 1 the judge spares the ends of the scale (Deming 1943; Linnet 1993)."),
-    ]
-    for standing, what in zip(against.standings, CEILING, strict=False):
+        Told("Bias", against.bias, "How much more of the wins the judge gives to the first than people do, as a share "
+             "from −1 to 1 (Liang & Zeger 1986)." if in_pairs else
+             "How much higher the judge rates than the mean of the people (Liang & Zeger 1986)."),
+    ]  # fmt: skip
+    if against.slope is not None:
+        why = "Below 1 the judge spares the ends of the scale (Deming 1943; Linnet 1993)."
+        told.append(Told("Slope", against.slope, why))
+    for standing, what in zip(against.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
         told += [
             Told(f"{what}: judge", standing.judge, "Each person in turn steps out; the judge meets the rest."),
             Told(f"{what}: people", standing.people, "The ceiling: each person against the other people."),
@@ -221,17 +235,17 @@ def told_against(against: AgainstPeople) -> list[Told]:
     return told
 
 
-def told_means(against: AgainstPeople) -> list[Told]:
-    """The mean that people would give, three ways."""
-    mean = against.mean
+def told_means(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
+    """The mean that people would give, three ways; of pairs, the first one's share of wins."""
+    mean, what = against.mean, "share of wins" if in_pairs else "mean"
     return [
-        Told("Corrected mean", mean.corrected, "Prediction-powered inference: the judge's mean over all units, moved "
-             f"by what it gets wrong where people rated ({wording.number(mean.rectifier)}); the judge's share in it is "
-             f"{wording.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
+        Told(f"Corrected {what}", mean.corrected, f"Prediction-powered inference: the judge's {what} over all units, "
+             f"moved by what it gets wrong where people rated ({wording.number(mean.rectifier)}); the judge's share in "
+             f"it is {wording.number(mean.judge_share)}. Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
              "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the "
              "page to the conditions that they rated."),
-        Told("People alone", mean.people, "The mean of the people's ratings, of the units that they rated."),
-        Told("Judge alone", mean.judge, "The judge's mean over all units it rated, with its bias."),
+        Told("People alone", mean.people, f"The {what} by people, of the units that they rated."),
+        Told("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),
     ]  # fmt: skip
 
 

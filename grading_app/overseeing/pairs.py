@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.core.cache import cache
 from django.db import connection
 
+from evalsite.lib.hashing import content_hash
 from evalsite.lib.wilson import Interval, wilson
 from grading_app.models import GradeCondition
 
@@ -18,17 +20,18 @@ SEED = 1
 SMOOTHING = 0.5
 
 # The verdicts that say which is better; sides: 1 where the answer shown first won, -1, or 0 for a tie.
-SAID = """SELECT p.trial_a_id AS a, p.trial_b_id AS b,
+SAID = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
-    FROM grading_app_preference p WHERE p.condition_id = %(condition)s AND p.winner <> ''"""
+    FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
 ORDERS = f"""WITH said AS ({SAID}), pairs AS (
-    SELECT least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
+    SELECT rater, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
         min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
         max(CASE WHEN a < b THEN for_first ELSE -for_first END) AS most_side,
         sum(for_first) AS for_first
-    FROM said GROUP BY 1, 2)
+    FROM said GROUP BY 1, 2, 3)
 SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
-    count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0)
+    count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0),
+    (SELECT count(*) FROM said WHERE for_first > 0), (SELECT count(*) FROM said WHERE for_first <> 0)
 FROM pairs"""  # noqa: S608 - fixed text
 # How often each condition won against each other one on an item, a tie being half a win for both; items whose tallies
 # are the same make one row, so that there are as many rows as different tallies, however many verdicts.
@@ -48,12 +51,15 @@ SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S6
 
 @dataclass(frozen=True, slots=True)
 class OrderBias:
-    """Of the pairs that were shown in both orders: how many verdicts flipped with the order, and which place gained."""
+    """Of the pairs that one rater saw in both orders: how many verdicts flipped with the order, and which place gained.
+    Of all verdicts for one of the two (`decided`): how often the answer that was shown first won."""
 
     pairs: int
     flipped: int
     for_first: int
     for_second: int
+    first_won: int
+    decided: int
 
     @property
     def percent(self) -> float:
@@ -63,6 +69,11 @@ class OrderBias:
     def interval(self) -> Interval | None:
         """Wilson's, of the share that flipped, 0 to 1; None without pairs in both orders."""
         return wilson(self.flipped, self.pairs) if self.pairs else None
+
+    @property
+    def first_interval(self) -> Interval | None:
+        """Wilson's, of the share that the answer shown first won; None where neither ever did."""
+        return wilson(self.first_won, self.decided) if self.decided else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,26 +98,27 @@ class PairwiseStanding:
     problem: str = ""
 
 
-def pairwise_standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStanding:
-    """Strengths by Bradley and Terry over all verdicts, and the bias of the order. `labels` names the conditions.
+def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
+    """Strengths by Bradley and Terry over all verdicts of a judge, or of several people together, and the bias of the
+    order. `labels` names the conditions that answered.
 
     Kept until verdicts have come: a bootstrap of many takes a second.
     """
-    key = f"pairs:{condition.pk}:{condition.changes}"
+    key = f"pairs-2:{content_hash([(one.pk, one.changes) for one in conditions])}"
     found: PairwiseStanding | None = cache.get(key)
     if found is None:
-        found = _standing(condition, labels)
+        found = _standing([one.pk for one in conditions], labels)
         cache.set(key, found, KEPT_SECONDS)
     return found
 
 
-def _standing(condition: GradeCondition, labels: dict[int, str]) -> PairwiseStanding:
+def _standing(conditions: Sequence[int], labels: dict[int, str]) -> PairwiseStanding:
     from grading_app.agreement.preferences import Tally, comparisons_from_tallies
 
-    bias = OrderBias(*_rows(ORDERS, condition)[0])
+    bias = OrderBias(*_rows(ORDERS, conditions)[0])
     comparisons = comparisons_from_tallies(
         (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
-        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, condition))
+        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, conditions))
     )
     verdicts = round(comparisons.total.sum())
     fitted, note = _fitted(comparisons)
@@ -144,8 +156,8 @@ def _no_interval(fitted: Any) -> str:
     return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"
 
 
-def _rows(statement: str, condition: GradeCondition) -> list[tuple[Any, ...]]:
+def _rows(statement: str, conditions: Sequence[int]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(statement, {"condition": condition.pk})
+        cursor.execute(statement, {"conditions": list(conditions)})
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows

@@ -14,15 +14,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evalsite.lib.access import members_only, readers_only
 from evalsite.lib.wording import count_text
-from grading_app.analysis.frames import condition_labels
 from grading_app.judging import choosing, panels
 from grading_app.judging.costing import estimate_judging
 from grading_app.judging.planning import JudgingReport, judge
 from grading_app.models import Grader, Panel
+from grading_app.overseeing.choosers import standings
 from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.overseeing.lines import GradeLine, grade_lines, is_moving, tries_of
 from grading_app.overseeing.newer import Newer, judging_address, newer_versions
-from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
@@ -46,7 +45,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),
         "lines": [_shown(experiment, line, editable, newer) for line in lines],
         "is_live": is_moving((run for line in lines for run in line.runs), POLLED_S),
-        "standings": _standings(experiment, lines),
+        "standings": standings(experiment, lines),
         "tries": tries_of(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
@@ -97,15 +96,6 @@ def _splits(experiment: Experiment, line: GradeLine) -> str:
         return ""
     query = urlencode({"rater": [f"g{pk}" for pk in members]}, doseq=True)
     return f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}"
-
-
-def _standings(experiment: Experiment, lines: list[GradeLine]) -> list[tuple[GradeLine, PairwiseStanding]]:
-    compared = [line for line in lines if line.in_pairs and line.totals.done]
-    if not compared:
-        return []
-    conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    labels = condition_labels(list(conditions))
-    return [(line, pairwise_standing(line.condition, labels)) for line in compared]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

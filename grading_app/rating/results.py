@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db.models import Aggregate, Avg, Count, FloatField, Q, StdDev
 from django.utils import timezone
@@ -16,6 +16,9 @@ from django.utils import timezone
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.aspects import Key, aspects_of
 from grading_app.rating.sessions import rated_things
+
+if TYPE_CHECKING:
+    from grading_app.agreement.alpha import Level
 
 Thing = tuple[int, int | None, int | None]
 """An item, and of answers the one that is rated, and the one it is compared with."""
@@ -44,7 +47,8 @@ class AspectLine:
 
     Of two answers, the level of a rating is the share of wins of the one with the lower key.
     mean, sd: of the items' means, and between them; within: the mean of the items' SDs between raters.
-    alpha: Krippendorff's, ordinal; icc: ICC(2,1) over the items that all its raters rated. None where not defined.
+    alpha: Krippendorff's, ordinal, of choices between two nominal; icc: ICC(2,1) over the items that all its raters
+    rated, but of choices. None where not defined.
     """
 
     name: str
@@ -160,8 +164,9 @@ def aspect_lines(queue: RatingQueue) -> list[AspectLine]:
     rows = counted.values_list("dimension", "criterion", "item", "one", "other", "assignment", "level")
     for dimension, criterion, item, one, other, rater, level in rows:
         triples[dimension, criterion].append(((item, one, other), rater, level))
-    lines = [_aspect_line(aspect.name, triples[aspect.key]) for aspect in aspects_of(queue)]
-    return [*lines, _aspect_line("in total", _totals(queue))] if len(lines) > 1 and queue.rubric else lines
+    scale: Level = "nominal" if queue.rates_pairs else "ordinal"
+    lines = [_aspect_line(aspect.name, triples[aspect.key], scale) for aspect in aspects_of(queue)]
+    return [*lines, _aspect_line("in total", _totals(queue), scale)] if len(lines) > 1 and queue.rubric else lines
 
 
 def _totals(queue: RatingQueue) -> list[Triple]:
@@ -170,8 +175,8 @@ def _totals(queue: RatingQueue) -> list[Triple]:
     return [((item, trial, trial), rater, score or 0.0) for item, trial, rater, score in rows]
 
 
-def _aspect_line(name: str, triples: list[Triple]) -> AspectLine:
-    alpha, icc = _agreement(triples)
+def _aspect_line(name: str, triples: list[Triple], scale: Level) -> AspectLine:
+    alpha, icc = _agreement(triples, scale)
     of_thing: dict[Thing, list[float]] = defaultdict(list)
     for thing, _, level in triples:
         of_thing[thing].append(level)
@@ -190,7 +195,7 @@ def _aspect_line(name: str, triples: list[Triple]) -> AspectLine:
     )
 
 
-def _agreement(triples: list[Triple]) -> tuple[Any, Any]:
+def _agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
     """Two estimates, or None where fewer than two people rated."""
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
@@ -199,7 +204,8 @@ def _agreement(triples: list[Triple]) -> tuple[Any, Any]:
     from grading_app.agreement.ratings import ratings_from
 
     ratings = ratings_from(triples)
-    return krippendorff_alpha(ratings, "ordinal").result(), intraclass_correlation(ratings, "2,1").result()
+    icc = None if scale == "nominal" else intraclass_correlation(ratings, "2,1").result()
+    return krippendorff_alpha(ratings, scale).result(), icc
 
 
 # --- rows ------------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
     assert page.context["compared"].measured.shared == 4
     assert "Answers, on complete of strict-criteria@1" in page.content.decode()
     (row, *_) = client.get(f"/experiments/people/disagreements/?{query}").context["rows"]
-    assert sorted(value for _, value in row["values"]) == [0, 0, 1]
+    assert sorted(side.value for side in row["sides"]) == [0, 0, 1]
     one = client.get(f"/experiments/people/disagreements/{row['trial'].pk}/?{query}").context
     assert sorted(side.value for side in one["sides"]) == [0, 0, 1]
     assert one["forms"] == []

@@ -28,7 +28,7 @@ def asked(experiment, grader, said, force=False):
 
 def line_of(experiment):
     (line,) = grade_lines(experiment)
-    return line, pairwise_standing(line.condition, {})
+    return line, pairwise_standing([line.condition], {})
 
 
 def exported(experiment):

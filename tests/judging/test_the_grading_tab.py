@@ -255,7 +255,7 @@ def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web
     (line,) = grade_lines(answered)
     assert Preference.objects.count() == 12
     labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
-    standing = pairwise_standing(line.condition, labels)
+    standing = pairwise_standing([line.condition], labels)
     bias = standing.bias
     assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
     assert [one.label for one in standing.ranked] == [f"model of {second}", f"model of {first}"]

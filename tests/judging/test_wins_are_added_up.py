@@ -54,7 +54,7 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
         for one in Preference.objects.exclude(winner="").select_related("trial_a__run", "trial_b__run")
     ]  # fmt: skip
     expected = bradley_terry(comparisons_from(single))
-    standing = pairwise_standing(condition, names)
+    standing = pairwise_standing([condition], names)
     assert (standing.comparisons, standing.items) == (len(single), 8)
     assert {one.label: one.strength for one in standing.ranked} == {
         one.name: pytest.approx(one.strength, abs=1e-6) for one in expected.strengths
@@ -64,7 +64,7 @@ def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
 
 def test_items_with_the_same_tally_make_one_row_however_many_verdicts(experiment):
     condition = verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
-    (row,) = _rows(TALLIES, condition)
+    (row,) = _rows(TALLIES, [condition.pk])
     assert row[0] == 8
 
 
@@ -75,7 +75,7 @@ def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(exper
         one, other = (ranks[answer.run.condition.model.name] for answer in (first, second))
         return "a" if one > other else "b"
 
-    standing = pairwise_standing(verdicts(experiment, stronger), labels(experiment))
+    standing = pairwise_standing([verdicts(experiment, stronger)], labels(experiment))
     assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
     assert "0.5 wins added each way" in standing.note
     # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
@@ -111,16 +111,16 @@ def test_models_that_were_never_compared_are_named(experiment):
     condition = verdicts(experiment, lambda *_: "tie")
     away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
     Preference.objects.create(condition=condition, trial_a=away, trial_b=far, winner="a", judged_by_id=9_999)
-    standing = pairwise_standing(condition, labels(experiment) | labels(other))
+    standing = pairwise_standing([condition], labels(experiment) | labels(other))
     assert standing.ranked == ()
     assert standing.problem == "groups that were never compared with each other: away, far; large, middle, small"
 
 
 def test_ties_alone_make_all_equal(experiment):
-    standing = pairwise_standing(verdicts(experiment, lambda *_: "tie"), labels(experiment))
+    standing = pairwise_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
     assert Counter(round(one.strength, 9) for one in standing.ranked) == {0: 3}
 
 
 def test_verdicts_of_which_none_can_be_read_are_no_crash(experiment):
-    standing = pairwise_standing(verdicts(experiment, lambda *_: ""), labels(experiment))
+    standing = pairwise_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
     assert (standing.comparisons, standing.problem) == (0, "a comparison takes two")

@@ -11,6 +11,7 @@ from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
 from grading_app.snapshots.making import path_of
 from runs_app.models import TextSet
+from tests.comparing.world import make_rubric
 
 PEOPLE = (None, "rater", "viewer", "researcher", "owner", "operator")
 TO_LOGIN = 302
@@ -98,6 +99,7 @@ MATRIX = {
     "agreement_figure": of_experiment(GONE, args="slug confusion"),
     "experiment_disagreements": of_experiment(),
     "disagreement": of_experiment(args="slug trial"),
+    "pair_disagreement": of_experiment(args="slug pair"),
     "disagreement_settle": of_experiment(302, method="post", args="slug trial"),
     "experiment_steer": of_experiment(302, method="post", args="slug pause"),
     "dataset_list": READERS,
@@ -174,6 +176,7 @@ def values_of(lab):
         "snapshot": a_snapshot(lab.experiment),
         "run": lab.run.pk,
         "trial": lab.trial.pk,
+        "pair": a_pair(lab),
         "batch": lab.run.batches.create(endpoint_id=lab.model.endpoint_id).pk,
         "endpoint": lab.model.endpoint_id,
         "model": lab.model.pk,
@@ -186,6 +189,14 @@ def values_of(lab):
         "queue": lab.queue.name,
         "texts": TextSet.objects.get_or_create(name="own", dataset=lab.draft)[0].name,
     }
+
+
+def a_pair(lab):
+    """A verdict on two answers."""
+    rubric = make_rubric("better", kind="pairwise")
+    judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
+    first, second = lab.run.trials.order_by("pk")[:2]
+    return judge.preferences.get_or_create(trial_a=first, trial_b=second, winner="a")[0].pk
 
 
 def a_snapshot(experiment):

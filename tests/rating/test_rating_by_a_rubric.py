@@ -182,7 +182,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     assert {winner_of(one).run.condition_id for one in Preference.objects.all()} == {large.pk}
     condition = GradeCondition.objects.filter(kind="person").first()
     labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
-    assert pairwise_standing(condition, labels).ranked[0].label == "large"
+    assert pairwise_standing([condition], labels).ranked[0].label == "large"
     (line,) = results.aspect_lines(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
     assert results.items_left(queue) == (6, 6)
