@@ -131,7 +131,7 @@ def test_items_on_a_dimension_have_splits_as_well(client):
     rate_all(make_rater(queue, started=True), lambda due: 2 + due.item.position)
     page = opened(client, made, "units=items:valence")
     assert [row["item"].key for row in page.context["rows"]] == ["item-4", "item-3", "item-2", "item-1"]
-    assert [value for _, value in page.context["rows"][0]["values"]] == [2, 6]
+    assert [side.value for side in page.context["rows"][0]["sides"]] == [2, 6]
 
 
 def test_an_answer_of_another_experiment_is_not_there(client, experiment):

@@ -192,7 +192,7 @@ def values_of(lab):
 
 
 def a_pair(lab):
-    """A verdict on two answers."""
+    """A verdict on two answers, by nobody's call, as a person's is."""
     rubric = make_rubric("better", kind="pairwise")
     judge, _ = lab.experiment.grade_conditions.get_or_create(grade_condition_id="judge", kind="judge", rubric=rubric)
     first, second = lab.run.trials.order_by("pk")[:2]

@@ -190,6 +190,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
     assert "6 of 6 pairs have all 2 raters" in page_of(client, queue.get_absolute_url())
     assert client.get(f"/experiments/{study}/agreement/").status_code == 200
+    assert "This answer" in page_of(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")
 
 
 def winner_of(preference):
