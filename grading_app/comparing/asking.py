@@ -60,9 +60,10 @@ def on_answers(units: str) -> bool:
     return units == ANSWERS or units.startswith(CRITERION)
 
 
-def _first_rated(experiment: Experiment, units: list[tuple[str, str]]) -> str:
-    """What somebody rated, before anybody chose: answers, where they were rated at all."""
-    return next((name for name, _ in units if offered(experiment, name)), ANSWERS)
+def _rated(experiment: Experiment, units: list[str]) -> tuple[str, list[Rater]]:
+    """The first of these that somebody rated, and by whom; else the first."""
+    rated = ((name, offered(experiment, name)) for name in units)
+    return next((found for found in rated if found[1]), (units[0], []))
 
 
 class QuestionForm(forms.Form):
@@ -80,13 +81,12 @@ class QuestionForm(forms.Form):
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
         units = unit_choices(experiment)
-        wanted = data.get("units", "") or _first_rated(experiment, units)
-        asked = data.copy()
-        asked["units"] = wanted
-        super().__init__(asked)
+        named = [data["units"]] if data.get("units") in dict(units) else [name for name, _ in units]
         self.experiment = experiment
-        self.rated = wanted if wanted in dict(units) else ANSWERS
-        self.offered = offered(experiment, self.rated)
+        self.rated, self.offered = _rated(experiment, named)
+        asked = data.copy()
+        asked["units"] = data.get("units") or self.rated
+        super().__init__(asked)
         self._choices("units", units)
         self._choices("rater", [(rater.key, rater.label) for rater in self.offered])
         self._of_answers()

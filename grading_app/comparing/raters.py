@@ -79,14 +79,15 @@ def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
     """What can be rated: the answers, in total or on one criterion of a rubric; two of them beside each other; and the
     items on each dimension."""
     names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
+    kinds = (Rubric.Kind.CRITERIA, Rubric.Kind.PAIRWISE)
+    rubrics = list(Rubric.objects.filter(grade_conditions__experiment=experiment, kind__in=kinds).distinct())
     criteria = [
         (f"{CRITERION}{rubric.pk}:{one['name']}", f"Answers, on {one['name']} of {rubric}")
-        for rubric in Rubric.objects.filter(
-            grade_conditions__experiment=experiment, kind=Rubric.Kind.CRITERIA
-        ).distinct()
+        for rubric in rubrics
+        if rubric.kind == Rubric.Kind.CRITERIA
         for one in rubric.criteria
     ]
-    pairs = [(PAIRS, "Pairs of answers")] if _in_pairs(experiment).exists() else []
+    pairs = [(PAIRS, "Pairs of answers")] if any(one.kind == Rubric.Kind.PAIRWISE for one in rubrics) else []
     return [(ANSWERS, "Answers"), *criteria, *pairs, *((f"items:{name}", f"Items, on {name}") for name in names)]
 
 
@@ -168,13 +169,9 @@ def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[R
         yield Rater(f"g{condition.pk}", grade_label(condition), kind, grade_scale(condition))
 
 
-def _in_pairs(experiment: Experiment) -> Any:
-    return experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE)
-
-
 def _choosers(experiment: Experiment) -> Iterator[Rater]:
     """The judges that chose between two answers."""
-    judges = _in_pairs(experiment).filter(kind=GradeCondition.Kind.JUDGE)
+    judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
     for condition in judges.select_related("grader", "rubric").order_by("pk"):
         yield Rater(f"g{condition.pk}", grade_label(condition), "judge", CHOICE)
 
