@@ -16,7 +16,7 @@ from grading_app.models import GradeCondition
 from runs_app.models import Experiment, Point, Wave
 
 SECONDS = 24 * 3600
-LOOKS = 2  # Raise it when figures are drawn differently: the browsers' copies are then old.
+LOOKS = 3  # Raise it when figures are drawn differently, or of other numbers: the browsers' copies are then old.
 
 
 def fingerprint(experiment: Experiment, wave: Wave | None) -> str:

@@ -82,7 +82,8 @@ class NormPair:
 @dataclass(frozen=True, slots=True)
 class Frames:
     """All of an experiment's aggregates, in one wave or in all; `labels` names its conditions in the order of the
-    design, `rules` what has graded here, but for people, and the rating itself, which the trials already hold."""
+    design, `rules` what has graded here, the people of each queue together, but for the rating itself, which the trials
+    hold."""
 
     labels: dict[int, str]
     dimensions: dict[int, Asked]
@@ -99,14 +100,15 @@ def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
     """Reads every aggregate that the experiment can have: up to five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
     dimensions = dimensions_of(experiment)
-    rules = rule_labels(experiment)
+    rules, people = rule_labels(experiment), people_labels(experiment)
+    by_rules = grade_cells(where, list(rules)) if rules else []
     return Frames(
         labels=labels_of(experiment, wave),
         dimensions=dimensions,
-        rules=rules,
+        rules={**rules, **people},
         outcomes=outcomes(where),
         ratings=rating_cells(where) if dimensions else [],
-        grades=grade_cells(where, list(rules)) if rules else [],
+        grades=[*by_rules, *grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
         rating_counts=rating_counts(where) if dimensions else {},
         norm_pairs=norm_pairs(where) if dimensions else [],
         points=point_lines(experiment, wave),
@@ -121,9 +123,35 @@ def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
 
 
 def rule_labels(experiment: Experiment) -> dict[int, str]:
-    """People are told of one by one on the agreement page and on their queue's own."""
+    """But for people, whose scores of a queue are taken together: `people_labels`."""
     rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
     return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
+
+
+def people_labels(experiment: Experiment) -> dict[int, str]:
+    """The people of each queue that graded answers by a rubric, with how many graded an answer; by the queue's key,
+    negative."""
+    counted = rows_of(RATERS, {"experiment": experiment.pk})
+    return {
+        -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
+        for queue, name, rubric, version, least, most in counted
+    }
+
+
+RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (
+        SELECT a.queue_id, g.trial_id, count(g.score) AS n FROM grading_app_grading g
+        JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+        JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
+        WHERE gc.experiment_id = %(experiment)s GROUP BY 1, 2) AS of_answer
+    JOIN grading_app_ratingqueue q ON q.id = of_answer.queue_id JOIN grading_app_rubric u ON u.id = q.rubric_id
+    GROUP BY 1, 2, 3, 4 ORDER BY 1"""
+
+
+def spread_text(least: int, most: int) -> str:
+    """'1 rater', '1 to 3 raters'."""
+    if least < most:
+        return f"{least} to {most} raters an answer"
+    return f"{most} rater{'' if most == 1 else 's'} an answer"
 
 
 def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:
@@ -167,15 +195,24 @@ def rating_cells(where: Where) -> list[Cell]:
     ]
 
 
-def grade_cells(where: Where, rules: list[int]) -> list[Cell]:
+BY_RULES = """SELECT condition_id AS rule, trial_id, score FROM grading_app_grading
+    WHERE condition_id = ANY(%(rules)s)"""
+# One score of each answer by the people of a queue; queues are told from conditions by their sign.
+BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FROM grading_app_grading g
+    JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+    JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
+    WHERE gc.experiment_id = %(experiment)s AND -a.queue_id = ANY(%(rules)s) GROUP BY 1, 2"""
+
+
+def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[Cell]:
     """Scores by rule, condition and category; a rated item is one cluster on each dimension."""
     statement = f"""SELECT condition_id, category, dimension_id, rule, bool_and(zero_or_one), {SUMS} FROM (
-            SELECT r.condition_id, i.category, t.dimension_id, g.condition_id AS rule, t.item_id, count(*) AS asked,
+            SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, count(*) AS asked,
                 count(g.score) AS n, coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q,
                 coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
-            FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
+            FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
             JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
-            WHERE g.condition_id = ANY(%(rules)s) AND {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5
+            WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5
         ) AS of_item GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2"""  # noqa: S608
     return [
         _cell(condition, category, dimension, rule, is_binary, sums)

@@ -81,11 +81,12 @@ class QuestionForm(forms.Form):
 
     def __init__(self, data: QueryDict, experiment: Experiment) -> None:
         units = unit_choices(experiment)
-        named = [data["units"]] if data.get("units") in dict(units) else [name for name, _ in units]
+        wanted = str(data.get("units", ""))
+        named = [wanted] if wanted in dict(units) else [name for name, _ in units]
         self.experiment = experiment
         self.rated, self.offered = _rated(experiment, named)
         asked = data.copy()
-        asked["units"] = data.get("units") or self.rated
+        asked["units"] = wanted or self.rated
         super().__init__(asked)
         self._choices("units", units)
         self._choices("rater", [(rater.key, rater.label) for rater in self.offered])
