@@ -91,7 +91,7 @@ def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says
         upset = first.item.key == "item-0" and {one, other} in ({"large", "middle"}, {"middle", "small"})
         return "ab"[(stronger != one) != upset]
 
-    standing = pairwise_standing(verdicts(experiment, lost_once), labels(experiment))
+    standing = pairwise_standing([verdicts(experiment, lost_once)], labels(experiment))
     assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
     assert re.search(r"no interval: in \d+ of 400 resamples of items some never lost$", standing.note)
 
@@ -103,7 +103,7 @@ def test_two_conditions_of_one_name_are_two(experiment):
         condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
     names = condition_labels(conditions)
     assert len(set(names.values())) == 3
-    assert pairwise_standing(verdicts(experiment, lambda *_: "tie"), names).problem == ""
+    assert pairwise_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
 
 
 def test_models_that_were_never_compared_are_named(experiment):
