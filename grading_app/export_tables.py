@@ -295,12 +295,12 @@ LEDGER = ExportTable(
     # A few rows a day: the bounds only say that its one page was asked for. An unknown cost is counted, not summed.
     rows=f"""FROM (
         SELECT e.slug AS experiment, to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
-            n.provider, c.stage, sum(b.paid_usd) AS cost_usd, {_SUMS}
+            n.provider, coalesce(c.stage, 'preflight') AS stage, sum(b.paid_usd) AS cost_usd, {_SUMS}
         FROM runs_app_ledgerentry b
-        JOIN runs_app_run r ON r.id = b.run_id
-        JOIN runs_app_experiment e ON e.id = r.experiment_id
-        JOIN runs_app_condition c ON c.id = r.condition_id
-        JOIN runs_app_languagemodel m ON m.id = c.model_id
+        LEFT JOIN runs_app_run r ON r.id = b.run_id
+        LEFT JOIN runs_app_condition c ON c.id = r.condition_id
+        JOIN runs_app_experiment e ON e.id = coalesce(r.experiment_id, b.experiment_id)
+        JOIN runs_app_languagemodel m ON m.id = coalesce(c.model_id, b.model_id)
         JOIN runs_app_endpoint n ON n.id = m.endpoint_id
         WHERE e.id = %(section)s AND e.id > %(low)s AND e.id <= %(high)s
         GROUP BY 1, 2, 3, 4, 5 ORDER BY 2, 3, 5) AS l WHERE true""",  # noqa: S608

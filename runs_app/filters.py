@@ -25,6 +25,7 @@ from runs_app.models import (
 )
 from runs_app.models.batches import ProviderBatchQuerySet
 from runs_app.models.work import CHANNELS
+from runs_app.watching import ledger
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
@@ -176,9 +177,7 @@ class LedgerFilter(df.FilterSet):
     by = df.ChoiceFilter(label="By", choices=GROUPS, empty_label=None, method="grouped")
     since = df.DateFilter(label="From", method="from_day", widget=forms.DateInput(attrs={"type": "date"}))
     until = df.DateFilter(label="To", method="to_day", widget=forms.DateInput(attrs={"type": "date"}))
-    stage = df.ChoiceFilter(
-        label="Stage", field_name="run__condition__stage", choices=Condition.Stage.choices, empty_label="Any"
-    )
+    stage = df.ChoiceFilter(label="Stage", choices=ledger.STAGES, empty_label="Any", method="of_stage")
 
     class Meta:
         model = LedgerEntry
@@ -191,6 +190,9 @@ class LedgerFilter(df.FilterSet):
 
     def grouped(self, entries: QuerySet[LedgerEntry], _name: str, _by: str) -> QuerySet[LedgerEntry]:
         return entries
+
+    def of_stage(self, entries: QuerySet[LedgerEntry], _name: str, stage: str) -> QuerySet[LedgerEntry]:
+        return entries.filter(ledger.of_stage(stage))
 
     def from_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
         return entries.filter(at__gte=_midnight(day))
@@ -207,18 +209,24 @@ class LabLedgerFilter(LedgerFilter):
     )
     model = df.ModelChoiceFilter(
         label="Model",
-        field_name="run__condition__model",
         queryset=LanguageModel.objects.order_by("name"),
         to_field_name="name",
         empty_label="Any",
+        method="of_model",
     )
     experiment = df.ModelChoiceFilter(
         label="Experiment",
-        field_name="run__experiment",
         queryset=_experiments,
         to_field_name="slug",
         empty_label="Any",
+        method="of_experiment",
     )
+
+    def of_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
+        return entries.filter(ledger.of_model(model))
+
+    def of_experiment(self, entries: QuerySet[LedgerEntry], _name: str, one: Experiment) -> QuerySet[LedgerEntry]:
+        return entries.filter(ledger.of_experiment(one))
 
 
 def _midnight(day: date, later: int = 0) -> datetime:

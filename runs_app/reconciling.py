@@ -33,16 +33,21 @@ RUN_COLUMNS = (
 
 EXPERIMENTS = """
 SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
-        WHERE r.experiment_id = e.id), 0),
+        WHERE r.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(cost_usd) FROM runs_app_preflight f WHERE f.experiment_id = e.id), 0),
     e.reserved_usd, coalesce((SELECT sum(t.reserved_usd) FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE r.experiment_id = e.id AND t.status = 'running'), 0)
     + coalesce((SELECT sum(kept_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
         WHERE r.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(reserved_usd + coalesce(kept_usd, 0)) FROM runs_app_preflight f
+        WHERE f.experiment_id = e.id), 0)
 FROM runs_app_experiment e
 """
 
 ENDPOINTS = """
-SELECT p.id, p.in_flight, coalesce(held.in_flight, 0), p.in_batches, coalesce(held.in_batches, 0)
+SELECT p.id, p.in_flight, coalesce(held.in_flight, 0)
+        + (SELECT count(*) FROM runs_app_preflight f WHERE f.status = 'running' AND f.endpoint_id = p.id),
+    p.in_batches, coalesce(held.in_batches, 0)
 FROM runs_app_endpoint p LEFT JOIN (
     SELECT m.endpoint_id, count(t.lease_until) AS in_flight, count(*) - count(t.lease_until) AS in_batches
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
@@ -79,7 +84,27 @@ WITH calls AS (
     FROM runs_app_attempt GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
-FROM runs_app_ledgerentry l FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
+FROM (SELECT * FROM runs_app_ledgerentry WHERE run_id IS NOT NULL) l
+FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
+"""
+# What was asked to see whether a model answers is of no kind, and no batch or cache answers it.
+LEDGER_OF_PREFLIGHTS = """
+WITH calls AS (
+    SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
+        count(*) AS attempts, count(*) FILTER (WHERE status = 'ok') AS answered,
+        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
+        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
+        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
+        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
+        sum(list_usd - cost_usd) AS cache_saved_usd, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+        sum(kept_usd) AS kept_usd, 0 AS reused, 0 AS batch_saved_usd, 0 AS reuse_saved_usd,
+        0 AS empty, 0 AS truncated, 0 AS refused, 0 AS unparsed
+    FROM runs_app_preflight WHERE started_at IS NOT NULL AND finished_at IS NOT NULL GROUP BY 1, 2, 3
+), entries AS (SELECT *, coalesce(experiment_id, 0) AS experiment FROM runs_app_ledgerentry WHERE run_id IS NULL)
+SELECT coalesce(l.model_id, calls.model_id) || ' of experiment ' || coalesce(l.experiment, calls.experiment)
+    || ' from ' || coalesce(l.at, calls.at), {columns}
+FROM entries l
+FULL JOIN calls ON calls.model_id = l.model_id AND calls.experiment = l.experiment AND calls.at = l.at
 """
 # Of points that are decided. Their grades are counted where grading is; `answers` are n_total + n_unread.
 POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
@@ -112,7 +137,8 @@ def differences() -> list[Difference]:
             *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
             *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
             *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
-            *_compared(cursor, "ledger of run", _ledger_sql(), LEDGER_COLUMNS),
+            *_compared(cursor, "ledger of run", _ledger_sql(LEDGER), LEDGER_COLUMNS),
+            *_compared(cursor, "preflights of model", _ledger_sql(LEDGER_OF_PREFLIGHTS), LEDGER_COLUMNS),
             *_compared(cursor, "point", POINTS, ("n_planned",)),
             *_differing("point", POINT_COUNTERS, grading().recount_points()),
         ]
@@ -122,9 +148,9 @@ def _runs_sql() -> str:
     return RUNS.format(columns=", ".join(f"r.{name}, coalesce({_source(name)}.{name}, 0)" for name in RUN_COLUMNS))
 
 
-def _ledger_sql() -> str:
+def _ledger_sql(template: str) -> str:
     both = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
-    return LEDGER.format(columns=", ".join(both))
+    return template.format(columns=", ".join(both))
 
 
 def _source(name: str) -> str:

@@ -9,7 +9,7 @@ from django.db.models import PROTECT, ManyToOneRel
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
-from runs_app.models import Experiment, Run, Trial
+from runs_app.models import Experiment, Preflight, Run, Trial
 
 LIVE = (Run.Status.QUEUED, Run.Status.RUNNING)
 
@@ -49,6 +49,8 @@ def _refuse_while_live(experiment: Experiment) -> None:
     for run in experiment.runs.select_for_update().order_by("pk"):
         if run.status in LIVE or run.n_running:
             raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
+    if experiment.preflights.filter(status=Preflight.Status.RUNNING).exists():
+        raise TransitionError(f"a preflight of {experiment} is being made; try again when it has ended")
 
 
 def _refuse_what_stays(experiment: Experiment) -> None:

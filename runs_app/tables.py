@@ -330,11 +330,11 @@ class LedgerTable(tables.Table):
         self.columns["label"].column.verbose_name = by.capitalize()
 
     def render_label(self, record: Any) -> SafeString | str:
-        if self.by == "run":
-            return format_html('<a href="{}">{}</a>', reverse("run_detail", args=[record.key]), record.label)
-        if self.by == "experiment":
-            return format_html('<a href="{}">{}</a>', reverse("experiment_ledger", args=[record.key]), record.label)
-        return str(record.label)
+        """Preflights are of no run, and may be of no experiment."""
+        page = {"run": "run_detail", "experiment": "experiment_ledger"}.get(self.by)
+        if page is None or record.key is None:
+            return str(record.label)
+        return format_html('<a href="{}">{}</a>', reverse(page, args=[record.key]), record.label)
 
     def render_calls(self, record: Any) -> SafeString:
         return _with_parts(record.sums.calls, (("reused", record.sums.reused),))

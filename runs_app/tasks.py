@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import connection
-from django.utils import timezone
 
 from runs_app.above import grading
 from runs_app.noticeboard import stop_is_asked
-from runs_app.providers.calls import CallFailure, CallReply, CallRequest
+from runs_app.providers.calls import CallReply, CallRequest
 from runs_app.waking import wake, wake_one
 
 if TYPE_CHECKING:
@@ -108,33 +107,13 @@ def tend(queue: str | None = None) -> int:
     return swept
 
 
-def check_model(pk: int) -> str:
-    """One tiny call, in a worker, so that the web server never loads the model library."""
-    from runs_app.engine.asking import target_of
-    from runs_app.models import LanguageModel
+def make_preflight(key: int) -> str:
+    """One tiny call, in a worker, so that the web server never loads the model library. Returns the status."""
+    from runs_app import gateway
+    from runs_app.engine import preflighting
 
-    model = LanguageModel.objects.select_related("endpoint").get(pk=pk)
-    target = target_of(model, timeout_s=30)
-    request = CallRequest(
-        provider=target.provider,
-        model=target.model,
-        base_url=target.base_url,
-        key_env=target.key_env,
-        messages=[{"role": "user", "content": "Answer with the word ready."}],
-        parameters={"max_tokens": 16},
-        response_format=None,
-        timeout_s=target.timeout_s,
-        is_free=target.is_free,
-        prices=target.prices,
-    )
-    try:
-        reply = asyncio.run(_one_call(request))
-        status, detail = "ok", f"Answered in {reply.latency_ms} ms as {reply.served_model or 'an unnamed model'}."
-    except CallFailure as failure:
-        passing = failure.kind != "permanent"
-        status, detail = ("unverified" if passing else "dead"), f"{failure.error_class}: {failure.message}"
-    LanguageModel.objects.filter(pk=pk).update(check_status=status, check_detail=detail, checked_at=timezone.now())
-    return status
+    gateway.warm_up()  # Before a slot is taken, and before its time is measured.
+    return preflighting.make(key, lambda request: asyncio.run(_one_call(request)))
 
 
 async def _one_call(request: CallRequest) -> CallReply:

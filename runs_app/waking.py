@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 from django.db import transaction
 
+from datasets_app.models.history import Actor
 from runs_app.above import GRADE
 
+if TYPE_CHECKING:
+    from runs_app.models import Experiment
+
 DRAIN = "runs_app.tasks.drain"
-CHECK = "runs_app.tasks.check_model"
-CHECKING = "running"  # A model's status until its test call has ended.
+PREFLIGHT = "runs_app.tasks.make_preflight"
 
 
 def wake(queue: str | None = None) -> None:
@@ -30,17 +34,17 @@ def wake_one(queue: str | None = None) -> None:
     async_task(DRAIN, cluster=queue, save=False)
 
 
-def check_models(keys: Collection[int]) -> None:
-    """Ask for one tiny call to each model; what came of it will be on its row."""
+def ask_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> None:
+    """Ask for one tiny call to each model of these keys; what came of each will be on its row."""
     from django_q.tasks import async_task
 
-    from runs_app.models import LanguageModel
+    from runs_app.models import Preflight
 
-    LanguageModel.objects.filter(pk__in=keys).update(check_status=CHECKING, check_detail="")
+    rows = Preflight.objects.ask(keys, by=by, experiment=experiment)
 
     def enqueue() -> None:
-        for pk in keys:
-            async_task(CHECK, pk)
+        for row in rows:
+            async_task(PREFLIGHT, row.pk)
 
     transaction.on_commit(enqueue)
 

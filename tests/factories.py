@@ -13,6 +13,7 @@ from uuid import uuid4
 from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Group
 from django.db.models import Count, Q, Sum
+from django.utils import timezone
 
 from datasets_app.models import Dataset, Item, Norm
 from evalsite.lib import roles
@@ -24,6 +25,7 @@ from runs_app.models import (
     Endpoint,
     Experiment,
     LanguageModel,
+    Preflight,
     Prompt,
     Run,
     Sampler,
@@ -108,6 +110,15 @@ def make_model(name="small", **fields):
     defaults = {"model": f"vendor/{name}", "input_price": Decimal(1), "output_price": Decimal(2)}
     endpoint = fields.pop("endpoint", None) or make_endpoint()
     return LanguageModel.objects.get_or_create(name=name, defaults={"endpoint": endpoint, **defaults, **fields})[0]
+
+
+def make_preflight(model, status="ok", **fields):
+    """One that was made, at no cost, by a person without an account; `experiment` may be given."""
+    now = timezone.now()
+    defaults = {"actor": "a person", "latency_ms": 240, "served_model": model.model, "cost_usd": Decimal(0)}
+    return Preflight.objects.create(
+        model=model, status=status, started_at=now, finished_at=now, **{**defaults, **fields}
+    )
 
 
 def make_prompt(name="plain", *, user="{{input}}", system="", answer_format="text", status="approved", **fields):

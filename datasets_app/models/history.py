@@ -59,12 +59,17 @@ class StatusChange(models.Model):
         return f"{self.what}: {self.from_value or '-'} to {self.to_value}"
 
 
+def authorship(by: Actor) -> tuple[User | None, str]:
+    """The user, where it is one, and the name that stays when the user is gone."""
+    user = by if isinstance(by, User) else None
+    return user, by if isinstance(by, str) else (user.get_username() if user else "unknown")
+
+
 def record_changes(
     rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
 ) -> None:
     """Write one StatusChange for each (row, from, to)."""
-    user = by if isinstance(by, User) else None
-    actor = by if isinstance(by, str) else (user.get_username() if user else "unknown")
+    user, actor = authorship(by)
     StatusChange.objects.bulk_create(
         StatusChange(
             content_type=ContentType.objects.get_for_model(row),

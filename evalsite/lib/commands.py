@@ -56,6 +56,10 @@ class VerbCommand(SayingCommand):
             bad_input(str(error))
 
 
+def add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
+    parser.add_argument("--user", default="", metavar="NAME", help=what)
+
+
 def actor(username: str = "") -> User | str:
     """Who the history names: the user given, else the person of this shell, who is nobody the site knows."""
     if username:

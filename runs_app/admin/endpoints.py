@@ -22,5 +22,10 @@ class LanguageModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_filter = ["endpoint", "is_active", "sees_images", "structured_output"]
     list_select_related = ["endpoint"]
     search_fields = ["name", "model"]
-    readonly_fields = ["check_status", "check_detail", "checked_at"]
+    readonly_fields = ["last_preflight"]
     actions = None
+
+    @admin.display(description="last preflight")
+    def last_preflight(self, model: LanguageModel) -> str:
+        last = model.preflights.first()
+        return f"{last.get_status_display()}, by {last.actor}. {last.said}" if last else "-"

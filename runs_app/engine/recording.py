@@ -20,7 +20,7 @@ from runs_app.engine.books import Books, open_books
 from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
 from runs_app.engine.settling import ZERO, Change, RunDelta
 from runs_app.engine.statements import as_json, fetched
-from runs_app.engine.throttling import heard, learned, taken
+from runs_app.engine.throttles import Lesson, taught
 from runs_app.models import Attempt, Trial
 from runs_app.providers.allowances import Allowance
 
@@ -279,20 +279,15 @@ def _teach(books: Books, results: Sequence[Result]) -> None:
     """
     if not results:
         return
-    gate = books.gate
     calls = [call for result in results for call in result.calls]
     answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
     overloaded = [result for result in results if result.pause_s is not None]
-    throttle = learned(
-        gate.throttle, gate.rates, in_flight=gate.in_flight, answered=answered, overloaded=len(overloaded), now=gate.now
-    )
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
     made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
-    throttle = taken(throttle, made - len(results), used - expected)
-    said = [result.allowance for result in results if result.allowance]
-    if said:  # The last word of it: they are in the order in which they came.
-        throttle = heard(throttle, said[-1], in_flight=books.in_flight, now=gate.now)
+    said = [result.allowance for result in results if result.allowance]  # In the order in which they came.
+    lesson = Lesson(answered, len(overloaded), made - len(results), used - expected, said[-1] if said else None)
+    throttle = taught(books.gate, lesson, books.in_flight)
     books.change = Change(throttle, answered, len(overloaded), *_pause(overloaded))
 
 

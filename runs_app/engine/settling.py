@@ -104,10 +104,19 @@ RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > t.permanent_bef
 
 
 @dataclass(frozen=True, slots=True)
+class Money:
+    """What a transaction changes of an experiment's money, in US dollars."""
+
+    spent_usd: Decimal = ZERO
+    reserved_usd: Decimal = ZERO
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What a transaction makes of one endpoint's throttle, and what came of how many calls.
 
-    An endpoint that asks for it is left alone for `pause_s` seconds, by all workers.
+    An endpoint that asks for it is left alone for `pause_s` seconds, by all workers. `flying` is what becomes of the
+    calls in flight by those that are of no run.
     """
 
     throttle: Throttle
@@ -115,9 +124,11 @@ class Change:
     overloaded: int = 0
     pause_s: float | None = None
     pause_reason: str | None = None
+    flying: int = 0
 
     def as_row(self) -> dict[str, Any]:
         return {
+            "n": self.flying,
             "throttle": self.throttle.as_row(),
             "answered": self.answered,
             "overloaded": self.overloaded,
@@ -134,6 +145,7 @@ class Deltas:
         self.places: dict[int, Place] = {}
         self.by_run: dict[int, RunDelta] = {}
         self.by_endpoint: dict[int, Change] = {}
+        self.by_experiment: dict[int, Money] = {}  # Of calls that are of no run.
 
     def at(self, place: Place) -> RunDelta:
         delta = self.by_run.get(place.run_id)
@@ -154,7 +166,7 @@ class Deltas:
         return [run_id for run_id, may_end in fetched(SETTLE, *(as_json(some) for some in rows)) if may_end]
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
-        rows = {key: {"id": key, "n": 0, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
+        rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
         for run_id, delta in self.by_run.items():
             key = self.places[run_id].endpoint_id
             row = rows.setdefault(key, {"id": key, "n": 0, "batched": 0})
@@ -163,7 +175,10 @@ class Deltas:
         return list(rows.values())
 
     def _of_experiments(self) -> list[dict[str, Any]]:
-        rows: dict[int, dict[str, Any]] = {}
+        rows: dict[int, dict[str, Any]] = {
+            key: {"id": key, "spent": money.spent_usd, "reserved": money.reserved_usd}
+            for key, money in self.by_experiment.items()
+        }
         for run_id, delta in self.by_run.items():
             if delta.spent_usd or delta.reserved_usd:
                 key = self.places[run_id].experiment_id

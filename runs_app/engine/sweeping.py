@@ -1,4 +1,4 @@
-"""Claims of workers that went silent return when their lease ends."""
+"""Claims of workers that went silent return when their lease ends; so do the slots of their preflights."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from runs_app.engine import preflighting
 from runs_app.engine.finishing import finish_runs
 from runs_app.engine.recording import count_attempt, insert_attempts
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Attempt, Trial
-
-LOST = "worker_lost"
+from runs_app.providers.calls import LOST, SILENT
 
 # While the server itself was away nobody could renew a lease: its start renews those of all that was claimed before.
 ENDED = """t.status = 'running' AND t.lease_until < clock_timestamp()
@@ -43,7 +43,7 @@ WITH stale AS (
     ORDER BY t.id LIMIT 1000 FOR NO KEY UPDATE OF t SKIP LOCKED
 )
 UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
-    error_class = %s, error = 'Its worker went silent.',
+    error_class = %s, error = %s,
     completed_at = CASE WHEN stale.becomes = 'failed' THEN clock_timestamp() END
 FROM stale WHERE t.id = stale.id
 RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
@@ -55,14 +55,14 @@ def sweep() -> int:
     with connection.cursor() as cursor:
         cursor.execute(EXPIRED)
         places = [Place(*row) for row in cursor.fetchall()]
-    return sum(_sweep_run(place) for place in places)
+    return sum(_sweep_run(place) for place in places) + preflighting.sweep()
 
 
 def _sweep_run(place: Place) -> int:
     with transaction.atomic():
         lock({place})
         with connection.cursor() as cursor:
-            cursor.execute(TAKE_BACK, [place.run_id, LOST])
+            cursor.execute(TAKE_BACK, [place.run_id, LOST, SILENT])
             taken = cursor.fetchall()
         if not taken:
             return 0
@@ -93,7 +93,7 @@ def _lost_attempt(
         "outcome": Attempt.Outcome.LOST,
         "kept_usd": reserved_usd or None,
         "error_class": LOST,
-        "error": "Its worker went silent.",
+        "error": SILENT,
     }
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from runs_app.engine.throttling import Rates, Throttle, refilled
+from runs_app.engine.throttling import Rates, Throttle, heard, learned, refilled, taken
+from runs_app.providers.allowances import Allowance
 
 # Locks the endpoint.
 GATE = """
@@ -44,3 +45,29 @@ def gate_of(
     # Raw SQL gets JSON as text: Django reads it only for its own fields.
     throttle = refilled(Throttle.of(json.loads(stored)), rates, now, day)
     return Gate(rates, throttle, in_flight, is_open, now)
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What calls that landed say of their endpoint: how many it answered, and how many it was too busy for; requests
+    and tokens that they took beyond what was expected of them; the provider's last word on what is left."""
+
+    answered: int
+    overloaded: int
+    requests: int
+    tokens: int
+    allowance: Allowance | None = None
+
+
+def taught(gate: Gate, lesson: Lesson, in_flight: int) -> Throttle:
+    """The throttle after it; `in_flight` are the calls that are left."""
+    throttle = learned(
+        gate.throttle,
+        gate.rates,
+        in_flight=gate.in_flight,
+        answered=lesson.answered,
+        overloaded=lesson.overloaded,
+        now=gate.now,
+    )
+    throttle = taken(throttle, lesson.requests, lesson.tokens)
+    return heard(throttle, lesson.allowance, in_flight=in_flight, now=gate.now) if lesson.allowance else throttle

@@ -8,11 +8,12 @@ additive increase, multiplicative decrease (Chiu & Jain 1989), after a start tha
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from runs_app.providers.allowances import Allowance
 
 BURST = 1 / 6  # Of a minute's rate that a bucket holds.
+SLOWEST = 0.99  # A minute. A rate of one is all in the bucket, which would never refill: so it does, after a minute.
 FIRST_LIMIT = 16.0
 CUT = 0.7
 COOLDOWN_S = 2.0  # Calls that were in flight at a cut may still report the same overload: that is no news.
@@ -86,27 +87,69 @@ def _without_old_words(throttle: Throttle, now: float) -> Throttle:
 def _bucket(content: float | None, rate: int | None, passed: float) -> float | None:
     if rate is None:
         return None
-    capacity = max(1.0, rate * BURST)
+    capacity = _capacity(rate)
     if content is None:
         return capacity
     # What was used counts for a minute: a debt beyond one minute's rate, as of a count of tokens gone mad, is none.
-    return min(capacity, max(content, -float(rate)) + passed * max(0.0, rate - capacity) / 60)
+    return min(capacity, max(content, -float(rate)) + passed * _refill(rate))
+
+
+def _capacity(rate: int) -> float:
+    return max(1.0, rate * BURST)
+
+
+def _refill(rate: int) -> float:
+    """Of a bucket, a second."""
+    return max(SLOWEST, rate - _capacity(rate)) / 60
+
+
+class Bound(NamedTuple):
+    """How many calls one of the limits lets start, and what it is, after the endpoint's name. Where it lets none start:
+    until when at least, in seconds since 1970; None where that rests on when calls land."""
+
+    free: int
+    said: str
+    until: float | None = None
 
 
 def free_slots(throttle: Throttle, rates: Rates, in_flight: int) -> int:
     """Calls that may start now. `throttle` is refilled."""
-    bounds = [rates.max_concurrency - in_flight]
-    if rates.adaptive:
-        bounds.append(int(min(throttle.limit, rates.max_concurrency)) - in_flight)
-    if throttle.requests is not None:
-        bounds.append(int(throttle.requests))
+    return max(0, min(bound.free for bound in _bounds(throttle, rates, in_flight)))
+
+
+def obstacle(throttle: Throttle, rates: Rates, in_flight: int, day_ends: float) -> Bound | None:
+    """What keeps the next call from starting, or None where it may. `throttle` is refilled; so is its day."""
+    bounds = _bounds(throttle, rates, in_flight, day_ends)
+    return next((bound for bound in bounds if bound.free <= 0), None)
+
+
+def _bounds(throttle: Throttle, rates: Rates, in_flight: int, day_ends: float | None = None) -> list[Bound]:
+    most = int(min(throttle.limit, rates.max_concurrency)) if rates.adaptive else rates.max_concurrency
+    bounds = [Bound(most - in_flight, f"has {in_flight} of {most} calls in flight")]
+    if throttle.requests is not None and (rate := rates.requests_per_minute):
+        wait = _until(throttle, 1 - throttle.requests, rate)
+        bounds.append(Bound(int(throttle.requests), f"has used up its {rate} requests a minute", wait))
     if rates.requests_per_day is not None:
-        bounds.append(rates.requests_per_day - throttle.today)
+        left = rates.requests_per_day - throttle.today
+        bounds.append(Bound(left, f"has used up its {rates.requests_per_day} requests a day", day_ends))
     if throttle.said_requests is not None:
-        bounds.append(int(throttle.said_requests))
-    if throttle.tokens_left is not None and throttle.tokens_left <= 0:
-        return 0
-    return max(0, min(bounds))
+        bounds.append(Bound(int(throttle.said_requests), "says that no request is left", throttle.requests_until))
+    return [*bounds, *_empty_of_tokens(throttle, rates)]
+
+
+def _empty_of_tokens(throttle: Throttle, rates: Rates) -> list[Bound]:
+    """Tokens bound calls only once there are none: how many a call takes is known when it has ended."""
+    bounds = []
+    if throttle.tokens is not None and throttle.tokens <= 0 and (rate := rates.tokens_per_minute):
+        bounds.append(Bound(0, f"has used up its {rate} tokens a minute", _until(throttle, -throttle.tokens, rate)))
+    if throttle.said_tokens is not None and throttle.said_tokens <= 0:
+        bounds.append(Bound(0, "says that no token is left", throttle.tokens_until))
+    return bounds
+
+
+def _until(throttle: Throttle, missing: float, rate: int) -> float:
+    """When so much will have run into the bucket."""
+    return throttle.filled_at + missing / _refill(rate)
 
 
 def taken(throttle: Throttle, requests: int, tokens: int) -> Throttle:

@@ -7,6 +7,7 @@ from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
 from runs_app.models.ledger import LedgerEntry
 from runs_app.models.points import Point
+from runs_app.models.preflights import Preflight
 from runs_app.models.runs import Run, Tick
 from runs_app.models.texts import ItemText, TextSet
 from runs_app.models.work import Attempt, Trial, WorkUnit
@@ -25,6 +26,7 @@ __all__ = [
     "LedgerEntry",
     "Manifest",
     "Point",
+    "Preflight",
     "Prompt",
     "ProviderBatch",
     "Run",

@@ -247,11 +247,8 @@ class LanguageModel(Served):
     sees_images = models.BooleanField(default=True)
     structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
     is_active = models.BooleanField("active", default=True)
-    check_status = models.CharField(
-        max_length=10, blank=True, editable=False, help_text="ok, dead, unverified or running: the last test call"
-    )
-    check_detail = models.TextField(blank=True, editable=False)
-    checked_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    last_preflights: list[Any]  # Of `with_last_preflight` alone: the last one, or none.
 
     objects = GroupOwnedQuerySet.as_manager()
 

@@ -1,21 +1,26 @@
-"""The ledger: sums of attempts by run and quarter of an hour, which the database keeps as attempts come in."""
+"""The ledger: sums of calls by run, or by model for preflights, and quarter of an hour; the database keeps them."""
 
 from __future__ import annotations
 
 from django.db import models
 
+from runs_app.models.endpoints import LanguageModel
+from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
 
 
 class LedgerEntry(models.Model):
     """A quarter of an hour of one run: small enough to make days of in any time zone, few enough to add up at once.
 
-    Triggers on the attempts keep it (`runs_app_enter_attempts`), in the transaction that writes them; `reconcile`
-    proves it. In every entry list = paid + saved by the provider's cache, by batches and by reuse; calls of unknown
-    cost are counted in `unpriced` and have no part in any sum of money.
+    Preflights belong to no run: their entries say the model, and the experiment that paid where there is one.
+    Triggers on the calls keep it (`runs_app_enter_attempts`, `runs_app_enter_preflights`), in the transaction that
+    writes them; `reconcile` proves it. In every entry list = paid + saved by the provider's cache, by batches and by
+    reuse; calls of unknown cost are counted in `unpriced` and have no part in any sum of money.
     """
 
-    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="ledger", db_index=False)
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, related_name="ledger", db_index=False)
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
+    experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
     at = models.DateTimeField(help_text="Start of the quarter of an hour in which the calls ended")
     attempts = models.BigIntegerField(default=0)
     answered = models.BigIntegerField(default=0)
@@ -38,8 +43,21 @@ class LedgerEntry(models.Model):
     kept_usd = models.DecimalField(max_digits=18, decimal_places=8, default=0)
 
     class Meta:
-        constraints = [models.UniqueConstraint(fields=["run", "at"], name="ledger_run_at")]
+        constraints = [
+            models.UniqueConstraint(fields=["run", "at"], name="ledger_run_at"),
+            models.UniqueConstraint(
+                fields=["experiment", "model", "at"],
+                name="ledger_preflight_at",
+                condition=models.Q(run__isnull=True),
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=models.Q(run__isnull=False, model__isnull=True, experiment__isnull=True)
+                | models.Q(run__isnull=True, model__isnull=False),
+                name="ledger_of_run_or_model",
+            ),
+        ]
         indexes = [models.Index(fields=["at"], name="ledger_at")]
 
     def __str__(self) -> str:
-        return f"{self.run_id} at {self.at:%Y-%m-%d %H:%M}"
+        return f"{self.run_id or self.model} at {self.at:%Y-%m-%d %H:%M}"

@@ -9,6 +9,7 @@ from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models import Item
+from runs_app.models.called import Called
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Condition, Experiment
 from runs_app.models.runs import Run
@@ -162,8 +163,8 @@ class Trial(WorkUnit):
         return reverse("trial_detail", args=[self.pk])
 
 
-class Attempt(models.Model):
-    """One call that was made, with its cost, whatever came of it."""
+class Attempt(Called):
+    """One call of a trial, with its cost, whatever came of it."""
 
     class Outcome(models.TextChoices):
         OK = "ok", "Answered"
@@ -183,37 +184,13 @@ class Attempt(models.Model):
     token = models.UUIDField()
     call = models.SmallIntegerField(default=0, help_text="0, then 1 where one claim needed a second call")
     outcome = models.CharField(max_length=10, choices=Outcome)
-    error_class = models.CharField(max_length=40, default="")
-    error = models.TextField(default="")
-    http_status = models.SmallIntegerField(null=True)
     raw_response = models.TextField(null=True, help_text="Only where the trial does not hold it")
-    finish_reason = models.CharField(max_length=40, default="")
-    response_id = models.CharField(max_length=200, default="")
-    served_model = models.CharField(max_length=200, default="")
-    served_provider = models.CharField(max_length=80, default="")
     request_hash = models.CharField(max_length=64, default="")
-    input_tokens = models.IntegerField(null=True)
-    output_tokens = models.IntegerField(null=True)
-    reasoning_tokens = models.IntegerField(null=True)
-    cache_read_tokens = models.IntegerField(null=True)
-    cache_write_tokens = models.IntegerField(null=True)
-    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
-    list_usd = models.DecimalField(
-        max_digits=14,
-        decimal_places=8,
-        null=True,
-        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
-    )
-    kept_usd = models.DecimalField(
-        max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
-    )
     empty = models.BooleanField(default=False, db_default=False, help_text="Of an answer that was kept, as the trial's")
     truncated = models.BooleanField(default=False, db_default=False)
     refused = models.BooleanField(default=False, db_default=False)
     unparsed = models.BooleanField(default=False, db_default=False)
     batched = models.BooleanField(default=False, db_default=False, help_text="At the price of a batch")
-    latency_ms = models.IntegerField(null=True)
-    trace_id = models.CharField(max_length=64, default="")
     worker = models.ForeignKey(
         "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
     )

@@ -10,6 +10,9 @@ from typing import Any, Literal
 from runs_app.costing.costs import Prices
 from runs_app.providers.allowances import Allowance
 
+LOST = "worker_lost"  # The error class of a call whose worker went silent.
+SILENT = "Its worker went silent."
+
 CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
 

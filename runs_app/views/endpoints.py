@@ -19,9 +19,10 @@ from runs_app.costing import pricing
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.forms.steering import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.models.preflights import with_last_preflight
 from runs_app.purging import purge, purges, size_of_cache
 from runs_app.views.fetching import posted
-from runs_app.waking import check_models
+from runs_app.waking import ask_preflights
 from runs_app.watching.busyness import with_state
 
 COUNTED_TO = 100_000
@@ -32,7 +33,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_safe
 @members_only
 def endpoint_list(request: HttpRequest) -> HttpResponse:
-    models = LanguageModel.objects.select_related("endpoint").order_by("name")
+    models = with_last_preflight(LanguageModel.objects.select_related("endpoint").order_by("name"))
     endpoints = list(Endpoint.objects.visible_to(request.user).prefetch_related(Prefetch("models", models)))
     context = {
         "rows": with_state(endpoints),
@@ -96,19 +97,18 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
 @members_only
 def model_check(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker for one tiny call; the answer shows on the model's row."""
-    model = get_object_or_404(LanguageModel.objects.visible_to(request.user).select_related("endpoint"), pk=pk)
-    check_models([model.pk])
+    model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
+    ask_preflights([model.pk], by=request.user)
     if not request.htmx:  # type: ignore[attr-defined]
         messages.success(request, f"A test call to {model} is on its way.")
         return redirect("endpoint_list")
-    model.refresh_from_db(fields=["check_status", "check_detail"])
-    return _status(request, model)
+    return _status(request, pk)
 
 
 @require_safe
 @members_only
 def model_status(request: HttpRequest, pk: int) -> HttpResponse:
-    return _status(request, get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk))
+    return _status(request, pk)
 
 
 @require_POST
@@ -120,7 +120,8 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
     return redirect("endpoint_list")
 
 
-def _status(request: HttpRequest, model: LanguageModel) -> HttpResponse:
+def _status(request: HttpRequest, pk: int) -> HttpResponse:
+    model = get_object_or_404(with_last_preflight(LanguageModel.objects.visible_to(request.user)), pk=pk)
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 

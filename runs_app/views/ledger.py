@@ -26,7 +26,7 @@ PER_PAGE = 100
 @readers_only
 def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    entries = LedgerEntry.objects.filter(run__experiment=experiment)
+    entries = LedgerEntry.objects.filter(ledger.of_experiment(experiment))
     runs = list(experiment.runs.all())
     context = {"experiment": experiment, "state": state_of(experiment, Totals.of(runs))}
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)

@@ -20,9 +20,10 @@ from runs_app.designs.outlook import outlook_of
 from runs_app.designs.planning import PlanError
 from runs_app.forms.steering import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
 from runs_app.models import Experiment, Run
+from runs_app.models.preflights import with_last_preflight
 from runs_app.models.runs import RunQuerySet
 from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
-from runs_app.waking import check_models
+from runs_app.waking import ask_preflights
 from runs_app.watching.progress import Totals
 
 
@@ -191,7 +192,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         "outlook": outlook,
         "pilot": pilot,
         "usual": piloting.USUAL,
-        "models": list(experiment.language_models.select_related("endpoint")),
+        "models": list(with_last_preflight(experiment.language_models.select_related("endpoint"))),
     }
     return render(request, "runs_app/experiment_launch.html", context)
 
@@ -202,6 +203,6 @@ def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
     """Ask workers for one tiny call to each of its models; the answers show on the launch page."""
     experiment = editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
-    check_models(keys)
+    ask_preflights(keys, by=request.user, experiment=experiment)
     messages.success(request, f"{len(keys)} test {'call is' if len(keys) == 1 else 'calls are'} on the way.")
     return _back(request, "experiment_launch", experiment.slug)

@@ -7,18 +7,20 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from typing import Any, Self
 
-from django.db.models import F, QuerySet, Sum
-from django.db.models.functions import TruncDate
+from django.db.models import F, Q, QuerySet, Sum, Value
+from django.db.models.functions import Coalesce, TruncDate
 
-from runs_app.models import Condition, LedgerEntry, Run
+from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Run
 
+PREFLIGHT = "preflight"  # The stage of calls that are of no run.
+STAGES = (*Condition.Stage.choices, (PREFLIGHT, "Preflight"))
 DAY, MODEL, STAGE, RUN, EXPERIMENT = "day", "model", "stage", "run", "experiment"
 GROUPS: Mapping[str, Any] = {
     DAY: TruncDate("at"),  # In the time zone that is active: the reader's, or UTC in a command.
-    MODEL: F("run__condition__model__name"),
-    STAGE: F("run__condition__stage"),
+    MODEL: Coalesce("run__condition__model__name", "model__name"),
+    STAGE: Coalesce("run__condition__stage", Value(PREFLIGHT)),
     RUN: F("run_id"),
-    EXPERIMENT: F("run__experiment__slug"),
+    EXPERIMENT: Coalesce("run__experiment__slug", "experiment__slug"),
 }
 
 
@@ -74,6 +76,20 @@ class Line:
     sums: Sums
 
 
+def of_experiment(experiment: Experiment) -> Q:
+    """Its runs' entries, by name so that their index finds them, and its preflights'."""
+    runs = list(experiment.runs.order_by().values_list("pk", flat=True))
+    return Q(run__in=runs) | Q(run__isnull=True, experiment=experiment)
+
+
+def of_model(model: LanguageModel) -> Q:
+    return Q(run__condition__model=model) | Q(model=model)
+
+
+def of_stage(stage: str) -> Q:
+    return Q(run__isnull=True) if stage == PREFLIGHT else Q(run__condition__stage=stage)
+
+
 def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
     """Days newest first, all else dearest first. Two queries at most, whatever the number of calls."""
     grouped: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
@@ -88,7 +104,7 @@ def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
 def _labels(by: str, keys: list[Any]) -> dict[Any, str]:
     if by == RUN:
         runs = Run.objects.filter(pk__in=keys).with_design()
-        return {run.pk: f"{run.condition.label}, {run.wave}" for run in runs}
+        return {run.pk: f"{run.condition.label}, {run.wave}" for run in runs} | {None: "Preflights"}
     if by == STAGE:
-        return {key: str(Condition.Stage(key).label) for key in keys}
-    return {key: str(key) for key in keys}
+        return dict(STAGES)
+    return {key: str(key or "No experiment") for key in keys}

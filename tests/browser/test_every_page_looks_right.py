@@ -54,9 +54,9 @@ def busy_site(owner, operator, settings, tmp_path):
     slow.save(update_fields=["paused_until", "pause_reason"])
     models = [
         factories.make_model("sim-large", endpoint=lab, price_source="vendor's list", price_date=date(2026, 2, 1)),
-        factories.make_model("sim-small", endpoint=slow, check_status="ok", check_detail="Answered in 240 ms.",
-                             checked_at=timezone.now()),
-    ]  # fmt: skip
+        factories.make_model("sim-small", endpoint=slow),
+    ]
+    factories.make_preflight(models[1], cost_usd=Decimal("0.00003"))
     factories.make_model("new-model", endpoint=slow, input_price=None, output_price=None)
     prompts = [
         factories.make_prompt("affect-rating", answer_format="rating_with_reasoning",

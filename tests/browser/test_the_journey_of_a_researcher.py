@@ -6,7 +6,7 @@ import pytest
 from django.contrib.auth import get_user_model
 from playwright.sync_api import expect
 
-from runs_app.models import Experiment, LanguageModel, Run
+from runs_app.models import Experiment, LanguageModel, Preflight, Run
 from tests import factories
 from tests.browser.seeing import turn
 
@@ -174,9 +174,9 @@ def test_a_test_call_is_followed_on_its_row(ready, visitor):
     model = LanguageModel.objects.get(name="small")
     row = page.locator(f"#model-{model.pk}-status")
     row.get_by_role("button", name="Test").click()
-    expect(row).to_contain_text("Running")
-    LanguageModel.objects.filter(pk=model.pk).update(check_status="ok", check_detail="Answered in 12 ms.")
-    expect(row).to_contain_text("Answered in 12 ms.")
+    expect(row).to_contain_text("Waiting")
+    Preflight.objects.filter(model=model).update(status="ok", latency_ms=12, served_model="small-1")
+    expect(row).to_contain_text("Answered in 12 ms as small-1.")
     expect(row).not_to_have_attribute("hx-trigger", re.compile("."))
 
 

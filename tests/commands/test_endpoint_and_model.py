@@ -5,8 +5,9 @@ from decimal import Decimal
 import pytest
 
 from runs_app import gateway
-from runs_app.models import Endpoint, LanguageModel
+from runs_app.models import Endpoint, LanguageModel, Preflight
 from runs_app.providers.calls import CallFailure, ErrorClass
+from tests.factories import make_user
 from tests.planning.world import make_endpoint, make_model
 
 URL = "http://127.0.0.1:9599/v1"
@@ -140,11 +141,16 @@ def test_check_calls_each_model_and_ends_with_1_when_one_is_dead(manage, monkeyp
         raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
 
     monkeypatch.setattr(gateway, "call", dead)
+    monkeypatch.setattr(gateway, "warm_up", lambda: None)
+    make_user("root", superuser=True)
     make_model("large")
-    checked = manage("endpoint", "check", "rehearsal")
+    checked = manage("endpoint", "check", "rehearsal", "--user", "root")
     assert checked.code == 1
     assert "dead" in checked.out
-    assert LanguageModel.objects.get().check_status == "dead"
+    asked = Preflight.objects.get()
+    assert (asked.status, asked.by.username, asked.experiment, asked.was_made) == ("dead", "root", None, True)
+    listed = json.loads(manage("model", "list", "--json").out)
+    assert [model["check"] for model in listed] == ["dead"]
 
 
 def test_check_of_an_endpoint_without_models_says_so(manage):

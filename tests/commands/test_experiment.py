@@ -8,7 +8,7 @@ from django.db.models import F
 from datasets_app.models import StatusChange
 from runs_app import gateway
 from runs_app.management import waiting
-from runs_app.models import Attempt, Experiment, LanguageModel, Prompt, Run, Trial
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Run, Trial
 from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.factories import make_user
 
@@ -262,11 +262,17 @@ def test_preflight_calls_each_model_of_the_experiment_and_ends_with_1_when_one_i
         raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key")
 
     monkeypatch.setattr(gateway, "call", call)
+    monkeypatch.setattr(gateway, "warm_up", lambda: None)
     checked = manage("experiment", "preflight", "pilot")
     assert (checked.code, asked) == (1, ["sim"])
     assert "dead" in checked.out
     assert "no such key" in checked.out
-    assert LanguageModel.objects.get().check_status == "dead"
+    made = Preflight.objects.get()
+    assert (made.status, made.experiment, made.actor[:12]) == ("dead", pilot, "command line")
+    Endpoint.objects.update(is_active=False)
+    checked = manage("experiment", "preflight", "pilot")
+    assert "unverified  the endpoint rehearsal is out of use" in checked.out
+    assert (checked.code, len(asked)) == (1, 1)
 
 
 def test_a_manifest_is_listed_shown_and_made_into_the_same_experiment_again(manage, pilot, tmp_path):

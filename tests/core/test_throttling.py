@@ -34,6 +34,10 @@ def test_no_day_passes_its_quota(wishes, rpd):
     assert len(starts_over(Rates(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
 
 
+def test_a_rate_of_one_a_minute_lets_one_start_each_minute():
+    assert starts_over(Rates(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
+
+
 def test_a_new_day_begins_a_new_count():
     rates = Rates(10, requests_per_day=5, adaptive=False)
     throttle = taken(refilled(Throttle(), rates, 0.0, "2026-01-01"), 5, 0)

@@ -117,9 +117,8 @@ def nasty_lab(people):
     dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY}])
     dimension = factories.make_dimension("valence", title=NASTY, instructions=NASTY, labels={"1": NASTY})
     endpoint = factories.make_endpoint("lab", pause_reason=NASTY, paused_until=timezone.now() + timedelta(hours=1))
-    model = factories.make_model(
-        "small", endpoint=endpoint, model=NASTY, price_source=NASTY, check_detail=NASTY, check_status="dead"
-    )
+    model = factories.make_model("small", endpoint=endpoint, model=NASTY, price_source=NASTY)
+    factories.make_preflight(model, "dead", actor=NASTY, error_class=NASTY[:40], error=NASTY)
     experiment = factories.make_experiment(
         "nasty", owner=people["owner"], dataset=dataset, models=[model], title=NASTY, description=NASTY,
         dimensions=[dimension], prompts=[factories.make_prompt("say", user=NASTY + "{{input}}")], status="active",

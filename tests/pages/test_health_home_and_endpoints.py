@@ -6,7 +6,7 @@ import pytest
 from django.db import DatabaseError, connection
 from django.utils import timezone
 
-from runs_app.models import Endpoint, EndpointTick, LanguageModel
+from runs_app.models import Endpoint, EndpointTick, LanguageModel, Preflight
 from tests import factories
 
 
@@ -108,9 +108,11 @@ def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
     address = f"/endpoints/models/{lab.model.pk}/check/"
     with django_capture_on_commit_callbacks(execute=True):
         part = as_("researcher").post(address, headers={"HX-Request": "true"}).content.decode()
-    assert asked == [("runs_app.tasks.check_model", lab.model.pk)]
+    waiting = Preflight.objects.get()
+    assert asked == [("runs_app.tasks.make_preflight", waiting.pk)]
+    assert (waiting.model, waiting.actor, waiting.experiment) == (lab.model, "researcher", None)
     assert 'hx-trigger="every 2s"' in part
-    LanguageModel.objects.update(check_status="dead", check_detail="HTTP 401: no key")
+    Preflight.objects.update(status="dead", error="HTTP 401: no key")
     part = as_("researcher").get(f"/endpoints/models/{lab.model.pk}/status/").content.decode()
     assert "HTTP 401: no key" in part
     assert "hx-trigger" not in part
@@ -119,11 +121,11 @@ def test_a_test_call_is_asked_of_a_worker_and_its_result_is_polled(
 def test_the_list_of_endpoints_takes_a_constant_number_of_queries(lab, as_, django_assert_num_queries):
     client = as_("operator")
     client.get("/endpoints/")
-    with django_assert_num_queries(10):
+    with django_assert_num_queries(11):
         client.get("/endpoints/")
     for number in range(4):
-        factories.make_model(f"m{number}", endpoint=factories.make_endpoint(f"e{number}"))
-    with django_assert_num_queries(10):
+        factories.make_preflight(factories.make_model(f"m{number}", endpoint=factories.make_endpoint(f"e{number}")))
+    with django_assert_num_queries(11):
         client.get("/endpoints/")
 
 

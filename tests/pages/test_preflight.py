@@ -1,10 +1,13 @@
 """Before a launch: one tiny call to each model, by a worker, and what came of it on the launch page."""
 
+import json
 from datetime import UTC, datetime
+from decimal import Decimal
 
 import pytest
+from django.core.management import call_command
 
-from runs_app.models import LanguageModel
+from runs_app.models import LanguageModel, Preflight
 from tests import factories
 
 LAUNCH, PREFLIGHT = "/experiments/draft/launch/", "/experiments/draft/preflight/"
@@ -25,26 +28,54 @@ def test_all_models_of_the_experiment_are_checked_and_no_other(
     with django_capture_on_commit_callbacks(execute=True):
         response = as_("owner").post(PREFLIGHT, {"next": f"{LAUNCH}?pilot=5"})
     assert response.url == f"{LAUNCH}?pilot=5"
-    assert asked == [("runs_app.tasks.check_model", model.pk) for model in draft.language_models.all()]
-    assert dict(LanguageModel.objects.values_list("name", "check_status")) == {
-        "large": "running", "small": "running", "elsewhere": "",
-    }  # fmt: skip
+    rows = Preflight.objects.order_by("pk")
+    assert asked == [("runs_app.tasks.make_preflight", row.pk) for row in rows]
+    assert {(row.model.name, row.status, row.by, row.experiment) for row in rows} == {
+        (name, "waiting", draft.owner, draft) for name in ("large", "small")
+    }
     assert as_("owner").get(LAUNCH).content.decode().count('hx-trigger="every 2s"') == 2
 
 
-def test_each_model_says_how_it_went_why_and_when(draft, as_):
-    LanguageModel.objects.filter(name="large").update(
-        check_status="dead", check_detail="unauthorized: no key", checked_at=datetime(2026, 3, 1, 12, tzinfo=UTC)
+def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_cost(draft, as_):
+    large = LanguageModel.objects.get(name="large")
+    factories.make_preflight(large, error="an older one")
+    last = factories.make_preflight(
+        large, "dead", error_class="unauthorized", error="no key", actor="a colleague", cost_usd=Decimal("0.00012")
     )
+    Preflight.objects.filter(pk=last.pk).update(asked_at=datetime(2026, 3, 1, 12, tzinfo=UTC))
     page = as_("owner").get(LAUNCH).content.decode()
-    assert "unauthorized: no key" in page
-    assert "2026-03-01T12:00:00" in page
+    for said in ("unauthorized: no key", "2026-03-01T12:00:00", "a colleague", "$0.00012"):
+        assert said in page
+    assert "an older one" not in page
     assert page.count("Not checked yet") == 1
     assert "Check all" in page
+
+
+def test_what_they_cost_is_in_the_ledger_of_the_experiment_its_export_and_that_of_the_lab(draft, as_, tmp_path):
+    for model, paid in zip(draft.language_models.order_by("name"), (Decimal("0.00012"), None), strict=True):
+        factories.make_preflight(model, experiment=draft, cost_usd=paid, list_usd=paid)
+    factories.make_preflight(LanguageModel.objects.get(name="elsewhere"), cost_usd=Decimal("0.5"))
+    page = as_("owner").get("/experiments/draft/ledger/?by=stage&stage=preflight")
+    sums = page.context["sums"]
+    assert (sums.calls, sums.paid_usd, sums.unpriced) == (2, Decimal("0.00012"), 1)
+    assert [line.label for line in page.context["lines"]] == ["Preflight"]
+    assert not as_("owner").get("/experiments/draft/ledger/?stage=generate").context["lines"]
+    out = tmp_path / "ledger.jsonl"
+    call_command("export", "draft", table="ledger", format="jsonl", out=str(out))
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {(row["stage"], row["model"], row["attempts"]) for row in rows} == {
+        ("preflight", "large", 1), ("preflight", "small", 1),
+    }  # fmt: skip
+    lab = {by: as_("operator").get(f"/ledger/?by={by}") for by in ("experiment", "run", "model", "day")}
+    assert {page.context["sums"].paid_usd for page in lab.values()} == {Decimal("0.50012")}
+    assert "No experiment" in lab["experiment"].content.decode()
+    assert "Preflights" in lab["run"].content.decode()
+    assert as_("operator").get("/ledger/?model=elsewhere").context["sums"].calls == 1
+    assert as_("operator").get("/ledger/?experiment=draft").context["sums"].calls == 2
 
 
 def test_reading_is_not_checking(draft, as_):
     draft.sharing = "group"
     draft.save()
     assert as_("researcher").post(PREFLIGHT).status_code == 404
-    assert not LanguageModel.objects.exclude(check_status="").exists()
+    assert not Preflight.objects.exists()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from evalsite.lib.commands import WORK_FAILED, VerbCommand, bad_input
+from datasets_app.models.history import Actor
+from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_user, bad_input
+from evalsite.lib.wording import money_text
 from runs_app.forms.fields import names_in
-from runs_app.models import Endpoint
+from runs_app.models import Endpoint, Experiment, Preflight
 
 FIELDS = (
     "provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active",
@@ -60,7 +63,9 @@ class Command(VerbCommand):
         ):
             parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
         verbs.add_parser("list", help="all endpoints").add_argument("--json", action="store_true")
-        verbs.add_parser("check", help="one tiny call to each of its models").add_argument("name")
+        parser = verbs.add_parser("check", help="one tiny call to each of its models")
+        parser.add_argument("name")
+        add_user(parser)
 
     def do_set(self, name: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first() or Endpoint(name=name)
@@ -79,14 +84,14 @@ class Command(VerbCommand):
         for endpoint in endpoints:
             self.say(_line(endpoint))
 
-    def do_check(self, name: str, **options: Any) -> None:
+    def do_check(self, name: str, user: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first()
         if endpoint is None:
             bad_input(f"name: there is no endpoint {name}")
-        models = list(endpoint.models.all())
+        models = list(endpoint.models.values_list("pk", flat=True))
         if not models:
             bad_input(f"name: endpoint {name} has no model; make one with `model set`")
-        check_models(self, models)
+        make_preflights(self, models, by=actor(user))
 
 
 def set_given(row: Any, given: dict[str, Any]) -> None:
@@ -102,16 +107,18 @@ def set_given(row: Any, given: dict[str, Any]) -> None:
     row.save()
 
 
-def check_models(command: VerbCommand, models: list[Any]) -> None:
-    """Call each once and say how it went; exit code 1 unless all answered."""
-    from runs_app.tasks import check_model
+def make_preflights(
+    command: VerbCommand, models: Collection[int], *, by: Actor, experiment: Experiment | None = None
+) -> None:
+    """Call each of these once and say how it went, and what it cost; exit code 1 unless all answered."""
+    from runs_app.tasks import make_preflight
 
     failed = 0
-    for model in models:
-        status = check_model(model.pk)
-        model.refresh_from_db()
-        failed += status != "ok"
-        command.say(f"{model.name:<24} {status:<11} {model.check_detail}")
+    for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
+        failed += make_preflight(asked.pk) != Preflight.Status.OK
+        done = Preflight.objects.select_related("model").get(pk=asked.pk)
+        cost = f" {money_text(done.cost_usd)}" if done.was_made else ""
+        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost}")
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import VerbCommand, actor, bad_input, owner
+from evalsite.lib.commands import VerbCommand, actor, add_user, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
@@ -20,7 +20,7 @@ from runs_app.designs.estimating import estimate
 from runs_app.designs.planning import PlanError
 from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
-from runs_app.management.commands.endpoint import check_models
+from runs_app.management.commands.endpoint import make_preflights
 from runs_app.management.listing import say_experiments
 from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run
@@ -94,8 +94,10 @@ class Command(VerbCommand):
             return
         say_estimate(self, found)
 
-    def do_preflight(self, name: str, **options: Any) -> None:
-        check_models(self, list(_experiment(name).language_models.select_related("endpoint")))
+    def do_preflight(self, name: str, user: str, **options: Any) -> None:
+        experiment = _experiment(name)
+        models = list(experiment.language_models.values_list("pk", flat=True))
+        make_preflights(self, models, by=actor(user), experiment=experiment)
 
     # --- runs --------------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,7 @@ def _add_design_verbs(verbs: Any) -> None:
     parser = verbs.add_parser("create", help="an experiment file (YAML), or a manifest, to a draft")
     parser.add_argument("file", type=Path)
     parser.add_argument("--name", default="", help="instead of the name in the file")
-    _add_user(parser, "its owner; default: the only superuser")
+    add_user(parser, "its owner; default: the only superuser")
     verbs.add_parser("list", help="all experiments").add_argument("--json", action="store_true")
     parser = _verb(verbs, "show", "the design as a file, and the history")
     parser.add_argument("--json", action="store_true")
@@ -196,7 +198,7 @@ def _add_design_verbs(verbs: Any) -> None:
     parser.add_argument("id", type=int, nargs="?")
     parser = _verb(verbs, "duplicate", "a draft of the same design")
     parser.add_argument("new_name")
-    _add_user(parser, "the owner of the copy; default: the only superuser")
+    add_user(parser, "the owner of the copy; default: the only superuser")
 
 
 def _add_run_verbs(verbs: Any) -> None:
@@ -204,13 +206,13 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--wave", default="", metavar="LABEL")
     _add_pilot(parser)
     parser.add_argument("--json", action="store_true")
-    _verb(verbs, "preflight", "one tiny call to each model")
+    add_user(_verb(verbs, "preflight", "one tiny call to each model"))
     parser = _verb(verbs, "launch", "plan what is missing, and start")
     parser.add_argument("--wave", default="", metavar="LABEL", help="a new observation of the design")
     _add_pilot(parser)
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
-    _add_user(parser)
+    add_user(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         _add_reason(_verb(verbs, verb, what))
     parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
@@ -220,7 +222,7 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="holds from the next call on")
     parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
     parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="of failures that stops a run")
-    _add_user(parser)
+    add_user(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
     _add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
@@ -248,8 +250,4 @@ def _add_pilot(parser: ArgumentParser) -> None:
 
 def _add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
     parser.add_argument("--reason", required=needed, default="", metavar="TEXT")
-    _add_user(parser)
-
-
-def _add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
-    parser.add_argument("--user", default="", metavar="NAME", help=what)
+    add_user(parser)

@@ -12,6 +12,7 @@ from evalsite.lib.commands import VerbCommand, bad_input
 from runs_app.costing import pricing
 from runs_app.management.commands.endpoint import set_given
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.models.preflights import with_last_preflight
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 
@@ -81,7 +82,7 @@ class Command(VerbCommand):
         self.say(f"{n} models priced by {pricing.source()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
-        models = LanguageModel.objects.select_related("endpoint")
+        models = with_last_preflight(LanguageModel.objects.select_related("endpoint"))
         if endpoint is not None:
             models = models.filter(endpoint=_endpoint(endpoint))
         if json:
@@ -155,5 +156,5 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
         "structured_output": model.structured_output,
         "cache_marks": model.cache_marks,
         "active": model.is_active,
-        "check": model.check_status,
+        "check": model.last_preflights[0].status if model.last_preflights else "",
     }

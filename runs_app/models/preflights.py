@@ -1,0 +1,103 @@
+"""A preflight: one tiny call that asks whether a model answers, on the record as every call is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models.functions import Now
+
+from datasets_app.models.history import Actor, authorship
+from runs_app.models.called import Called
+from runs_app.models.endpoints import Endpoint, LanguageModel
+from runs_app.models.experiments import Experiment
+
+PATIENCE = timedelta(minutes=10)  # For a worker to take it.
+
+
+class PreflightQuerySet(models.QuerySet["Preflight"]):
+    def last_of_each_model(self) -> Self:
+        return self.order_by("model_id", "-pk").distinct("model_id")
+
+    def ask(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
+        """One row for each model of these keys, which waits to be made; what it costs is the experiment's."""
+        user, actor = authorship(by)
+        return self.bulk_create(
+            Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + PATIENCE)
+            for key in keys
+        )
+
+
+class Preflight(Called):
+    """A row of its own kind, not an attempt without a trial: an attempt is its trial's, and so its run's, in every
+    counter, export and page, and none of them would know what to make of one that has neither.
+
+    It is asked for (waiting), holds a slot of its endpoint and a reservation (running), and ends as ok, dead or
+    unverified; each of these once, so its key is all that fences it. Its `lease_until` ends each of the first two: then
+    the sweep ends it. Where `started_at` is empty no call was made, and it is no part of the ledger.
+    """
+
+    class Status(models.TextChoices):
+        WAITING = "waiting", "Waiting"
+        RUNNING = "running", "Running"
+        OK = "ok", "Ok"
+        DEAD = "dead", "Dead"
+        UNVERIFIED = "unverified", "Unverified"
+
+    model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="preflights", db_index=False)
+    endpoint = models.ForeignKey(
+        Endpoint, on_delete=models.PROTECT, null=True, related_name="+", help_text="Whose slot it took"
+    )
+    experiment = models.ForeignKey(
+        Experiment,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="preflights",
+        help_text="Whose budget pays; else nobody's",
+    )
+    status = models.CharField(max_length=10, choices=Status, default=Status.WAITING, editable=False)
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
+    actor = models.CharField(max_length=200, help_text="Who asked for it, by the name at the time")
+    reserved_usd = models.DecimalField(max_digits=14, decimal_places=8, default=0)
+    lease_until = models.DateTimeField(null=True)
+    asked_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    objects = PreflightQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["-pk"]
+        indexes = [
+            models.Index(fields=["model", "-id"], name="preflight_latest"),
+            models.Index(
+                fields=["lease_until"], name="preflight_leases", condition=models.Q(status__in=["waiting", "running"])
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"preflight {self.pk}: {self.status}"
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in (self.Status.WAITING, self.Status.RUNNING)
+
+    @property
+    def was_made(self) -> bool:
+        return self.started_at is not None
+
+    @property
+    def said(self) -> str:
+        """What came of it, for people; empty until it has ended."""
+        if self.status == self.Status.OK and self.latency_ms is not None:
+            return f"Answered in {self.latency_ms} ms as {self.served_model or 'an unnamed model'}."
+        return f"{self.error_class}: {self.error}" if self.was_made and self.error_class else self.error
+
+
+def with_last_preflight(models_: models.QuerySet[Any]) -> models.QuerySet[Any]:
+    """Each model with `last_preflights`: a list of its last one, or of none."""
+    latest = Preflight.objects.last_of_each_model()
+    return models_.prefetch_related(models.Prefetch("preflights", latest, to_attr="last_preflights"))
