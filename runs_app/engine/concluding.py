@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -16,6 +16,7 @@ from runs_app.providers.calls import CallFailure, CallReply, ErrorClass, Kind
 
 # An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
 MAX_YIELDS = 200
+LONGEST_LOOK_S = 8.0  # Between looks for an answer that another call is waiting for.
 SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
 
 
@@ -76,6 +77,8 @@ def asked_again(attempts: int) -> Conclusion:
 
 def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
     """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
+    if failure.error_class == ErrorClass.BEING_ASKED:
+        return replace(released(), wait_s=backoff_s(yields + 1, cap=LONGEST_LOOK_S, jitter_unit=random.random()))  # noqa: S311
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
         return Conclusion("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.

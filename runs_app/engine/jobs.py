@@ -13,7 +13,7 @@ from runs_app.engine.admitting import Claim
 from runs_app.engine.concluding import Conclusion, asked_again, kinds_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
-from runs_app.engine.remembering import remembered
+from runs_app.engine.remembering import asked_by_others, remembered
 from runs_app.prompts import PromptError
 from runs_app.providers.calls import CallFailure, CallReply, ErrorClass
 
@@ -35,13 +35,19 @@ class Job:
     local_model: int | None = None  # The key of a model on a server that is looked after.
 
     @property
+    def cache_key(self) -> str | None:
+        return self.asked.cache_key if isinstance(self.asked, asking.Asked) else None
+
+    @property
     def may_be_asked_again(self) -> bool:
         return self.reruns_empty and self.remembered is None and self.claim.attempts < self.max_attempts
 
 
 def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
     """What these claims ask: fetched in sets, with the answers that the cache has."""
-    return with_memories([_prepared(claim, questions) for claim in questions.fetched(claims)])
+    jobs = [_prepared(claim, questions) for claim in questions.fetched(claims)]
+    known = remembered({job.cache_key for job in jobs if job.cache_key})
+    return _waiting([replace(job, remembered=_usable(job, known)) for job in jobs], known)
 
 
 def _prepared(claim: Claim, questions: Questions) -> Job:
@@ -59,27 +65,35 @@ def _prepared(claim: Claim, questions: Questions) -> Job:
     return Job(claim, asked, question.scale, max_attempts, reruns_empty=design.reruns_empty, local_model=local_model)
 
 
-def with_memories(jobs: list[Job]) -> list[Job]:
-    """The same jobs, each with its answer where the cache has one: one query for all."""
-    keys = {job.asked.cache_key for job in jobs if isinstance(job.asked, asking.Asked) and job.asked.cache_key}
-    known = remembered(keys)
-    return [replace(job, remembered=_usable(job, known)) for job in jobs]
+def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
+    """The same jobs; those whose request another call is asking go back, and find its answer when they come again."""
+    keys = {
+        job.claim.trial_id: job.cache_key
+        for job in jobs
+        if job.cache_key and job.cache_key not in known and not job.claim.batched
+    }
+    elsewhere = asked_by_others(keys)
+    return [replace(job, asked=_being_asked()) if job.claim.trial_id in elsewhere else job for job in jobs]
+
+
+def _being_asked() -> CallFailure:
+    return CallFailure(ErrorClass.BEING_ASKED, "Another call is asking the same at this moment.", was_sent=False)
 
 
 def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
     """Not a blank one where the design asks those again: that would be the same blank for ever."""
-    reply = known.get(getattr(job.asked, "cache_key", None) or "")
+    reply = known.get(job.cache_key or "")
     return None if reply is not None and job.reruns_empty and not reply.text.strip() else reply
 
 
 def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Result:
     """What is recorded of a job that came to this conclusion by these calls."""
     conclusion = _weighed(job, conclusion, calls)
-    cache_key = None
     if isinstance(job.asked, asking.Asked):
-        cache_key = job.asked.cache_key if job.remembered is None else None
         for columns in (conclusion.trial, *calls):
             columns["request_hash"] = job.asked.request_hash
+    elif job.asked.error_class == ErrorClass.BEING_ASKED:
+        calls = []  # None was made.
     return Result(
         job.claim,
         conclusion.status,
@@ -88,7 +102,7 @@ def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> 
         unspent=conclusion.unspent,
         wait_s=conclusion.wait_s,
         pause_s=conclusion.pause_s,
-        cache_key=cache_key,
+        cache_key=job.cache_key if job.remembered is None else None,
         allowance=conclusion.allowance,
     )
 

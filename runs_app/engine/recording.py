@@ -163,6 +163,9 @@ WITH answers AS MATERIALIZED (
     INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
     SELECT cache_key, id, clock_timestamp() FROM held WHERE cache_key IS NOT NULL AND status = 'done' ORDER BY cache_key
     ON CONFLICT DO NOTHING
+), forgotten AS (
+    DELETE FROM runs_app_cachedanswer c USING held
+    WHERE held.status = 'failed' AND c.key = held.cache_key AND c.trial_id = held.id
 )
 SELECT id, token FROM held
 """  # noqa: S608 - built from the names above

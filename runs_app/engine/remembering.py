@@ -1,15 +1,49 @@
 """The response cache: the same request and epoch get the same answer, at no cost, over all workers and experiments.
 
+A key is taken when its request is about to be asked, and stands for the answer once its trial is done. So who would ask
+the same meanwhile finds it taken, and waits for that answer. What a batch asks may take a day, and is not waited for.
 Waves after the first never read it: an observation that replays the one before observes nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from evalsite.lib.hashing import content_hash
+from runs_app.engine.statements import as_json, fetched
 from runs_app.models import CachedAnswer, Trial
 from runs_app.providers.calls import CallReply
+
+# In order, since whoever takes the same key waits for this statement. Its commit need not reach the disk: a key that a
+# crash of the server forgets was asked in vain.
+TAKE = """
+WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
+), hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
+), taken AS (
+    INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
+    SELECT key, trial, clock_timestamp() FROM asked CROSS JOIN hasty ORDER BY key, trial
+    ON CONFLICT DO NOTHING RETURNING key, trial_id
+)
+SELECT asked.key, asked.trial FROM asked LEFT JOIN taken ON taken.key = asked.key AND taken.trial_id = asked.trial
+WHERE taken.key IS NULL
+"""
+
+# A key whose trial is neither answered nor being asked (it waits for a retry, failed, was cancelled) is taken over.
+TAKE_OVER = """
+WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
+), held AS MATERIALIZED (
+    SELECT asked.key, asked.trial, t.id AS holder, t.status, t.lease_until IS NULL AS in_batch
+    FROM asked JOIN runs_app_cachedanswer c ON c.key = asked.key JOIN runs_app_trial t ON t.id = c.trial_id
+), free AS MATERIALIZED (
+    SELECT c.key FROM runs_app_cachedanswer c JOIN held ON held.key = c.key AND held.holder = c.trial_id
+    WHERE held.status NOT IN ('running', 'done') ORDER BY c.key FOR NO KEY UPDATE OF c SKIP LOCKED
+), taken AS (
+    UPDATE runs_app_cachedanswer c SET trial_id = held.trial, created_at = clock_timestamp()
+    FROM held JOIN free ON free.key = held.key WHERE c.key = held.key RETURNING held.trial
+)
+SELECT trial FROM held
+WHERE holder <> trial AND NOT (status = 'running' AND in_batch) AND trial NOT IN (SELECT trial FROM taken)
+"""
 
 
 def cache_key(provider: str, request_hash: str, epoch: int) -> str:
@@ -21,8 +55,19 @@ def remembered(keys: Collection[str]) -> dict[str, CallReply]:
     """The answers there are, by key."""
     if not keys:
         return {}
-    rows = CachedAnswer.objects.filter(pk__in=keys).select_related("trial")
+    rows = CachedAnswer.objects.filter(pk__in=keys, trial__status=Trial.Status.DONE).select_related("trial")
     return {row.key: _reply_of(row.trial) for row in rows}
+
+
+def asked_by_others(keys: Mapping[int, str]) -> set[int]:
+    """Of these trials, by the keys of what they would ask, those that another trial's call asks at this moment.
+
+    The others have their keys from here on. One whose answer came in just now is among those that wait: it is there
+    when they look again.
+    """
+    rows = [{"trial": trial, "key": key} for trial, key in keys.items()]
+    lost = [{"trial": trial, "key": key} for key, trial in fetched(TAKE, as_json(rows))] if rows else []
+    return {trial for (trial,) in fetched(TAKE_OVER, as_json(lost))} if lost else set()
 
 
 def _reply_of(trial: Trial) -> CallReply:

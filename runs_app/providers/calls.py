@@ -45,6 +45,7 @@ class ErrorClass(StrEnum):
     CONTENT_REFUSED = "content_refused"
     CONTEXT_TOO_LONG = "context_too_long"
     RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"  # the same is asked again without a schema
+    BEING_ASKED = "being_asked"  # by another call at this moment, whose answer is waited for: none was made
     NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
     MISSING_KEY = "missing_key"
     BATCH_EXPIRED = "batch_expired"  # its batch ended before this call was made
@@ -68,6 +69,7 @@ _TRANSIENT = frozenset(
         ErrorClass.SOFT_FAILURE,
         ErrorClass.EMPTY_ANSWER,
         ErrorClass.RESPONSE_FORMAT_UNSUPPORTED,
+        ErrorClass.BEING_ASKED,
         ErrorClass.BATCH_EXPIRED,
         ErrorClass.INTERNAL_ERROR,
     }

@@ -23,10 +23,11 @@ def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
 
 
 REFUSED_SCHEMA = ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
+SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.BEING_ASKED)
 
 
 @pytest.mark.parametrize(
-    "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one is not REFUSED_SCHEMA]
+    "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one not in SPENDS_NOTHING]
 )
 def test_a_transient_failure_waits_and_its_last_attempt_ends_the_trial(error_class):
     again = concluded(error_class)
@@ -39,6 +40,13 @@ def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
     again = concluded(REFUSED_SCHEMA, attempts=3)
     assert (again.status, again.unspent) == ("pending", True)
     assert concluded(REFUSED_SCHEMA, attempts=3, yields=concluding.MAX_YIELDS).status == "failed"
+
+
+@given(st.integers(0, 10_000))
+def test_what_another_call_asks_is_looked_for_again_and_spends_nothing_however_often(yields):
+    again = concluded(ErrorClass.BEING_ASKED, attempts=3, yields=yields)
+    assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
+    assert 0 < again.wait_s <= concluding.LONGEST_LOOK_S
 
 
 @pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])

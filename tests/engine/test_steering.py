@@ -139,15 +139,13 @@ def test_concurrency_below_one_is_refused(run):
 
 
 def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
-    async def refuse(request):
-        raise CallFailure(ErrorClass.NOT_FOUND, "no", http_status=404)
-
-    drain(refuse, concurrency=2, seconds=0.01)
+    worker, refused = Registration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
+    record([result_of(claim, refused) for claim in admit(worker, 2)], worker)
     steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert steering.retry_failed(Run.objects.all(), by="test") == 0
     run.refresh_from_db()
     assert (run.status, run.n_pending) == ("cancelled", 0)
-    assert run.n_failed > 0
+    assert run.n_failed == 2
 
 
 def test_a_paused_run_ends_when_the_last_of_it_is_answered(run):
