@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grading_app.agreement.coefficients import Coefficient, quotient
 from grading_app.agreement.concordance import concordance, correlation, moments
@@ -157,17 +156,23 @@ def people_means(ratings: Ratings, judge: Hashable) -> Floats:
 def _agreement(
     measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
 ) -> Callable[[Floats], Floats]:
-    """(resamples, steppings out) -> (resamples,): `values` against the others of the unit when the person steps out."""
-    others = table.values[unit]
-    others[np.arange(len(unit)), person] = np.nan
+    """(resamples, steppings out) -> (resamples,): `values` against the others of the unit when the person steps out.
+
+    What the others said is what all said less the person's own, so that no table of raters by raters is made.
+    """
+    own, others = table.values[unit, person], table.per_unit[unit] - 1
     if measure == "same answer":
-        shares = _mean_of_given((others == values[:, None]).astype(np.float64), ~np.isnan(others))
+        same = _times_said(table, unit, values) - (values == own)
+        shares = same / others
         return lambda times: quotient(times @ shares, times.sum(axis=1))
-    means = _mean_of_given(np.nan_to_num(others), ~np.isnan(others))
+    means = (np.nansum(table.values, axis=1)[unit] - own) / others
     pair = concordance if measure == "concordance" else correlation
     return lambda times: pair(values, means, times)
 
 
-def _mean_of_given(values: Floats, given: NDArray[np.bool_]) -> Floats:
-    means: Floats = (values * given).sum(axis=1) / given.sum(axis=1)
-    return means
+def _times_said(table: Ratings, unit: Whole, values: Floats) -> Floats:
+    """(steppings out,): how many raters of the unit gave this value."""
+    categories, counts = table.categories, table.counts
+    at = np.searchsorted(categories, values).clip(max=len(categories) - 1)
+    found: Floats = np.where(categories[at] == values, counts[unit, at], 0.0)
+    return found

@@ -13,7 +13,7 @@ from django.http import QueryDict
 from grading_app.comparing.raters import ANSWERS, CRITERION, PAIRS, Rater, criterion_of, expanded, offered, unit_choices
 from runs_app.models import Experiment
 
-MOST_RATERS = 200
+MOST_RATERS = 1_000
 FIRST_CHOICE = 6  # What is compared before anybody chose.
 
 
@@ -27,6 +27,7 @@ class Question:
     raters: list[Rater]
     narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
     as_shares: bool = False  # Each value as its place between the ends of its rater's scale, 0 to 1.
+    unheard: int = 0  # People beyond as many as are compared at a time.
 
     @property
     def on_answers(self) -> bool:
@@ -127,7 +128,9 @@ class QuestionForm(forms.Form):
         chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
         narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
         as_shares = self.cleaned_data["scale"] == "share"
-        return Question(self.experiment, self.rated, chosen, expanded(chosen)[:MOST_RATERS], narrowed, as_shares)
+        raters = expanded(chosen)
+        heard, unheard = raters[:MOST_RATERS], len(raters[MOST_RATERS:])
+        return Question(self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard)
 
     def _first_choice(self) -> list[Rater]:
         """Those who rated on one scale: the one that most have. Single ratings only where they are asked for."""

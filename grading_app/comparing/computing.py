@@ -17,11 +17,14 @@ from grading_app.comparing import disagreeing
 from grading_app.comparing.asking import Question, QuestionForm
 from grading_app.comparing.frames import load_frame
 from grading_app.comparing.keeping import VERSION, Compared, Roles, compare, roles_of, state_of_question
-from grading_app.models import Comparison, Rubric, Split
+from grading_app.comparing.raters import queues_of
+from grading_app.models import Comparison, Rating, Rubric, Split
 
 WORK_OUT = "grading_app.tasks.work_out_comparison"
 MOST_AT_ONCE = 20_000
 """Of so many answers what raters said is compared while the page waits: about a second."""
+MOST_RATINGS = 5_000
+"""By people, likewise: each of them is a rater of their own, and is held against all others."""
 PAUSE_S, PAUSE_SHARE = 30, 10  # While ratings come in, so long or so many times as long as it took.
 LOST_AFTER = timedelta(minutes=15)
 KEPT = 10  # comparisons of an experiment, the last ones worked out
@@ -46,10 +49,12 @@ class Standing:
 
 
 def is_large(question: Question) -> bool:
-    """Whether there are more answers than can be gone through while somebody waits; known from counters.
+    """Whether there is more than can be gone through while somebody waits: answers, or ratings by people."""
+    return _has_many_answers(question) or _has_many_ratings(question)
 
-    Of pairs the judges' verdicts are counted. Of items that people rated alone there are never so many.
-    """
+
+def _has_many_answers(question: Question) -> bool:
+    """Known from counters. Of pairs the judges\' verdicts are counted."""
     if question.in_pairs:
         judging = question.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
         return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
@@ -59,6 +64,15 @@ def is_large(question: Question) -> bool:
     named = {"wave": question.narrowed.get("wave"), "condition": question.narrowed.get("condition")}
     chosen = runs.filter(**{name: key for name, key in named.items() if key})
     return (chosen.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
+
+
+def _has_many_ratings(question: Question) -> bool:
+    """Counted no further than it matters."""
+    queues = queues_of(question.chosen)
+    return bool(queues) and (
+        Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MOST_RATINGS + 1].count()
+        > MOST_RATINGS
+    )
 
 
 def standing_of(question: Question, roles: Roles) -> Standing:

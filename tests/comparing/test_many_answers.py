@@ -10,11 +10,13 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.comparing import computing, disagreeing
+from grading_app.comparing import asking, computing, disagreeing
 from grading_app.comparing.asking import QuestionForm
 from grading_app.models import Comparison, Grading, Split
 from grading_app.tasks import work_out_comparison
+from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric
+from tests.rating.world import make_queue, make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
 
@@ -196,3 +198,25 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 
     queries_of("first", 4)  # What Django looks up once.
     assert queries_of("small", 6) == queries_of("larger", 60) <= 34
+
+
+def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
+    client, asked, experiment, monkeypatch
+):
+    monkeypatch.setattr(computing, "MOST_AT_ONCE", 10**6)
+    valence = factories.make_dimension("valence")
+    experiment.dimensions.add(valence)
+    queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
+    for value in (2, 5, 6):
+        rate_all(make_rater(queue, started=True), value=value)
+    query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
+    assert len(opened(client, experiment, query=query).context["compared"].measured.covered) == 3
+    assert not asked
+    monkeypatch.setattr(computing, "MOST_RATINGS", 3 * 12 - 1)
+    monkeypatch.setattr(asking, "MOST_RATERS", 2)
+    opened(client, experiment, query=query)
+    work(asked)
+    page = opened(client, experiment, query=query)
+    assert len(page.context["compared"].measured.covered) == 2
+    assert "2 raters are compared at a time; 1 of those that were chosen is left out" in page.content.decode()
+    assert "1 of those that were chosen" in opened(client, experiment, "disagreements", query).content.decode()
