@@ -54,7 +54,7 @@ def is_large(question: Question) -> bool:
 
 
 def _has_many_answers(question: Question) -> bool:
-    """Known from counters. Of pairs the judges\' verdicts are counted."""
+    """Known from counters. Of pairs the judges' verdicts are counted."""
     if question.in_pairs:
         judging = question.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
         return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
