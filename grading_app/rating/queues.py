@@ -22,7 +22,7 @@ from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import RATER, roles_of
 from grading_app.judging.conditions import rubric_problems
-from grading_app.models import RaterAssignment, RaterInvitation, Rating, RatingQueue, Rubric
+from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
 from grading_app.rating.concluding import forget_all
 from grading_app.rating.drawing import DrawingError, draw_answers
 from grading_app.rating.sessions import rated_items
@@ -125,6 +125,10 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
 def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
     """Let a rater stop early: what they rated counts, the rest is free for others."""
     _held(assignment)
+    if not assignment.started_at:
+        raise QueueError(f"{assignment} has not started")
+    if not assignment.ratings.exists():
+        raise QueueError(f"{assignment} has nothing to rate")
     freed, _ = assignment.ratings.filter(value=None).delete()
     RaterAssignment.objects.filter(pk=assignment.pk, finished_at=None).update(finished_at=timezone.now())
     record_changes([(assignment.queue, "", f"{assignment}, {freed} freed")], by=by, reason=reason, what="released")
@@ -132,7 +136,10 @@ def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
 
 @transaction.atomic
 def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
-    """Count nothing of what a rater did, for ever: others may rate it instead. The ratings stay as rows."""
+    """Count nothing of what a rater did, for ever: others may rate it instead. The ratings stay as rows.
+
+    Whoever has not begun never will.
+    """
     if not reason.strip():
         raise QueueError("say why the rater is excluded")
     _held(assignment)
@@ -151,10 +158,6 @@ def _held(assignment: RaterAssignment) -> None:
     assignment.refresh_from_db()
     if assignment.excluded_at:
         raise QueueError(f"{assignment} is excluded already")
-    if not assignment.started_at:
-        raise QueueError(f"{assignment} has not started")
-    if Rating.objects.filter(assignment=assignment).count() == 0:
-        raise QueueError(f"{assignment} has nothing to rate")
 
 
 # --- invitations -----------------------------------------------------------------------------------------------------

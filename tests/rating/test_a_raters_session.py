@@ -7,7 +7,7 @@ from datasets_app import curating
 from grading_app.models import Rating, RatingQueue
 from grading_app.rating import queues, sessions
 from tests import factories
-from tests.rating.world import make_queue, make_rater, rate_all
+from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
 pytestmark = pytest.mark.django_db
 
@@ -149,6 +149,18 @@ def test_an_excluded_rater_is_replaced_and_their_rows_stay():
     assert make_rater(queue, started=True).ratings.count() == 4
     assert first.ratings.given().count() == 4
     assert queue.history.get(what="excluded").reason == "always 4"
+
+
+def test_whoever_was_added_by_mistake_never_begins():
+    queue = make_queue()
+    rater, asker = make_rater(queue), signed_in(queue.owner)
+    button = f"/ratings/queues/study/raters/{rater.number}/exclude/"
+    assert button in asker.get("/ratings/queues/study/").content.decode()
+    asker.post(button, {"reason": "the wrong account"})
+    with pytest.raises(sessions.RatingError, match="not open"):
+        sessions.start(rater)
+    assert signed_in(rater.user).get("/ratings/study/").status_code == 404
+    assert button not in asker.get("/ratings/queues/study/").content.decode()
 
 
 def test_excluding_needs_a_reason():
