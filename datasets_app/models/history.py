@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from decimal import Decimal
 from typing import Any, Self
 
 from django.apps import apps
@@ -83,6 +84,41 @@ def record_changes(
         )
         for row, before, after in rows
     )
+
+
+def save_noted(row: models.Model, *, by: Actor, reason: str = "", fields: Collection[str] | None = None) -> None:
+    """Save a row that people edit, with one StatusChange for each column that becomes another, or for a new row one.
+
+    All that may be edited is saved, or these `fields` alone. What it was is read under its lock, not when the row was:
+    somebody else may have changed it since.
+    """
+    kind = type(row)
+    with transaction.atomic():
+        former = kind._base_manager.select_for_update(no_key=True).filter(pk=row.pk).first()
+        row.save(update_fields=fields)
+        if former is None:
+            record_changes([(row, "", "made")], by=by, reason=reason)
+            return
+        for field in kind._meta.concrete_fields:
+            if field.editable and (fields is None or field.name in fields):
+                _note(field, former, row, by=by, reason=reason)
+
+
+def _note(field: Any, former: models.Model, row: models.Model, *, by: Actor, reason: str) -> None:
+    if getattr(former, field.attname) == getattr(row, field.attname):
+        return
+    before, after = (said_in_history(getattr(one, field.name)) for one in (former, row))
+    record_changes([(row, before, after)], by=by, reason=reason, what=str(field.verbose_name)[:40])
+
+
+def said_in_history(value: Any) -> str:
+    """A column's value as people read it, in the characters that a StatusChange has for it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    said = ", ".join(map(str, value)) if isinstance(value, list) else value
+    return "none" if said in (None, "") else str(said)[:200]
 
 
 class TransitionQuerySet(models.QuerySet[Any]):

@@ -56,6 +56,11 @@ class VerbCommand(SayingCommand):
             bad_input(str(error))
 
 
+def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
+    parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="why, for the history")
+    add_user(parser)
+
+
 def add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
     parser.add_argument("--user", default="", metavar="NAME", help=what)
 

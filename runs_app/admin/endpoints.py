@@ -2,30 +2,48 @@
 
 from __future__ import annotations
 
-from django.contrib import admin
+from typing import Any, ClassVar
 
+from django.contrib import admin
+from django.db import transaction
+from django.http import HttpRequest
+
+from datasets_app.models.history import record_changes, save_noted
+from evalsite.lib.admin import history_list
 from runs_app.models import Endpoint, LanguageModel
 
 
+class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+    """What is changed here stands in the history, as what is changed elsewhere does."""
+
+    actions = None
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        save_noted(obj, by=request.user)
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        with transaction.atomic():
+            record_changes([(obj, str(obj), "deleted")], by=request.user, reason="")
+            super().delete_model(request, obj)
+
+
 @admin.register(Endpoint)
-class EndpointAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class EndpointAdmin(ServedAdmin):
     list_display = ["name", "provider", "base_url", "key_env", "max_concurrency", "in_flight", "is_free", "is_active"]
     list_filter = ["provider", "is_free", "is_active"]
     search_fields = ["name", "base_url"]
-    readonly_fields = ["in_flight", "paused_until", "pause_reason", "created_at"]
-    actions = None
+    readonly_fields: ClassVar[Any] = ["in_flight", "paused_until", "pause_reason", "created_at", history_list]
 
 
 @admin.register(LanguageModel)
-class LanguageModelAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class LanguageModelAdmin(ServedAdmin):
     list_display = ["name", "endpoint", "model", "input_price", "output_price", "price_date", "is_active"]
     list_filter = ["endpoint", "is_active", "sees_images", "structured_output"]
     list_select_related = ["endpoint"]
     search_fields = ["name", "model"]
-    readonly_fields = ["last_preflight"]
-    actions = None
+    readonly_fields: ClassVar[Any] = ["last_preflight", history_list]
 
     @admin.display(description="last preflight")
     def last_preflight(self, model: LanguageModel) -> str:
-        last = model.preflights.first()
+        last = model.preflights.first() if model.pk else None
         return f"{last.get_status_display()}, by {last.actor}. {last.said}" if last else "-"

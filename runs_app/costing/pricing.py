@@ -13,10 +13,10 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from datasets_app.models.history import Actor, save_noted
 from runs_app.costing import shipped
 from runs_app.costing.costs import MILLION
-from runs_app.designs.reserving import reserve_anew
-from runs_app.models import Endpoint, LanguageModel, Run
+from runs_app.models import Endpoint, LanguageModel
 
 LIST = "model_prices_and_context_window_backup.json"
 KINDS = {
@@ -107,14 +107,14 @@ def _per_million(dollars: Any) -> Decimal | None:
 
 
 @transaction.atomic
-def take_over(found: Iterable[Repricing]) -> int:
-    """Store the listed prices with their source and today's date; returns of how many models."""
+def take_over(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
+    """Store the listed prices with their source and today's date, and note each; returns of how many models."""
     taken = [one for one in found if not one.why_not]
     for one in taken:
-        LanguageModel.objects.filter(pk=one.model.pk).update(
-            **one.after, price_source=source(), price_date=timezone.now().date()
-        )
-    reserve_anew(Run.objects.filter(condition__model__in=[one.model.pk for one in taken]))
+        prices = one.after | {"price_source": source(), "price_date": timezone.now().date()}
+        for name, value in prices.items():
+            setattr(one.model, name, value)
+        save_noted(one.model, by=by, reason=reason, fields=list(prices))
     return len(taken)
 
 

@@ -11,6 +11,7 @@ from django.core.exceptions import ValidationError
 from django.db import models, transaction
 
 from datasets_app.models import Dataset
+from datasets_app.models.history import record_changes
 from evalsite.lib.hashing import content_hash
 from runs_app.above import grading, scorer_choices
 from runs_app.designs.drawing import Draw, DrawError, DrawSpec
@@ -206,7 +207,10 @@ class Maker:
             self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; an operator makes it")
             return None
         row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
-        return row if self.save(path, row) else None
+        if not self.save(path, row):
+            return None
+        record_changes([(row, "", "made")], by=self.by, reason=f"Made for experiment {self.spec.experiment}")
+        return row
 
     def _prompt(self, path: str, spec: PromptSpec) -> Any:
         row = Prompt(name=spec.name, messages=spec.turns, answer_format=spec.answer_format)

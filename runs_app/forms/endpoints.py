@@ -10,7 +10,15 @@ from runs_app.forms.fields import keep, names_in
 from runs_app.models import Endpoint, LanguageModel
 
 
-class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
+class NotedForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Of what has a history: whoever changes it may say why."""
+
+    reason = forms.CharField(
+        max_length=500, required=False, label="Reason", help_text="For its history: why it changes"
+    )
+
+
+class EndpointForm(NotedForm):
     class Meta:
         model = Endpoint
         fields = [
@@ -37,7 +45,7 @@ class EndpointForm(forms.ModelForm):  # type: ignore[type-arg]
         return names_in(self.cleaned_data["provider_routes"])
 
 
-class LanguageModelForm(forms.ModelForm):  # type: ignore[type-arg]
+class LanguageModelForm(NotedForm):
     class Meta:
         model = LanguageModel
         fields = [

@@ -13,6 +13,7 @@ from django.db import models, transaction
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
 
+from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
 from runs_app.costing.costs import Prices
@@ -62,6 +63,10 @@ class Served(Counted):
             super().save(**how)
             if not is_new:
                 reserve_anew(served_by(self))  # type: ignore[arg-type]
+
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
 
 
 class Endpoint(Served):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import messages
 from django.db.models import Prefetch
-from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from datasets_app.models.history import save_noted
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
 from runs_app.costing import pricing
-from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
 from runs_app.forms.steering import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
@@ -27,6 +25,7 @@ from runs_app.watching.busyness import with_state
 
 COUNTED_TO = 100_000
 PURGES = 20
+CHANGES = 100  # Of one row, the latest.
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 
@@ -86,7 +85,7 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     """Take over litellm's list prices for the models that are served here; each change is said."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
     found = pricing.repricings(endpoint.models.select_related("endpoint"))
-    n = pricing.take_over(found)
+    n = pricing.take_over(found, by=request.user)
     messages.success(request, f"{n} of {len(found)} models priced by {pricing.source()}.")
     for one in found:
         (messages.warning if one.why_not else messages.info)(request, one.said)
@@ -125,10 +124,13 @@ def _status(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 
-def _edit(request: HttpRequest, form: ModelForm[Any], heading: str) -> HttpResponse:
+def _edit(request: HttpRequest, form: NotedForm, heading: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
-        row = form.save()
+        row = form.save(commit=False)
+        save_noted(row, by=request.user, reason=form.cleaned_data["reason"])
         messages.success(request, f"{row} is saved.")
         return redirect("endpoint_list")
     fetch_choices(form)
-    return render(request, "runs_app/endpoint_form.html", {"form": form, "heading": heading})
+    history = [] if form.instance.pk is None else list(form.instance.history[:CHANGES])
+    context = {"form": form, "heading": heading, "history": history, "is_new": form.instance.pk is None}
+    return render(request, "runs_app/endpoint_form.html", context)

@@ -27,7 +27,7 @@ def by_form(form_of):
 
 
 def by_command(row, **changes):
-    return lambda: set_given(row, changes)
+    return lambda: set_given(row, changes, by="a test")
 
 
 def by_admin(row, **changes):

@@ -102,7 +102,7 @@ def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launc
 def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
     model = LanguageModel.objects.get()
     before = {"output_price": model.output_price}
-    assert take_over([Repricing(model, before, {"output_price": 5 * PRICE})]) == 1
+    assert take_over([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
     assert Run.objects.get().reserve_usd == 50
 
 

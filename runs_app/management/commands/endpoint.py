@@ -9,8 +9,8 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from datasets_app.models.history import Actor
-from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_user, bad_input
+from datasets_app.models.history import Actor, save_noted
+from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_reason, add_user, bad_input
 from evalsite.lib.wording import money_text
 from runs_app.forms.fields import names_in
 from runs_app.models import Endpoint, Experiment, Preflight
@@ -62,18 +62,20 @@ class Command(VerbCommand):
             ("--inactive", "is_active", False, "out of use: no call starts"),
         ):
             parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        add_reason(parser)
         verbs.add_parser("list", help="all endpoints").add_argument("--json", action="store_true")
         parser = verbs.add_parser("check", help="one tiny call to each of its models")
         parser.add_argument("name")
         add_user(parser)
 
-    def do_set(self, name: str, **options: Any) -> None:
+    def do_set(self, name: str, user: str, reason: str, **options: Any) -> None:
         endpoint = Endpoint.objects.filter(name=name).first() or Endpoint(name=name)
         for field, option in RATES.items():
             if options[option] == 0:
                 setattr(endpoint, field, None)
         rates = {field: options[option] or None for field, option in RATES.items()}
-        set_given(endpoint, rates | {field: options[field] for field in FIELDS})
+        given = rates | {field: options[field] for field in FIELDS}
+        set_given(endpoint, given, by=actor(user), reason=reason)
         self.say(_line(endpoint))
 
     def do_list(self, json: bool, **options: Any) -> None:
@@ -94,8 +96,9 @@ class Command(VerbCommand):
         make_preflights(self, models, by=actor(user))
 
 
-def set_given(row: Any, given: dict[str, Any]) -> None:
-    """Save the row with what was given (not None); exit code 2 and the option's name where a value is refused."""
+def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
+    """Save the row with what was given (not None), and its history; exit code 2 and the option's name where a value is
+    refused."""
     for field, value in given.items():
         if value is not None:
             setattr(row, field, value)
@@ -104,7 +107,7 @@ def set_given(row: Any, given: dict[str, Any]) -> None:
     except ValidationError as error:
         lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
         bad_input("; ".join(lines))
-    row.save()
+    save_noted(row, by=by, reason=reason)
 
 
 def make_preflights(

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import VerbCommand, actor, add_user, bad_input, owner
+from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
@@ -214,27 +214,27 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--yes", action="store_true", help="the cost is known")
     add_user(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
-        _add_reason(_verb(verbs, verb, what))
+        add_reason(_verb(verbs, verb, what))
     parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
     parser.add_argument("n", type=int, metavar="N", help="-9 to 9; a higher one goes first")
-    _add_reason(parser)
+    add_reason(parser)
     parser = _verb(verbs, "set", "change what may change while it runs")
     parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="holds from the next call on")
     parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
     parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="of failures that stops a run")
     add_user(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
-    _add_reason(parser, needed=True)
+    add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
     parser = _verb(verbs, "retry", "give failed trials a new set of attempts")
     parser.add_argument("--error-class", metavar="CLASS", help="only those of this class")
-    _add_reason(parser)
+    add_reason(parser)
 
 
 def _add_state_verbs(verbs: Any) -> None:
-    _add_reason(_verb(verbs, "archive", "take it out of use, keep all rows"), needed=True)
+    add_reason(_verb(verbs, "archive", "take it out of use, keep all rows"), needed=True)
     parser = _verb(verbs, "delete", "with its runs, trials, answers and grades")
-    _add_reason(parser, needed=True)
+    add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
 
 
@@ -246,8 +246,3 @@ def _verb(verbs: Any, name: str, what: str) -> ArgumentParser:
 
 def _add_pilot(parser: ArgumentParser) -> None:
     parser.add_argument("--pilot", type=int, metavar="N", help="only so many trials, spread over the design")
-
-
-def _add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
-    parser.add_argument("--reason", required=needed, default="", metavar="TEXT")
-    add_user(parser)

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from evalsite.lib.commands import VerbCommand, bad_input
+from evalsite.lib.commands import VerbCommand, actor, add_reason, bad_input
 from runs_app.costing import pricing
 from runs_app.management.commands.endpoint import set_given
 from runs_app.models import Endpoint, LanguageModel
@@ -42,15 +42,17 @@ class Command(VerbCommand):
             ("--inactive", "is_active", False, "out of use"),
         ):
             parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        add_reason(parser)
         parser = verbs.add_parser("price", help="take over list prices from litellm's package: old -> new")
         parser.add_argument("names", nargs="*", metavar="NAME")
         parser.add_argument("--all", action="store_true", help="of all models that are in use")
         parser.add_argument("--dry-run", action="store_true", help="say what would change")
+        add_reason(parser)
         parser = verbs.add_parser("list", help="all models")
         parser.add_argument("--endpoint", metavar="NAME")
         parser.add_argument("--json", action="store_true")
 
-    def do_set(self, name: str, endpoint: str | None, **options: Any) -> None:
+    def do_set(self, name: str, endpoint: str | None, user: str, reason: str, **options: Any) -> None:
         model = LanguageModel.objects.select_related("endpoint").filter(name=name).first() or LanguageModel(name=name)
         if endpoint is not None or model.endpoint_id is None:
             model.endpoint = _endpoint(endpoint)
@@ -66,10 +68,10 @@ class Command(VerbCommand):
             "cache_marks",
             "is_active",
         )
-        set_given(model, given | {field: options[field] for field in names})
+        set_given(model, given | {field: options[field] for field in names}, by=actor(user), reason=reason)
         self.say(_line(model))
 
-    def do_price(self, names: list[str], all: bool, dry_run: bool, **options: Any) -> None:
+    def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
             bad_input("name: say which models, or --all of those in use")
         found = pricing.repricings(_models(names))
@@ -78,7 +80,7 @@ class Command(VerbCommand):
         unlisted = [one for one in found if one.why_not]
         if names and unlisted:
             bad_input(f"name: {unlisted[0].said}; nothing was changed. `model set` takes prices by hand")
-        n = 0 if dry_run else pricing.take_over(found)
+        n = 0 if dry_run else pricing.take_over(found, by=actor(user), reason=reason)
         self.say(f"{n} models priced by {pricing.source()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:

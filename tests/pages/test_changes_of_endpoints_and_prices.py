@@ -1,0 +1,98 @@
+"""Who changed what of an endpoint or a model, from what and why: noted wherever it is changed, shown on its page."""
+
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.forms import model_to_dict
+
+from datasets_app.models import StatusChange
+from datasets_app.models.history import said_in_history
+from runs_app.costing import pricing
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.models import Endpoint, LanguageModel
+from tests import factories
+
+
+@pytest.fixture
+def model(people):
+    return factories.make_model("small")
+
+
+def noted(row):
+    changes = StatusChange.objects.of(row).order_by("pk")
+    return [(one.what, one.from_value, one.to_value, one.actor, one.reason) for one in changes]
+
+
+def as_sent(form_of, row, **changes):
+    """What the page of this row sends, with these changes."""
+    read = model_to_dict(row, form_of.Meta.fields) | {"provider_routes": ""} | changes
+    return {name: value for name, value in read.items() if value is not None}
+
+
+def test_a_price_and_a_limit_that_are_changed_on_their_pages_stand_there_with_the_reason(model, as_):
+    operator = as_("operator")
+    address = f"/endpoints/models/{model.pk}/edit/"
+    assert "Nothing has changed" in operator.get(address).content.decode()
+    sent = as_sent(LanguageModelForm, model, input_price="3.5", cache_read_price="0.1", reason="the list of May")
+    assert operator.post(address, sent).status_code == 302
+    assert noted(model) == [
+        ("input price", "1", "3.5", "operator", "the list of May"),
+        ("cache read price", "none", "0.1", "operator", "the list of May"),
+    ]
+    page = operator.get(address).content.decode()
+    assert "the list of May" in page
+    assert "input price" in page
+    address = f"/endpoints/{model.endpoint_id}/edit/"
+    sent = as_sent(EndpointForm, model.endpoint, max_concurrency=4, requests_per_minute=60, is_active=False)
+    operator.post(address, {name: value for name, value in sent.items() if value is not False})
+    assert noted(model.endpoint) == [
+        ("max concurrency", "16", "4", "operator", ""),
+        ("active", "yes", "no", "operator", ""),
+        ("requests per minute", "none", "60", "operator", ""),
+    ]
+    assert as_("researcher").get(address).status_code == 404
+
+
+def test_so_do_commands_with_whom_they_name(model):
+    given = {"user": "operator", "reason": "slower"}
+    call_command("endpoint", "set", "lab", "--max-concurrency", "8", "--user", "operator", "--reason", "slower")
+    call_command("endpoint", "set", "fresh", "--free", "--base-url", "http://127.0.0.1:9/v1")
+    call_command("model", "set", "small", "--input-price", "2", "--price-source", "a contract", "--user", "operator")
+    assert noted(model.endpoint) == [("max concurrency", "16", "8", *given.values())]
+    (made,) = noted(Endpoint.objects.get(name="fresh"))
+    assert (made[2], made[3][:12]) == ("made", "command line")
+    assert {change[:4] for change in noted(model)} >= {
+        ("input price", "1", "2", "operator"), ("price source", "none", "a contract", "operator"),
+    }  # fmt: skip
+
+
+def test_a_list_price_that_is_taken_over_is_noted_and_what_it_leaves_is_not(model, as_, people):
+    unread = LanguageModel.objects.get(pk=model.pk)
+    LanguageModel.objects.update(max_output_tokens=50)
+    before = {"input_price": Decimal(1), "output_price": Decimal(2)}
+    listed = pricing.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
+    assert pricing.take_over([listed], by=people["operator"]) == 1
+    assert [change[0] for change in noted(model)] == ["input price", "price source", "price date"]
+    assert noted(model)[0][:4] == ("input price", "1", "2.5", "operator")
+    assert LanguageModel.objects.get().max_output_tokens == 50
+
+
+def test_the_admin_notes_what_it_changes_and_what_it_deletes(model, client):
+    client.force_login(factories.make_user("root", superuser=True))
+    sent = as_sent(LanguageModelForm, model, output_price="4")
+    assert client.post(f"/admin/runs_app/languagemodel/{model.pk}/change/", sent).status_code == 302
+    assert noted(model) == [("output price", "2", "4", "root", "")]
+    assert "output price" in client.get(f"/admin/runs_app/languagemodel/{model.pk}/change/").content.decode()
+    assert client.get("/admin/runs_app/languagemodel/add/").status_code == 200
+    client.post(f"/admin/runs_app/languagemodel/{model.pk}/delete/", {"post": "yes"})
+    assert not LanguageModel.objects.exists()
+    assert noted(model)[-1] == ("status", "small", "deleted", "root", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "none"), ("", "none"), ([], "none"), (["a", "b"], "a, b"), (True, "yes"), (Decimal("10.000"), "10")],
+)
+def test_a_value_is_said_as_people_read_it(value, said):
+    assert said_in_history(value) == said
