@@ -43,6 +43,10 @@ def named(names: Sequence[str]) -> list[Grader]:
     return [found[name] for name in dict.fromkeys(names)]
 
 
+def find(name: str) -> Grader | None:
+    return _graders().filter(name=name).first()
+
+
 def of_design(experiment: Experiment) -> list[Grader]:
     """Those that judge by themselves; one that was deleted since is left out."""
     found = {grader.name: grader for grader in _graders().filter(name__in=experiment.graders)}

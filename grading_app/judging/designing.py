@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from grading_app.judging import choosing
+from grading_app.judging.drawing import known_or
 from grading_app.models import Grader, Rubric
 from runs_app.designs.designing import Maker, model_spec, sampler_spec
 from runs_app.designs.drawing import DrawSpec
 from runs_app.designs.drawn import judge_name
+from runs_app.designs.planning import PlanError
 from runs_app.designs.specs import GraderSpec, RubricSpec
 from runs_app.models import LanguageModel, Sampler, TextSet
 
 APPROVE = "grading_app.approve_rubric"
-SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
 
 
 def graders_named(maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
@@ -70,12 +72,14 @@ def _grader(maker: Maker, path: str, spec: GraderSpec, name: str, parts: dict[st
         created_by=maker.by,
         **parts,
     )
-    known: Grader | None = Grader.objects.filter(name=name).first()
-    if known is None:
-        return grader if maker.save(path, grader) else None
-    if any(getattr(known, field) != getattr(grader, field) for field in SAME):
-        maker.problems.append(f"{path}: grader {name} is another one here; give this one another name")
-    return known
+    try:
+        known = known_or(grader)
+    except PlanError as problem:
+        maker.problems += [f"{path}: {said}" for said in problem.problems]
+        return choosing.find(name)
+    if known.pk is not None:
+        return known
+    return grader if maker.save(path, grader) else None
 
 
 def _part(maker: Maker, path: str, kind: Any, said: Any, inline: Any) -> Any:

@@ -146,11 +146,11 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False
-    messages.success(request, _told(report))
+    messages.success(request, told(report))
     return True
 
 
-def _told(report: Sequence[JudgingReport]) -> str:
+def told(report: Sequence[JudgingReport]) -> str:
     """What was asked for and what was not, in sentences."""
     added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
     said = [f"{count_text(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."] if added else []

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+from runs_app.above import grading
 from runs_app.designs.drawing import Candidate, Draw, DrawSpec, draw
 from runs_app.models import Experiment, LanguageModel
 
@@ -75,9 +76,11 @@ def draws_of(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
     """Those pinned in the experiment: of its models, of which it has `models` now, then of its judges by name."""
     pinned = experiment.draws
     found = [lines_of("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
-    for name, content in pinned.get("judges", {}).items():
+    judges = pinned.get("judges", {})
+    known = {*experiment.graders, *(one["grader"] for one in grading().judges_of(experiment))} if judges else set()
+    for name, content in judges.items():
         made = Draw.model_validate(content)
-        used = {one.name for one in made.candidates if judge_name(name, one.name) in experiment.graders}
+        used = {one.name for one in made.candidates if judge_name(name, one.name) in known}
         found.append(lines_of(name, made, used))
     return found
 

@@ -48,7 +48,7 @@ class DrawForm(forms.Form):
 
     def __init__(self, data: Any, *, stored: dict[str, Any]) -> None:
         initial = {name: value for name, value in stored.items() if name in ("draw", "seed", "by", "bands")}
-        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": _signed(stored) if stored else ""}
+        initial |= {"wanted": ", ".join(stored.get("from", ())), "pinned": signed(stored) if stored else ""}
         super().__init__(data, prefix="draw", initial=initial)
 
     @property
@@ -111,9 +111,10 @@ def redrawn(form: Any) -> Any:
     data = form.data.copy()
     rows = form.fields["language_models"].queryset.filter(name__in=made.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
-    data["draw-pinned"] = _signed(made.content)
+    data["draw-pinned"] = signed(made.content)
     return type(form)(data, instance=form.instance, user=form.user)
 
 
-def _signed(content: dict[str, Any]) -> str:
+def signed(content: dict[str, Any]) -> str:
+    """A draw as a hidden field carries it."""
     return signing.dumps(content, salt=SALT, compress=True)

@@ -89,6 +89,7 @@ MATRIX = {
     "grading_length": of_experiment(),
     "grading_length_figure": of_experiment(GONE),
     "experiment_judge": of_experiment(),
+    "experiment_draw_judges": of_experiment(),
     "experiment_convene": of_experiment(302, method="post"),
     "experiment_write": of_experiment(),
     "text_sets": MEMBERS,

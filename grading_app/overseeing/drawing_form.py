@@ -1,0 +1,64 @@
+"""Judges by a draw: what they read, which models are drawn, and what was drawn, in one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from datasets_app.models.datasets import slug_validator
+from grading_app.judging.drawing import drawn_graders
+from grading_app.models import Grader, Rubric
+from runs_app.designs.drawing import Draw
+from runs_app.designs.drawn import DrawLines
+from runs_app.designs.planning import PlanError
+from runs_app.forms.draws import DrawForm, signed
+from runs_app.models import Experiment, LanguageModel
+
+
+class DrawnJudgesForm(forms.Form):
+    """A name and a rubric for judges, and beside them the fields of a draw (`drawing`)."""
+
+    name = forms.CharField(
+        max_length=40,
+        validators=[slug_validator],
+        help_text="What the judges are called, before the name of each one's model: panel gives panel-large",
+    )
+    rubric = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="The same for all of them")
+    confirmed = forms.BooleanField(label="I have seen what this can cost", required=False)
+
+    def __init__(self, data: Any, *, experiment: Experiment, user: Any) -> None:
+        super().__init__(data)
+        self.experiment = experiment
+        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        fields: Any = self.fields
+        fields["rubric"].queryset = rubrics.order_by("name", "-version")
+        self.models = LanguageModel.objects.visible_to(user)
+        self.drawing = DrawForm(data, stored={})
+
+    def redrawn(self) -> None:
+        """Draw anew; what keeps it from being made is at its field."""
+        made = self.drawing.make(self.models)
+        if made is not None:
+            sent: Any = self.data
+            data = sent.copy()
+            data["draw-pinned"] = signed(made.content)
+            self.data, self.drawing = data, DrawForm(data, stored={})
+
+    @property
+    def made(self) -> Draw | None:
+        return self.drawing.pinned_draw
+
+    @property
+    def lines(self) -> DrawLines | None:
+        return self.drawing.lines(self.made.drawn if self.made else ())
+
+    def graders(self) -> list[Grader]:
+        """Of the draw that was made, as far as the form is valid; what they cannot be is among its errors."""
+        if self.made is None or not self.is_valid():
+            return []
+        try:
+            return drawn_graders(self.made, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
+        except PlanError as problem:
+            self.add_error(None, problem.problems)
+            return []
