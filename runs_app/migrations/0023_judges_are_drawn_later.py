@@ -25,5 +25,5 @@ END $$;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("runs_app", "0021_models_keep_their_id")]
+    dependencies = [("runs_app", "0022_preflights")]
     operations = [migrations.RunSQL(ADD_ONLY, PIN_ALL)]
