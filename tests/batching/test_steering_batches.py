@@ -17,6 +17,7 @@ from tests import factories
 from tests.batching.world import Killed, batched_run, endpoint, killing, next_run, work
 from tests.engine.conftest import answering, drain
 from tests.faults.test_many_at_one_instant import at_once
+from tests.processes.workers import wait_until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -165,7 +166,7 @@ def test_what_a_batch_holds_is_no_call_in_flight(provider):
     (beside,) = factories.make_runs(other)
     factories.plan_trials(beside)
     Run.objects.filter(pk=run.pk).update(status="paused")
-    drain(answering(), until_idle=False, seconds=3)
+    wait_until(lambda: drain(answering(), until_idle=False, seconds=1) == 0)
     beside.refresh_from_db()
     assert (beside.status, beside.n_done) == ("done", 6)
     assert (endpoint().in_batches, endpoint().in_flight) == (6, 0)

@@ -8,6 +8,7 @@ from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.registering import Registration
 from runs_app.models import Run
 from runs_app.providers.calls import CallReply
+from runs_app.providers.exchange import close
 from tests import factories
 
 
@@ -56,7 +57,10 @@ def drain(call, **limits):
     registration = Registration()
 
     async def go():
-        return await Drain(call, registration, Limits(**{"until_idle": True, **limits})).run()
+        try:
+            return await Drain(call, registration, Limits(**{"until_idle": True, **limits})).run()
+        finally:
+            await close()  # Whatever answers the calls, batches go over HTTP.
 
     return asyncio.run(go())
 

@@ -10,14 +10,18 @@ from runs_app.reconciling import differences
 from tests.engine.conftest import reply
 
 
-def stopped_in_the_middle(call):
+def stopped_in_the_middle(call, grace_s):
+    """Once three calls are in flight."""
     registration = Registration()
 
     async def go():
-        drain = Drain(call, registration, Limits(concurrency=3, until_idle=True, grace_s=0.2))
+        drain = Drain(call, registration, Limits(concurrency=3, until_idle=True, grace_s=grace_s))
+        flying = []
 
         async def counted(request):
-            asyncio.get_running_loop().call_later(0.05, drain.stop)
+            flying.append(request)
+            if len(flying) == 3:
+                drain.stop()
             return await call(request)
 
         drain.call = counted
@@ -33,7 +37,7 @@ def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(ru
     async def hang(request):
         await asyncio.sleep(3600)
 
-    stopped_in_the_middle(hang)
+    stopped_in_the_middle(hang, grace_s=0.2)
     assert set(run.trials.values_list("status", "attempts")) == {("pending", 0)}
     assert run.trials.filter(yields=1).count() == 3
     assert list(Attempt.objects.values_list("outcome", "kept_usd")) == [("released", Decimal("0.10"))] * 3
@@ -46,7 +50,7 @@ def test_what_is_answered_within_the_grace_is_kept(run):
         await asyncio.sleep(0.15)
         return reply()
 
-    stopped_in_the_middle(slow)
+    stopped_in_the_middle(slow, grace_s=30)
     assert run.trials.filter(status="done").count() == 3
     assert run.trials.filter(status="pending", attempts=0).count() == 3
     assert differences() == []

@@ -77,13 +77,18 @@ def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_mor
     monkeypatch.setattr("runs_app.engine.draining.HEARTBEAT_S", 0.05)
     registration = Registration()
 
-    async def call(request):
-        await asyncio.to_thread(applied_by_another_version)
-        await asyncio.sleep(0.3)
-        return reply()
+    async def go():
+        async def call(request):
+            await asyncio.to_thread(applied_by_another_version)
+            async with asyncio.timeout(60):
+                await drain._stop.wait()  # The next heartbeat's doing.
+            return reply()
+
+        drain = Drain(call, registration, Limits(concurrency=1, until_idle=True))
+        await drain.run()
 
     with pytest.raises(SchemaMismatch, match="9999_of_tomorrow"):
-        asyncio.run(Drain(call, registration, Limits(concurrency=1, until_idle=True)).run())
+        asyncio.run(go())
     assert sorted(run.trials.values_list("status", flat=True)) == ["done"] + ["pending"] * 5
     assert differences() == []
     assert Worker.objects.get().left_at is not None

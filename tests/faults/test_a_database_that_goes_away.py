@@ -8,13 +8,13 @@ import pytest
 from django.db import connection
 
 from runs_app.engine.sweeping import sweep
-from runs_app.models import Attempt, Run, Worker
+from runs_app.models import Attempt, Run
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests.faults.conftest import launched
 from tests.postgres.conftest import servers_in
-from tests.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
+from tests.processes.workers import HELD, IN_FLIGHT, busy_workers, drain_process, wait_until
 
 TRIALS = 300
 LEASE_S = 3
@@ -24,13 +24,15 @@ pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 @pytest.fixture
 def provider():
-    with simulator_process(SimulatorConfig(latency_ms=150)) as process:
+    with simulator_process(SimulatorConfig(latency_ms=1000)) as process:
         yield process
 
 
-def is_under_way(workers=2):
-    """Each worker is there, and some work is done."""
-    return Worker.objects.count() == workers and Run.objects.get().n_done >= 3 * IN_FLIGHT
+def wait_for_work(provider, workers=2):
+    """Until each worker is at it and some is done. Calls take long until then: one worker alone would do it all."""
+    wait_until(lambda: busy_workers() == workers)
+    provider.set_faults(latency_ms=200)
+    wait_until(lambda: Run.objects.get().n_done >= 3 * IN_FLIGHT)
 
 
 def kill(embedded):
@@ -57,7 +59,7 @@ def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice
     """It is away for longer than a lease, and one of the two workers is told to stop meanwhile."""
     launched(provider.url, lease_s=LEASE_S)
     with drain_process() as stopped, drain_process() as worker:
-        wait_until(is_under_way)
+        wait_for_work(provider)
         kill(mortal)
         back_at = time.monotonic() + 1.5 * LEASE_S
         stopped.terminate()
@@ -72,7 +74,7 @@ def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice
 def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provider):
     launched(provider.url)
     with drain_process() as one, drain_process() as other:
-        wait_until(is_under_way)
+        wait_for_work(provider)
         cuts = 0
         until = time.monotonic() + 4
         while time.monotonic() < until and Run.objects.get().status == "running":
@@ -95,14 +97,16 @@ def cut_connections():
 def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_start(mortal, provider):
     run = launched(provider.url, lease_s=LEASE_S)
     with drain_process() as dead:
-        wait_until(lambda: is_under_way(workers=1))
+        wait_for_work(provider, workers=1)
         kill(mortal)
         os.killpg(dead.pid, signal.SIGKILL)
     mortal.start()
     started = time.monotonic()
     held = run.trials.filter(status="running").count()
     assert 0 < held <= HELD
-    wait_until(lambda: sweep() == held, seconds=60)
+    returned = []
+    wait_until(lambda: returned.append(sweep()) or sum(returned) >= held, seconds=60)
+    assert sum(returned) == held
     assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0
     assert differences() == []

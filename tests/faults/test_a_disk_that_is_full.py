@@ -5,7 +5,7 @@ import select
 import shutil
 import subprocess
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from django.core.management import call_command
@@ -61,11 +61,11 @@ def fill(disk):
     """To the last byte."""
     ballast = disk / "ballast"
     with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            return ballast
+        for size in (2**20, 4096):
+            with suppress(OSError):
+                while True:
+                    file.write(bytes(size))
+    return ballast
 
 
 def wait_for_words(process, words, seconds=90):

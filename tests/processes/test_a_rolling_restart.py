@@ -4,12 +4,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.models import Attempt, Endpoint, Run
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests.faults.conftest import launched
-from tests.processes.workers import drain_process, wait_until
+from tests.processes.workers import busy_workers, drain_process, wait_until
 
 TRIALS = 300
 
@@ -22,11 +22,6 @@ def join(stack, workers):
     processes = [stack.enter_context(drain_process()) for _ in range(workers)]
     wait_until(lambda: busy_workers() == wanted or is_over())
     return processes
-
-
-def busy_workers():
-    """How many have claimed something."""
-    return Trial.objects.exclude(worker=None).values("worker").distinct().count()
 
 
 def is_over():

@@ -11,6 +11,8 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
+from runs_app.models import Trial
+
 ROOT = Path(__file__).resolve().parents[2]
 IN_FLIGHT = 16
 HELD = 2 * IN_FLIGHT  # By the limits of the tests' endpoints: what waits for a slot, what flies, what is to be written.
@@ -46,6 +48,11 @@ def drain_process(shell=(), **environment):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+
+
+def busy_workers():
+    """How many have claimed something."""
+    return Trial.objects.exclude(worker=None).values("worker").distinct().count()
 
 
 def wait_until(is_true, seconds=120.0):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -25,8 +26,11 @@ def until(condition: Callable[[], object], seconds: float = 90) -> None:
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
+    """One below those that the kernel hands out, so that no connection gets it before it is bound."""
+    while True:
+        port = random.randint(20_000, 30_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def environment(place: Path) -> dict[str, str]:
