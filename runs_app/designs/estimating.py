@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
@@ -84,15 +84,14 @@ def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One cell: how many calls are to be made, and what each costs."""
+    """One cell: how many calls are to be made, how many likely, and of those by the cache; and what each costs."""
 
     to_do: int
     likely: int
     ceiling: Decimal | None
     expected: Expectation | None
     discount: Decimal
-    foreseen: int = 0
-    done: int = 0
+    foreseen: int
 
     @property
     def each(self) -> Decimal | None:
@@ -115,41 +114,55 @@ def estimate(experiment: Experiment, *, wave_label: str = "", pilot: int | None 
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
     """As `estimate`, of a design whose experiment need not be saved yet."""
-    experiment = design.experiment
-    runs = _runs_of(experiment)
-    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
-    left = points.left(experiment, design.adaptive) if design.adaptive and pilot is None else {}
-    share = design.expected_share if pilot is None else 1.0
-    known = foreseen_hits(design, wave_label)
-    parts = [
-        _foreseen(_part(design, cell, runs, wave_label, n, left, share), known.get(identity(cell.condition_id), 0))
-        for cell, n in zip(design.cells, wanted, strict=True)
-    ]
+    found = _added_up(design, _parts(design, wave_label, pilot))
+    return with_judges(found, design, wave_label, pilot)
+
+
+def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
     to_do = sum(part.to_do for part in parts)
-    basis: Counter[Basis] = Counter()
-    for part in parts:
-        if part.expected:
-            basis[part.expected.basis] += part.to_do
+    basis = _basis(parts)
     observed = sum(trials for name, trials in basis.items() if name != "ceiling")
-    found = Estimate(
+    return Estimate(
         trials=design.trials_per_cell * len(parts),
         to_do=to_do,
-        spent_usd=experiment.spent_usd,
+        spent_usd=design.experiment.spent_usd,
         ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
         expected_usd=total_of((part.likely - part.foreseen, part.each) for part in parts),
-        basis={name: trials for name, trials in basis.items() if trials},
+        basis=basis,
         coverage=observed / to_do if to_do else 1.0,
         prices=[price_of(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
-        warnings=[*design.warnings(), *drift_warnings(experiment)],
+        warnings=[*design.warnings(), *drift_warnings(design.experiment)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
         foreseen=sum(part.foreseen for part in parts),
         full_usd=total_of((design.trials_per_cell, part.each) for part in parts),
         batched=sum(part.to_do for part in parts if part.discount),
         batches_save_usd=total_of((part.likely, part.saves) for part in parts),
     )
-    return with_judges(found, design, wave_label, pilot)
+
+
+def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
+    """How many trials to do are expected to cost what rests on which observations."""
+    trials: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected and part.to_do:
+            trials[part.expected.basis] += part.to_do
+    return dict(trials)
+
+
+def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
+    """One a cell, in their order."""
+    asking = _Asking(
+        design,
+        wave_label,
+        runs=_runs_of(design.experiment),
+        left=points.left(design.experiment, design.adaptive) if design.adaptive and pilot is None else {},
+        share=design.expected_share if pilot is None else 1.0,
+        known=foreseen_hits(design, wave_label),
+    )
+    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
+    return [asking.part(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
 
 
 def _runs_of(experiment: Experiment) -> list[Run]:
@@ -160,28 +173,51 @@ def _runs_of(experiment: Experiment) -> list[Run]:
     )
 
 
-def _part(
-    design: Design, cell: Cell, runs: list[Run], wave_label: str, wanted: int, left: Mapping[int, int], share: float
-) -> _Part:
-    hash12, model = identity(cell.condition_id), cell.model.key  # Two endpoints may serve what is one and the same.
-    own = [run for run in runs if run.condition.model_id == model and identity(run.condition.condition_id) == hash12]
-    here = [run for run in own if run.wave.label == wave_label]
-    ceiling = design.ceiling(cell)
-    expected = costs.expected_per_call(
-        design.prices(cell),
-        ceiling,
-        own=observed_tokens(own),
-        group=observed_tokens(run for run in runs if run.condition.model_id == model),
-        pooled=observed_tokens(runs),
-    )
-    to_do = _to_do(here, wanted, left)
-    done = sum(run.n_done for run in here)
-    return _Part(to_do, round(to_do * share), ceiling, expected, design.discount(cell), done=done)
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What the parts of one estimate rest on: the runs there are, what their open points may yet be asked (`left`, by
+    run), the share of that which is likely, and how many answers the response cache knows (`known`, by identity)."""
 
+    design: Design
+    wave_label: str
+    runs: list[Run]
+    left: Mapping[int, int]
+    share: float
+    known: Mapping[str, int]
 
-def _foreseen(part: _Part, known: int) -> _Part:
-    """Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere."""
-    return replace(part, foreseen=max(0, min(known - part.done, part.likely)))
+    def part(self, cell: Cell, wanted: int) -> _Part:
+        own = self._runs_of(cell)
+        here = [run for run in own if run.wave.label == self.wave_label]
+        to_do = _to_do(here, wanted, self.left)
+        likely = round(to_do * self.share)
+        # Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere.
+        known = self.known.get(identity(cell.condition_id), 0) - sum(run.n_done for run in here)
+        return _Part(
+            to_do,
+            likely,
+            ceiling=self.design.ceiling(cell),
+            expected=self._expected(cell, own),
+            discount=self.design.discount(cell),
+            foreseen=max(0, min(known, likely)),
+        )
+
+    def _runs_of(self, cell: Cell) -> list[Run]:
+        """Of this cell in any wave: its model, too, since two endpoints may serve what is one and the same."""
+        hash12, model = identity(cell.condition_id), cell.model.key
+        return [
+            run
+            for run in self.runs
+            if run.condition.model_id == model and identity(run.condition.condition_id) == hash12
+        ]
+
+    def _expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
+        return costs.expected_per_call(
+            self.design.prices(cell),
+            self.design.ceiling(cell),
+            own=observed_tokens(own),
+            group=observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
+            pooled=observed_tokens(self.runs),
+        )
 
 
 def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:
