@@ -19,6 +19,7 @@ from datasets_app.models import Dataset, Item, TransitionError
 from datasets_app.views.datasets import item_filter, without_cursors
 from datasets_app.views.fetching import back, rights, visible_dataset, visible_item
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.live import wants_part
 
 
 @require_safe
@@ -93,7 +94,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
 def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
     if form.errors:
         messages.error(request, first_error(form))
-    elif not request.htmx:  # type: ignore[attr-defined] # The page shows it itself there.
+    elif not wants_part(request):  # The page shows it itself there.
         messages.success(request, done)
 
 

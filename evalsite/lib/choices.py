@@ -1,9 +1,47 @@
-"""Choices that come from rows are fetched in the view: a template must not query."""
+"""Fields of forms that offer something to choose.
 
-from collections.abc import Iterable
+Choices that come from rows are fetched in the view: a template must not query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from django.forms import BaseForm, ModelChoiceField
+from django.db.models import QuerySet
+from django.forms import BaseForm, ChoiceField, ModelChoiceField
+
+
+def choice_field(form: BaseForm, name: str) -> ChoiceField:
+    """The form's field of that name, which offers choices. TypeError where it does not."""
+    field = form.fields[name]
+    if not isinstance(field, ChoiceField):
+        raise TypeError(f"{name} offers no choices")
+    return field
+
+
+def row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
+    """The form's field of that name, which offers rows. TypeError where it offers none."""
+    field = form.fields[name]
+    if not isinstance(field, ModelChoiceField):
+        raise TypeError(f"{name} offers no rows")
+    return field
+
+
+def offer_rows(form: BaseForm, name: str, rows: QuerySet[Any], said: Callable[[Any], str] | None = None) -> None:
+    """Let the form's field of that name offer these rows, each as `said` says it. TypeError where it offers none."""
+    field = row_field(form, name)
+    field.queryset = rows
+    if said is not None:
+        field.label_from_instance = said  # type: ignore[method-assign, assignment] # As Django means it.
+
+
+def offered(form: BaseForm, name: str) -> QuerySet[Any]:
+    """The rows that the form's field of that name offers. TypeError where it offers none."""
+    rows = row_field(form, name).queryset
+    if rows is None:
+        raise TypeError(f"{name} offers no rows yet")
+    return rows
 
 
 def fetch_choices(form: BaseForm) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from django import forms
 from django.core.exceptions import ValidationError
 
+from evalsite.lib.choices import offer_rows
 from grading_app.models import Rubric
 from runs_app.admin.forms import PromptForm
 from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
@@ -95,10 +96,9 @@ class AnswerForm(forms.Form):
     def __init__(self, *args: Any, user: Any, kind: str, with_texts: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.user = user
-        self.fields["experiment"].queryset = (  # type: ignore[attr-defined]
-            Experiment.objects.visible_to(user).filter(runs__n_done__gt=0, runs__condition__stage="generate").distinct()
-        )
-        self.fields["text_set"].queryset = TextSet.objects.visible_to(user)  # type: ignore[attr-defined]
+        answered = Experiment.objects.visible_to(user).filter(runs__n_done__gt=0, runs__condition__stage="generate")
+        offer_rows(self, "experiment", answered.distinct())
+        offer_rows(self, "text_set", TextSet.objects.visible_to(user))
         if kind != Rubric.Kind.PAIRWISE:
             del self.fields["rival"]
         if not with_texts:

@@ -17,6 +17,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from evalsite.lib.differing import side_by_side
+from evalsite.lib.live import wants_part
 from evalsite.lib.wording import money_text
 from grading_app import rubrics
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
@@ -114,7 +115,7 @@ class RubricAdmin(VersionedAdmin):
         form = answer_form(request.POST, rubric, request.user)
         problems = [problem for name, found in written.errors.items() if name != "name" for problem in found]
         shown = {"problems": problems} if problems else shown_on(rubric, form)
-        if getattr(request, "htmx", False):
+        if wants_part(request):
             return TemplateResponse(request, "admin/grading_app/rubric/shown.html", {"shown": shown, "form": form})
         return self._page(request, "preview", "Preview of an unsaved rubric", None, form=form, shown=shown)
 
@@ -147,7 +148,7 @@ class RubricAdmin(VersionedAdmin):
                 return redirect("admin:grading_app_rubric_try", pk)
         tried = tried_of(rubric, Experiment.objects.visible_to(request.user))
         shown = {"tried": tried, "waits": any(one.verdict is None and not one.trial.error_class for one in tried)}
-        if getattr(request, "htmx", False):
+        if wants_part(request):
             return TemplateResponse(request, "admin/grading_app/rubric/tried.html", {"rubric": rubric, **shown})
         return self._page(request, "try", f"{rubric} on five answers", rubric, form=form, cost=cost, **shown)
 

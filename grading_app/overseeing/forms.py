@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from evalsite.lib.choices import offer_rows
 from grading_app.judging import choosing
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet, Wave
@@ -86,4 +87,4 @@ class PanelForm(forms.Form):
 
     def __init__(self, data: Any = None, *, user: Any) -> None:
         super().__init__(data)
-        self.fields["panel"].queryset = Panel.objects.visible_to(user)  # type: ignore[attr-defined]
+        offer_rows(self, "panel", Panel.objects.visible_to(user))

@@ -13,6 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.live import wants_part
 from evalsite.lib.wording import count_text
 from grading_app.judging import choosing, panels
 from grading_app.judging.costing import estimate_judging
@@ -52,7 +53,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "panel_form": PanelForm(user=request.user),
         "here": reverse("experiment_grading", args=[slug]),
     }
-    page = "partials/grading_live.html" if getattr(request, "htmx", False) else "experiment_grading.html"
+    page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"
     return render(request, f"grading_app/{page}", context)
 
 

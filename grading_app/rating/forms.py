@@ -10,6 +10,7 @@ from django import forms
 from django.contrib.auth import get_user_model
 
 from datasets_app.models import Dataset
+from evalsite.lib.choices import offer_rows
 from evalsite.lib.roles import RATER
 from grading_app.judging.conditions import rubric_problems
 from grading_app.models import RatingQueue, Rubric
@@ -82,10 +83,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         if "dataset" in self.fields:
             usable = Dataset.objects.filter(status=Dataset.Status.APPROVED)
-            self.fields["dataset"].queryset = usable  # type: ignore[attr-defined]
+            offer_rows(self, "dataset", usable)
         dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
-        self.fields["dimensions"].queryset = dimensions  # type: ignore[attr-defined]
-        self.fields["dimensions"].label_from_instance = _dimension_label  # type: ignore[attr-defined]
+        offer_rows(self, "dimensions", dimensions, said=_dimension_label)
 
     def clean_dimensions(self) -> Any:
         chosen = self.cleaned_data["dimensions"]
@@ -145,15 +145,13 @@ class AnswerQueueForm(QueueForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
-        self.fields["conditions"].queryset = conditions  # type: ignore[attr-defined]
-        self.fields["conditions"].label_from_instance = _condition_label  # type: ignore[attr-defined]
+        offer_rows(self, "conditions", conditions, said=_condition_label)
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. Or choose a rubric below"
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
-        self.fields["rubric"].queryset = rubrics  # type: ignore[attr-defined]
-        self.fields["rubric"].label_from_instance = _rubric_label  # type: ignore[attr-defined]
+        offer_rows(self, "rubric", rubrics, said=_rubric_label)
         texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
-        self.fields["text_set"].queryset = texts  # type: ignore[attr-defined]
+        offer_rows(self, "text_set", texts)
         self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC
 
     def clean(self) -> dict[str, Any]:
@@ -217,4 +215,4 @@ class AssignForm(forms.Form):
         super().__init__(*args, **kwargs)
         users = get_user_model().objects.filter(is_active=True, groups__name=RATER)
         mine = users.exclude(rating_assignments__queue=queue).exclude(rating_assignments__by_link=True)
-        self.fields["user"].queryset = mine.order_by("username")  # type: ignore[attr-defined]
+        offer_rows(self, "user", mine.order_by("username"))

@@ -8,6 +8,7 @@ from django import forms
 from django.db.models import QuerySet
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.choices import offer_rows
 from runs_app.models import Dimension, Prompt
 
 
@@ -93,8 +94,8 @@ class PreviewForm(forms.Form):
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["dataset"].queryset = Dataset.objects.visible_to(user)  # type: ignore[attr-defined]
-        self.fields["dimension"].queryset = Dimension.objects.visible_to(user)  # type: ignore[attr-defined]
+        offer_rows(self, "dataset", Dataset.objects.visible_to(user))
+        offer_rows(self, "dimension", Dimension.objects.visible_to(user))
 
     def chosen_item(self) -> Item | None:
         """Of a valid form; None where the dataset has no such item."""

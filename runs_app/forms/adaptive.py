@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 from pydantic import ValidationError
 
+from evalsite.lib.choices import choice_field
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.forms.fields import names_in
 
@@ -48,7 +49,7 @@ class AdaptiveForm(forms.Form):
         by = stored.get("by", "")
         initial = {**USUAL, **stored, "by": by if isinstance(by, str) else ", ".join(by)}
         super().__init__(data, prefix="adaptive", initial=initial)
-        self.fields["scorer"].choices = [("", "Choose a rule"), *scorers]  # type: ignore[attr-defined]
+        choice_field(self, "scorer").choices = [("", "Choose a rule"), *scorers]
         self.content: dict[str, Any] = {}
 
     @property

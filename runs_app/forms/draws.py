@@ -9,6 +9,7 @@ from django import forms
 from django.core import signing
 from pydantic import ValidationError
 
+from evalsite.lib.choices import offered
 from runs_app.designs.drawing import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
 from runs_app.designs.drawn import DrawLines, draw_models, lines_of
 from runs_app.forms.fields import names_in
@@ -105,11 +106,11 @@ class DrawForm(forms.Form):
 
 def redrawn(form: Any) -> Any:
     """A form of an experiment with the models of a fresh draw ticked; or with what kept it from being made."""
-    made = form.drawing.make(form.fields["language_models"].queryset)
+    made = form.drawing.make(offered(form, "language_models"))
     if made is None:
         return form
     data = form.data.copy()
-    rows = form.fields["language_models"].queryset.filter(name__in=made.drawn)
+    rows = offered(form, "language_models").filter(name__in=made.drawn)
     data.setlist("language_models", [str(key) for key in rows.values_list("pk", flat=True)])
     data["draw-pinned"] = signed(made.content)
     return type(form)(data, instance=form.instance, user=form.user)

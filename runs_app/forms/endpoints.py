@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 
+from evalsite.lib.choices import offer_rows
 from runs_app.forms.fields import keep, names_in
 from runs_app.models import Endpoint, LanguageModel
 
@@ -69,5 +70,5 @@ class LanguageModelForm(NotedForm):
         if self.instance.is_in_use:
             keep(self.fields["model"], "In use: for another id make a new model")
             served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
-            self.fields["endpoint"].queryset = served  # type: ignore[attr-defined]
+            offer_rows(self, "endpoint", served)
             self.fields["endpoint"].help_text = "Those of its provider, while no call to it is in flight"

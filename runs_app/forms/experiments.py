@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db import transaction
 from django.db.models import Q
 from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
+from evalsite.lib.choices import choice_field, offer_rows, offered, row_field
 from runs_app.above import scorer_choices
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.draws import DrawForm
@@ -95,9 +97,9 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         self.user = user
         chosen = self.instance if self.instance.pk else None
         for name, rows in _usable(user, chosen).items():
-            self.fields[name].queryset = rows  # type: ignore[attr-defined]
-        self.fields["dataset"].empty_label = "Choose a dataset"  # type: ignore[attr-defined]
-        self.fields["scorers"].choices = scorer_choices()  # type: ignore[attr-defined]
+            offer_rows(self, name, rows)
+        row_field(self, "dataset").empty_label = "Choose a dataset"
+        choice_field(self, "scorers").choices = scorer_choices()
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
         )
@@ -124,7 +126,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     def draw_lines(self) -> Any:
         """The draw that the ticked models came from, if any, line by line."""
         ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
-        rows = self.fields["language_models"].queryset  # type: ignore[attr-defined]
+        rows = offered(self, "language_models")
         return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
     def explain_what_is_missing(self) -> None:
@@ -137,7 +139,10 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:
             self.instance.owner = self.user
-        experiment: Experiment = super().save(commit)
+        with transaction.atomic():
+            if commit and self.instance.pk:
+                self.instance.save(update_fields=["draws"])  # No field of the form, so it has to be named.
+            experiment: Experiment = super().save(commit)
         return experiment
 
 

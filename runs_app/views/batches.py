@@ -9,6 +9,7 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.live import wants_part
 from runs_app import steering
 from runs_app.filters import BatchFilter
 from runs_app.forms.steering import SteeringForm
@@ -43,7 +44,7 @@ def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "history": list(batch.history[:50]),
         "can_cancel": batch.can_be_cancelled and may_edit(request, experiment),
     }
-    is_poll = request.htmx  # type: ignore[attr-defined]
+    is_poll = wants_part(request)
     return render(request, "runs_app/partials/batch_live.html" if is_poll else "runs_app/batch_detail.html", context)
 
 

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from datasets_app.models.history import save_noted
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
+from evalsite.lib.live import wants_part
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
 from runs_app.costing import pricing
@@ -98,7 +99,7 @@ def model_check(request: HttpRequest, pk: int) -> HttpResponse:
     """Ask a worker for one tiny call; the answer shows on the model's row."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     ask_preflights([model.pk], by=request.user)
-    if not request.htmx:  # type: ignore[attr-defined]
+    if not wants_part(request):
         messages.success(request, f"A test call to {model} is on its way.")
         return redirect("endpoint_list")
     return _status(request, pk)

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import readers_only
+from evalsite.lib.live import wants_part
 from runs_app.designs.crossed import Design
 from runs_app.designs.drifting import served_in
 from runs_app.models import Experiment, Point, Run
@@ -82,7 +83,7 @@ def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
 
 def _template(request: HttpRequest, page: str, part: str) -> str:
     """Only the live part for a poll. Django finds `page#part` since 6.0; until then the part is a file."""
-    return f"runs_app/partials/{part}.html" if request.htmx else page  # type: ignore[attr-defined]
+    return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
 
 def _share(part: int, whole: int) -> str:

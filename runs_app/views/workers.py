@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.access import members_only
+from evalsite.lib.live import wants_part
 from evalsite.lib.versions import code_version
 from runs_app.models import ProviderBatch, Worker
 from runs_app.tables import BatchTable, WorkerTable
@@ -33,7 +34,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
         "version": code_version(),
         "batches": _open_batches(request),
     }
-    is_poll = request.htmx  # type: ignore[attr-defined]
+    is_poll = wants_part(request)
     return render(request, "runs_app/partials/workers_live.html" if is_poll else "runs_app/worker_list.html", context)
 
 

@@ -57,6 +57,20 @@ def test_what_was_drawn_is_kept_though_the_choice_was_edited_and_a_price_changed
     assert again.context["made"].draw.drawn == drawn
 
 
+def test_a_draft_that_is_drawn_anew_keeps_the_new_draw_and_one_chosen_by_hand_keeps_none(site, entered, as_):
+    client = as_("researcher")
+    form = pressed(client, entered).context["form"]
+    chosen = list(LanguageModel.objects.filter(name__in=form.drawing.pinned_draw.drawn))
+    page = f"/experiments/{saved(client, entered, form, chosen).slug}/edit/"
+    anew = client.post(page, {**entered, "language_models": [], **DRAW, "draw-seed": "4"}).context["form"]
+    data = {**entered, "language_models": [row.pk for row in anew["language_models"].field.queryset], "draw-draw": "2"}
+    sent = {"draw-by": "price", "draw-pinned": anew.drawing["pinned"].value()}
+    assert client.post(page, data | sent).status_code == 302
+    assert Experiment.objects.get().draws["models"]["seed"] == 4
+    assert client.post(page, data | {"draw-by": "price", "draw-pinned": ""}).status_code == 302
+    assert Experiment.objects.get().draws == {}
+
+
 def test_a_draw_that_none_of_the_models_came_from_is_not_kept(site, entered, as_):
     client = as_("researcher")
     form = pressed(client, entered).context["form"]
