@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from django.contrib import messages
@@ -22,7 +24,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from datasets_app.storing import asset_file
 from evalsite.lib.access import is_reader
 from evalsite.lib.roles import is_member
-from grading_app.models import RaterAssignment, Rating
+from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.rating import sessions
 from grading_app.rating.aspects import aspect_of, end_keys
 from grading_app.rating.briefing import beside, words_of
@@ -45,11 +47,35 @@ def rating_queue(request: HttpRequest) -> HttpResponse:
     return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
 
 
+def of_rater(
+    view: Callable[[HttpRequest, RaterAssignment], HttpResponse],
+) -> Callable[[HttpRequest, str], HttpResponse]:
+    """A page about one's own place in a queue: any other is not there. Once the queue is closed it says so instead."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, name: str) -> HttpResponse:
+        assignment = _own(request, name)
+        if not assignment.queue.is_open:
+            context = {"queue": assignment.queue, "progress": sessions.progress(assignment)}
+            return render(request, "grading_app/rating/closed.html", context, status=404)
+        return view(request, assignment)
+
+    return wrapped
+
+
+def _own(request: HttpRequest, name: str) -> RaterAssignment:
+    begun = RaterAssignment.objects.counted().exclude(queue__status=RatingQueue.Status.DRAFT)
+    mine = begun.filter(user=request.user.pk)
+    return get_object_or_404(
+        mine.select_related("queue__rubric", "queue__text_set", "queue__experiment"), queue__name=name
+    )
+
+
 @require_safe
 @never_cache
-def rating_item(request: HttpRequest, name: str) -> HttpResponse:
+@of_rater
+def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     """The welcome, the thing that is due, or the thanks."""
-    assignment = _assignment(request, name)
     waiting = sessions.due(assignment)
     context = {"queue": assignment.queue, "assignment": assignment, "progress": sessions.progress(assignment)}
     if not assignment.started_at:
@@ -96,19 +122,19 @@ def _answered(waiting: Rating) -> dict[str, Any]:
 
 
 @require_POST
-def rating_start(request: HttpRequest, name: str) -> HttpResponse:
-    assignment = _assignment(request, name)
+@of_rater
+def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         if not sessions.start(assignment):
             messages.info(request, "Everything has been rated already. Thank you for offering.")
     except sessions.RatingError as error:
         messages.error(request, str(error))
-    return redirect("rating_item", name)
+    return redirect("rating_item", assignment.queue.name)
 
 
 @require_POST
-def rating_rate(request: HttpRequest, name: str) -> HttpResponse:
-    assignment = _assignment(request, name)
+@of_rater
+def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         position, seconds = _place(request, assignment)
         recorded = sessions.rate(assignment, position=position, value=_value(request), seconds=seconds)
@@ -117,16 +143,17 @@ def rating_rate(request: HttpRequest, name: str) -> HttpResponse:
     else:
         if not recorded:
             messages.info(request, "That one was rated already; this is the next.")
-    return redirect("rating_item", name)
+    return redirect("rating_item", assignment.queue.name)
 
 
 @require_POST
-def rating_undo(request: HttpRequest, name: str) -> HttpResponse:
+@of_rater
+def rating_undo(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
-        sessions.undo(_assignment(request, name))
+        sessions.undo(assignment)
     except sessions.RatingError as error:
         messages.error(request, str(error))
-    return redirect("rating_item", name)
+    return redirect("rating_item", assignment.queue.name)
 
 
 @require_safe
@@ -136,7 +163,8 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
 
     None after it. Its address is the rater's place; its file's name is not told.
     """
-    shown = sessions.shown(_assignment(request, name), position)
+    assignment = _own(request, name)
+    shown = sessions.shown(assignment, position) if assignment.queue.is_open else None
     if shown is None or shown.item.image is None:
         raise Http404
     try:
@@ -167,14 +195,6 @@ def rating_join(request: HttpRequest, token: str) -> HttpResponse:
         return render(request, "grading_app/rating/join_gone.html", status=404)
     login(request, assignment.user, backend=BACKEND)
     return redirect("rating_item", assignment.queue.name)
-
-
-def _assignment(request: HttpRequest, name: str) -> RaterAssignment:
-    """One's own, in a queue that is open: anything else is not there."""
-    mine = RaterAssignment.objects.of(request.user).select_related(
-        "queue__rubric", "queue__text_set", "queue__experiment"
-    )
-    return get_object_or_404(mine, queue__name=name)
 
 
 def _signer(where: Rating | RaterAssignment) -> Signer:

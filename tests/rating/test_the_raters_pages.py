@@ -157,6 +157,21 @@ def test_a_closed_queue_is_not_there():
     rater = make_rater(queue, started=True)
     queues.close_queue(queue, by=queue.owner, reason="enough")
     assert signed_in(rater.user).get("/ratings/study/").status_code == 404
+    assert signed_in(rater.user).get("/ratings/study/image/1/").status_code == 404
+
+
+@pytest.mark.parametrize("verb", ["rate", "undo", "start", ""])
+def test_whoever_was_at_it_when_the_queue_was_closed_learns_that_nothing_is_lost(verb):
+    queue = make_queue()
+    rater = make_rater(queue, started=True)
+    sessions.rate(rater, position=1, value=3, seconds=2)
+    queues.close_queue(queue, by=queue.owner, reason="enough")
+    client = signed_in(rater.user)
+    answer = client.post(f"/ratings/study/{verb}/") if verb else client.get("/ratings/study/")
+    assert answer.status_code == 404
+    assert "This was closed" in answer.content.decode()
+    assert "1 rating." in answer.content.decode()
+    assert rater.ratings.given().count() == 1
 
 
 def test_when_all_is_rated_a_new_rater_is_thanked_for_the_offer():
