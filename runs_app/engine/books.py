@@ -13,7 +13,7 @@ from typing import Any
 
 from runs_app.engine.allotting import Demand
 from runs_app.engine.finishing import finish_runs
-from runs_app.engine.settling import Change, Deltas, Place, RunDelta
+from runs_app.engine.settling import NO_ROWS, Change, Deltas, Place, RunDelta
 from runs_app.engine.statements import fetched_together
 from runs_app.engine.throttles import GATE, Gate, gate_of
 from runs_app.engine.throttling import Throttle
@@ -83,7 +83,7 @@ class Books:
     left_usd: dict[int, Decimal | None]
     runs: dict[int, LockedRun]
     deltas: Deltas = field(default_factory=Deltas)
-    calls: list[dict[str, Any]] = field(default_factory=list)  # Attempts that are new, not yet written.
+    calls: str = NO_ROWS  # Attempts that are new, not yet written: JSON.
 
     @property
     def change(self) -> Change:
@@ -123,7 +123,7 @@ class Books:
         """Write what changed, and end the runs that it ends."""
         if ended := {*self.deltas.settle(self.calls), *self._failing()}:
             finish_runs(ended)
-        self.deltas, self.calls = Deltas(), []
+        self.deltas, self.calls = Deltas(), NO_ROWS
 
     def _failing(self) -> list[int]:
         """Those that claim nothing for what was counted before: no result comes to stop them."""

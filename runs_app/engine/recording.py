@@ -18,7 +18,7 @@ from django.db import transaction
 from runs_app.engine.admitting import Claim
 from runs_app.engine.books import Books, open_books
 from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
-from runs_app.engine.settling import ZERO, Change, RunDelta
+from runs_app.engine.settling import ZERO, Change, Deltas, RunDelta
 from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttles import Lesson, taught
 from runs_app.models import Attempt, Trial
@@ -64,8 +64,9 @@ def record(results: Sequence[Result], worker_id: int) -> int:
 def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
     with transaction.atomic():
         held = write_trials(results)
+        entries = entries_of(results, held, worker_id)
         if books := open_books(endpoint_id, runs_of(results)):
-            enter(books, results, held, worker_id)
+            enter(books, entries)
             books.settle()
     return len(held)
 
@@ -95,28 +96,45 @@ def portions(results: Sequence[Result]) -> Iterator[list[Result]]:
         yield portion
 
 
-def enter(books: Books, results: Sequence[Result], held: Collection[ClaimKey], worker_id: int) -> None:
-    """Results of one endpoint, whose trials are written where they were held, into its open books."""
-    results = _of_runs_there_are(books, results)
-    _end_cancelled(books, [result for result in results if result.claim.key in held])
-    late: list[dict[str, Any]] = []
+@dataclass(slots=True)
+class Entries:
+    """What results of one endpoint change in its books: those whose trials were held, what they add to the counters and
+    their attempts (JSON); of the others, attempts."""
+
+    held: list[Result]
+    deltas: Deltas
+    calls: str
+    late: list[dict[str, Any]]
+
+
+def entries_of(results: Sequence[Result], held: Collection[ClaimKey], worker_id: int) -> Entries:
+    """Made ready before the books are opened, since others wait for whoever has them open."""
+    kept, deltas, calls, late = [], Deltas(), [], []
     for result in results:
         rows = _attempt_rows(result, worker_id)
         if result.claim.key in held:
-            _count(result, rows, books.deltas.at(result.claim.place))
-            books.calls += rows
+            _count(result, rows, deltas.at(result.claim.place))
+            kept.append(result)
+            calls += rows
         else:
             late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
-    if late:
+    return Entries(kept, deltas, as_json(calls), late)
+
+
+def enter(books: Books, entries: Entries) -> None:
+    """Into books that were opened for them. A trial that was held keeps its run: only what is late may have none."""
+    books.deltas, books.calls = entries.deltas, entries.calls
+    _end_cancelled(books, entries.held)
+    if late := _of_runs_there_are(books, entries.late):
         _write_late(books, late)
-    _teach(books, [result for result in results if result.claim.key in held and not result.claim.batched])
+    _teach(books, [result for result in entries.held if not result.claim.batched])
 
 
-def _of_runs_there_are(books: Books, results: Sequence[Result]) -> Sequence[Result]:
+def _of_runs_there_are(books: Books, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
     """An experiment can be deleted once its silent workers were given up: then nothing is left to count a call in."""
-    found = [result for result in results if result.claim.place.run_id in books.runs]
-    if len(found) < len(results):
-        logger.warning("%s answers came after their experiment had been deleted", len(results) - len(found))
+    found = [row for row in rows if row["run"] in books.runs]
+    if len(found) < len(rows):
+        logger.warning("%s answers came after their experiment had been deleted", len(rows) - len(found))
     return found
 
 
@@ -134,6 +152,7 @@ def _end_cancelled(books: Books, results: Sequence[Result]) -> None:
     ]
     for result in waiting:
         result.status, result.wait_s = Trial.Status.CANCELLED, None
+        books.deltas.at(result.claim.place).move("pending", "cancelled")
     if waiting:
         fetched(END_CANCELLED, [result.claim.trial_id for result in waiting])
 

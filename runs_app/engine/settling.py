@@ -8,7 +8,7 @@ that nobody else can hold without the same locks, or with SKIP LOCKED. Another o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -20,6 +20,7 @@ from runs_app.engine.statements import as_json, fetched
 from runs_app.engine.throttling import Throttle
 
 ZERO = Decimal(0)
+NO_ROWS = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,16 +155,16 @@ class Deltas:
             self.places[place.run_id] = place
         return delta
 
-    def settle(self, calls: Sequence[dict[str, Any]] = ()) -> list[int]:
-        """Write them, and these attempts, which they count. The rows are locked already, in the one order.
+    def settle(self, calls: str = NO_ROWS) -> list[int]:
+        """Write them, and these attempts (JSON), which they count. The rows are locked already, in the one order.
 
         Returns the runs that may have come to an end.
         """
         if not self.by_run and not self.by_endpoint:
             return []
         runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
-        rows = (calls, self._of_endpoints(), self._of_experiments(), runs)
-        return [run_id for run_id, may_end in fetched(SETTLE, *(as_json(some) for some in rows)) if may_end]
+        rows = (self._of_endpoints(), self._of_experiments(), runs)
+        return [run_id for run_id, may_end in fetched(SETTLE, calls, *map(as_json, rows)) if may_end]
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
