@@ -63,7 +63,8 @@ class LanguageModelForm(NotedForm):
             "max_output_tokens": "Longest answer",
         }
         help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
-        widgets = {"price_date": forms.DateInput(attrs={"type": "date"})}
+        # What a browser reads in such a field is ISO alone; in another form it shows none, and sends none back.
+        widgets = {"price_date": forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

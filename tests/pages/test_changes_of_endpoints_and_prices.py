@@ -1,5 +1,6 @@
 """Who changed what of an endpoint or a model, from what and why: noted wherever it is changed, shown on its page."""
 
+import re
 from decimal import Decimal
 
 import pytest
@@ -52,6 +53,17 @@ def test_a_price_and_a_limit_that_are_changed_on_their_pages_stand_there_with_th
         ("requests per minute", "none", "60", "operator", ""),
     ]
     assert as_("researcher").get(address).status_code == 404
+
+
+def test_a_page_that_is_saved_as_it_was_opened_changes_nothing(model, as_):
+    """What a browser would send of it: a date that it cannot read it leaves empty."""
+    LanguageModel.objects.update(price_date="2026-05-01", price_source="a list", batch_discount="0.25")
+    operator, address = as_("operator"), f"/endpoints/models/{model.pk}/edit/"
+    fields = operator.get(address).context["form"]
+    shown = {field.html_name: field.value() for field in fields if field.value() not in (None, False)}
+    shown["price_date"] = re.search(r'name="price_date" value="(\d{4}-\d\d-\d\d)"', str(fields["price_date"]))[1]
+    assert operator.post(address, shown).status_code == 302
+    assert noted(model) == []
 
 
 def test_so_do_commands_with_whom_they_name(model):
