@@ -14,7 +14,14 @@ from runs_app.forms.experiments import ExperimentForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Experiment, Run
 
-NOTED = {"max_usd": "budget", "stop_failure_rate": "stop_failure_rate"}
+NOTED = {
+    "max_usd": "budget",
+    "confirm_above_usd": "confirm above",
+    "stop_failure_rate": "stop_failure_rate",
+    "samples": "samples",
+    "sharing": "sharing",
+    "on_empty": "empty answers",
+}
 
 
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -63,7 +70,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return budget
 
     def save(self, commit: bool = True) -> Experiment:
-        """Who changed the budget, the priority or the limit on failures, and from what, is history.
+        """Who changed what of all but its words, and from what, is history.
 
         Only what was asked for is written: the engine counts in the same row meanwhile. What is set aside for each call
         is worked out anew, since without a budget nobody minded it.
