@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
-from runs_app.engine.retrying import backoff_s
+from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, backoff_s
 from runs_app.parsing import parse_rating
 from runs_app.providers.allowances import Allowance
 from runs_app.providers.calls import CallFailure, CallReply, ErrorClass, Kind
@@ -84,7 +84,8 @@ def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: in
         return Conclusion("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.
     wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
-        pause = failure.retry_after_s if failure.retry_after_s is not None else min(wait, 5.0)
+        asked = failure.retry_after_s
+        pause = min(wait, 5.0) if asked is None else min(asked, LONGEST_RETRY_AFTER_S)
         return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
     if failure.kind == Kind.PERMANENT or attempts >= max_attempts:
         return Conclusion("failed", columns)

@@ -65,6 +65,14 @@ def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
     assert conclusion.pause_s == seconds
 
 
+@given(st.floats(900, 10**9))
+def test_an_endpoint_that_asks_for_days_is_asked_again_after_a_quarter_of_an_hour(seconds):
+    failure = CallFailure(ErrorClass.RATE_LIMITED, "come back next week", retry_after_s=seconds)
+    conclusion = concluding.failed(failure, attempts=1, yields=0, max_attempts=3)
+    assert conclusion.pause_s == 900
+    assert 900 <= conclusion.wait_s <= 990
+
+
 def test_an_unreadable_rating_is_a_result_and_not_an_error():
     conclusion = concluding.answered(reply("I would rather not say."), SEVEN)
     assert conclusion.status == "done"
