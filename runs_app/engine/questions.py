@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
 
 from datasets_app.models import Item
 from runs_app.engine.admitting import Claim
 from runs_app.engine.asking import Design, Question, design_of, question_of, texts_of, told_of
 from runs_app.models import Dimension, Run, Trial
 
-DESIGN_S = 5.0  # A time-out or a price that is edited while running takes hold within this.
+DESIGN_S = 5.0  # A time-out that is edited while running takes hold within this; a price at the next claim.
 MOST_QUESTIONS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A run's design as it was at that moment, when so much was set aside for each of its calls."""
+
+    at: float
+    reserve_usd: Decimal
+    design: Design
+    max_attempts: int
 
 
 class Questions:
     """Fetches in sets, never row by row. Used from the drain's database thread, read from its loop."""
 
     def __init__(self) -> None:
-        self._designs: dict[int, tuple[float, Design, int]] = {}
+        self._designs: dict[int, _Known] = {}
         self._dimensions: dict[int, Dimension] = {}
         self.shortest_lease_s = 120.0
         self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
@@ -28,24 +40,29 @@ class Questions:
     def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
         """The same claims, with all that `of` needs at hand."""
         if claims:
-            self._fetch_designs({claim.place.run_id for claim in claims})
+            self._fetch_designs({claim.place.run_id: claim.reserved_usd for claim in claims})
             self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
             self._judged = self._told(claims)
         return claims
 
     def of(self, claim: Claim) -> tuple[Design, Question, int]:
         """The design, the question, and how many attempts the trial may have."""
-        _, design, max_attempts = self._designs[claim.place.run_id]
+        known = self._designs[claim.place.run_id]
         question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
-        return design, question, max_attempts
+        return known.design, question, known.max_attempts
 
-    def _fetch_designs(self, run_ids: set[int]) -> None:
+    def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
+        """By run, with what was set aside for a claim: where that is another than before, so are the prices."""
         now = time.monotonic()
-        stale = [key for key in run_ids if key not in self._designs or now - self._designs[key][0] > DESIGN_S]
+        stale = [run for run, usd in reserves.items() if self._is_stale(run, now, usd)]
         for run in Run.objects.with_design().filter(pk__in=stale):
             experiment = run.experiment
-            self._designs[run.pk] = (now, design_of(run), experiment.max_attempts)
+            self._designs[run.pk] = _Known(now, run.reserve_usd, design_of(run), experiment.max_attempts)
             self.shortest_lease_s = min(self.shortest_lease_s, experiment.lease_s)
+
+    def _is_stale(self, run_id: int, now: float, reserved_usd: Decimal) -> bool:
+        known = self._designs.get(run_id)
+        return known is None or now - known.at > DESIGN_S or known.reserve_usd != reserved_usd
 
     def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
         missing = [pair for pair in wanted if pair not in self._questions]
@@ -63,11 +80,11 @@ class Questions:
         """The questions of those claims that ask a judge, or who writes for judges, by trial."""
         by_run: dict[int, list[Claim]] = defaultdict(list)
         for claim in claims:
-            if self._designs[claim.place.run_id][1].sees_the_target:
+            if self._designs[claim.place.run_id].design.sees_the_target:
                 by_run[claim.place.run_id].append(claim)
         questions = {}
         for run_id, some in by_run.items():
-            design = self._designs[run_id][1]
+            design = self._designs[run_id].design
             texts = texts_of(design, {claim.item_id for claim in some})
             answers = _answers([claim.trial_id for claim in some])
             for claim in some:

@@ -8,6 +8,7 @@ from runs_app import steering
 from runs_app.costing.pricing import Repricing, take_over
 from runs_app.designs.reserving import Unbounded, reserve_anew
 from runs_app.engine.admitting import admit
+from runs_app.engine.questions import Questions
 from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
@@ -53,6 +54,20 @@ def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told
     form = with_budget(launched, "25")
     assert told in " ".join(form.errors["max_usd"])
     assert with_budget(launched, "").is_valid()
+
+
+@pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])
+def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
+    """Else one that is claimed after a price fell, and priced as before, would cost more than is set aside for it."""
+    worker, questions = Registration().worker_id, Questions()
+    prices = []
+    for _ in range(2):
+        (claim,) = questions.fetched(admit(worker, 1))
+        prices.append((claim.reserved_usd, questions.of(claim)[0].target.prices.output))
+        model = LanguageModel.objects.get()
+        model.output_price = new
+        model.save()
+    assert prices == [(10, PRICE), (new / 10_000, new)]
 
 
 def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
