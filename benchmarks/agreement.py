@@ -19,16 +19,16 @@ import django
 
 django.setup()
 
-from django.db import connection  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.urls import reverse  # noqa: E402
-from django_q.models import OrmQ  # noqa: E402
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from django_q.models import OrmQ
 
-from benchmarks.pages import timed  # noqa: E402
-from benchmarks.stored import database_of_its_own, stored_answers  # noqa: E402
-from grading_app.comparing.computing import WORK_OUT, work_out  # noqa: E402
-from grading_app.models import Comparison, GradeCondition, Rubric  # noqa: E402
-from runs_app.models import Experiment  # noqa: E402
+from benchmarks.pages import timed
+from benchmarks.stored import database_of_its_own, stored_answers
+from grading_app.comparing.computing import WORK_OUT, work_out
+from grading_app.models import Comparison, GradeCondition, Rubric
+from runs_app.models import Experiment
 
 # Scores from 1 to 7 about a quality of each answer; the second judge is milder and less sure.
 SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,

@@ -20,14 +20,14 @@ import django
 
 django.setup()
 
-from django.db import connection  # noqa: E402
-from django.test import Client  # noqa: E402
-from django.test.utils import CaptureQueriesContext  # noqa: E402
-from django.urls import reverse  # noqa: E402
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
 
-from evalsite.lib import roles  # noqa: E402
-from runs_app.models import Experiment, Run, Trial  # noqa: E402
-from tests import factories  # noqa: E402
+from evalsite.lib import roles
+from runs_app.models import Experiment, Run, Trial
+from tests import factories
 
 EXPERIMENTS, RUNS, ITEMS, REPEATS = 4, 10, 1000, 5
 

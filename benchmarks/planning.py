@@ -18,11 +18,11 @@ import django
 
 django.setup()
 
-from django.db import connection  # noqa: E402
+from django.db import connection
 
-from runs_app.designs import planning  # noqa: E402
-from runs_app.models import Trial  # noqa: E402
-from tests.planning import world  # noqa: E402
+from runs_app.designs import planning
+from runs_app.models import Trial
+from tests.planning import world
 
 ITEMS, RUNS, SAMPLES = 1000, 10, 10
 

@@ -15,12 +15,12 @@ import django
 
 django.setup()
 
-from django.db import connection  # noqa: E402
+from django.db import connection
 
-from grading_app.judging import conditions  # noqa: E402
-from runs_app.models import Experiment  # noqa: E402
-from tests import factories  # noqa: E402
-from tests.judging.conftest import make_grader  # noqa: E402
+from grading_app.judging import conditions
+from runs_app.models import Experiment
+from tests import factories
+from tests.judging.conftest import make_grader
 
 ITEMS, MODELS = 1000, 5
 PROSE = "First add the two numbers and then check the result against the question once more. " * 3

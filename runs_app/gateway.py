@@ -21,10 +21,10 @@ from typing import Any
 
 from django.conf import settings
 
-from runs_app.batch_apis.rehearsing import Rehearsal, Replay, Shaped
+from runs_app.batch_apis.rehearsing import Rehearsal, Replay
 from runs_app.costing.costs import Usage
 from runs_app.providers import observing
-from runs_app.providers.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.providers.calls import CallFailure, CallReply, CallRequest, ErrorClass, Shaped
 from runs_app.providers.exchange import KEYLESS, Exchange, close
 from runs_app.providers.replies import read_reply
 

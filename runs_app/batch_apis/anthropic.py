@@ -9,10 +9,9 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import Line, Package, Phase, Sought, State, Undecided
 from runs_app.batch_apis.wire import Door, counts_of, named, object_of
-from runs_app.providers.calls import CallFailure, ErrorClass
+from runs_app.providers.calls import CallFailure, ErrorClass, Shaped
 
 PATH = "/v1/messages/batches"
 VERSION = "2023-06-01"

@@ -11,9 +11,9 @@ from uuid import UUID
 
 import aiohttp
 
-from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import Line, Package, Phase, Sought, State
 from runs_app.batch_apis.wire import Door, counts_of, named, object_of
+from runs_app.providers.calls import Shaped
 
 ADDRESS = "/v1/chat/completions"
 OUR_KEY = "evalsite_batch"

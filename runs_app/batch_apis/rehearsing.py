@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import json as _json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from runs_app.providers.calls import CallRequest
+from runs_app.providers.calls import CallRequest, Shaped
 from runs_app.providers.exchange import Exchange
 
 
 class Rehearsed(Exception):
     """Raised in place of sending."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shaped:
-    """The JSON body that a call would send, and what its headers say beyond key and type."""
-
-    body: dict[str, Any]
-    headers: dict[str, str]
 
 
 class Rehearsal(Exchange):

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import IO, Any, Protocol
 from uuid import UUID
 
-from runs_app.batch_apis.rehearsing import Shaped
+from runs_app.providers.calls import Shaped
 
 
 class Phase(StrEnum):

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import IO, Any
 
 from runs_app import gateway
-from runs_app.batch_apis.rehearsing import Shaped
 from runs_app.batch_apis.states import BatchApi, Package, custom_id
 from runs_app.batching.holding import Hold, held_claims
 from runs_app.engine import concluding
@@ -19,7 +18,7 @@ from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.rescuing import record_all
 from runs_app.models import Trial
-from runs_app.providers.calls import CallFailure
+from runs_app.providers.calls import CallFailure, Shaped
 
 Sql = Callable[..., Awaitable[Any]]
 

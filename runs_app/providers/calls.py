@@ -97,6 +97,14 @@ class CallRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Shaped:
+    """The JSON body that a call would send, and what its headers say beyond key and type."""
+
+    body: dict[str, Any]
+    headers: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class CallReply:
     """What came back. Times are in milliseconds; tokens are None where the provider does not say.
 
