@@ -21,14 +21,15 @@ NUMBER = re.compile(
     (?:(?<![\w)\]])(?P<sign>[-−+]))?     # a sign, unless it is a minus between two terms or a hyphen
     [$€£]?
     (?:(?<!\w)(?P<whole>[0-9]{1,9})[ ](?=[0-9]{1,9}/[0-9]))?    # the 1 of "1 1/2"
-    (?P<body>(?<!\w)(?<![0-9]\.)[0-9][0-9,]*(?:\.[0-9]+)?|(?<![\w.])\.[0-9]+)
+    (?P<body>(?<!\w)(?<![0-9]\.)(?:[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+(?![0-9,.])|[0-9][0-9,]*(?:\.[0-9]+)?)
+        |(?<![\w.])\.[0-9]+)
     (?P<exponent>[eE][-+]?[0-9]{1,4}(?!\w))?
     (?P<over>(?:/[0-9][0-9,]*)*)
     """,
     re.VERBOSE | re.ASCII,
 )
 LATEX_FRACTION = re.compile(r"([0-9]?)\\[dt]?frac\{([0-9]{1,9})\}\{([0-9]{1,9})\}")
-THOUSANDS = re.compile(r"[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?")
 
 LONE_LETTER = re.compile(r"\W*([A-Za-z])\W*")
 LEADING_LETTER = re.compile(r"\W*([A-Z])(?:\s*[).:\]}*]|\s+[-–—])")
@@ -59,7 +60,7 @@ def normalised(text: str) -> str:
 def last_number(text: str) -> tuple[float, str] | None:
     """The last finite number in a text, and how it is written there.
 
-    Reads 1,234.50 and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date (1/2/2024) is no number.
+    Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date (1/2/2024) is no number.
     """
     plain = LATEX_FRACTION.sub(_plain_fraction, text.replace("{,}", ","))
     for match in reversed(list(NUMBER.finditer(plain))):
@@ -132,6 +133,10 @@ def _value_of(match: re.Match[str]) -> float | None:
 
 
 def _without_separators(digits: str) -> str:
-    """1,234 as 1234; of a list such as 1,2,3 the last."""
+    """1,234 as 1234; 3,5 and 0,123 and 1.234,5 as 3.5, 0.123 and 1234.5; of a list such as 1,2,3 the last."""
     digits = digits.rstrip(",")
-    return digits.replace(",", "") if THOUSANDS.fullmatch(digits) else digits.rpartition(",")[2]
+    if THOUSANDS.fullmatch(digits):
+        return digits.replace(",", "")
+    before, comma, after = digits.rpartition(",")
+    is_decimal = comma and "," not in before and "." not in after
+    return f"{before.replace('.', '')}.{after}" if is_decimal else after

@@ -24,7 +24,7 @@ from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError,
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.work import ODD
 
-RULES_VERSION = 1  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
+RULES_VERSION = 2  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
 LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
 
 GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"

@@ -32,6 +32,8 @@ def scored(name, text, target="", choices=(), **parameters):
         ("numeric", "ANSWER: $1,000\nThat took 3 steps", "1000", 1),
         ("numeric", "17", "she has 18\n#### 18", 0),
         ("numeric", "2/4", "0.5", 1),
+        ("numeric", "ANSWER: 3,5", "3.5", 1),
+        ("numeric", "4,5", "3,5", 0),
         ("set_match", "ANSWER: b, a", "a; b", 1),
         ("set_match", '["B", "a"]', "a\nb", 1),
         ("set_match", "a", "a, b", 0),
