@@ -60,7 +60,8 @@ def normalised(text: str) -> str:
 def last_number(text: str) -> tuple[float, str] | None:
     """The last finite number in a text, and how it is written there.
 
-    Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date (1/2/2024) is no number.
+    Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date
+    (1/2/2024) is no number.
     """
     plain = LATEX_FRACTION.sub(_plain_fraction, text.replace("{,}", ","))
     for match in reversed(list(NUMBER.finditer(plain))):
