@@ -1,5 +1,7 @@
-"""What the database adds up gives, number by number, what the pure measures give on the rows one by one."""
+"""What the database adds up gives, number by number, what the pure measures give on the exported rows one by one."""
 
+import csv
+import io
 import random
 from dataclasses import astuple
 
@@ -11,7 +13,7 @@ from grading_app.comparing.asking import QuestionForm
 from grading_app.comparing.frames import load_frame
 from grading_app.comparing.keeping import compare, roles_of
 from grading_app.comparing.measuring import measured
-from grading_app.models import Grading
+from grading_app.exporting import export_chunks
 from tests.comparing.world import graded, make_answers, make_rubric
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +23,7 @@ def random_grades(seed, raters=3):
     draw = random.Random(seed)
     made, rubric = make_answers(items=7, samples=4), make_rubric()
     for at in range(raters):
-        graded(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 3, 5]), rubric=rubric)
+        graded(made, f"judge-{'x' * at}", lambda trial: draw.choice([None, 1, 2, 2, 1 / 3, 5]), rubric=rubric)
     return made
 
 
@@ -35,9 +37,13 @@ def test_every_measure_is_that_of_the_pure_function_on_the_rows(seed, raters):
     question = QuestionForm(QueryDict(""), experiment).question()
     roles = roles_of(question, {})
     found = compare(question, roles, load_frame(question)).measured
-    rows = Grading.objects.filter(score__isnull=False).order_by("trial").values_list("trial", "condition", "score")
     keys = [rater.key for rater in question.raters]
-    single = ratings_from((trial, f"g{condition}", score) for trial, condition, score in rows)
+    names = dict(experiment.grade_conditions.values_list("grade_condition_id", "pk"))
+    exported = csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "gradings", "csv")).decode(), newline=""))
+    scored = sorted((row for row in exported if row["score"]), key=lambda row: int(row["trial_id"]))
+    single = ratings_from(
+        (row["trial_id"], f"g{names[row['grade_condition_id']]}", float(row["score"])) for row in scored
+    )
     expected = measured(single, raters=keys, pair=(keys[0], keys[1]), judge=None, people=[])
     assert [(one.name, one.why) for one in found.lines] == [(one.name, one.why) for one in expected.lines]
     for one, other in zip(found.lines, expected.lines, strict=True):
