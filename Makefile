@@ -40,7 +40,7 @@ demo: install
 	@$(RUN) manage.py demo $(ARGS)
 
 test: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: install-dev
 	$(RUN) -m ruff check .

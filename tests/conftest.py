@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
 
-pytest_plugins = ["tests.chromium"]
+pytest_plugins = ["tests.chromium", "tests.clusters"]
 
 MADE_BY_MIGRATIONS = {
     "django_migrations",
@@ -28,6 +28,13 @@ def pytest_configure(config):
     stack = ExitStack()
     stack.enter_context(Embedded(settings.DATA_DIR / "postgres").held())
     config.add_cleanup(stack.close)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    """Files with browsers or processes take longest and come first: none of them is left to one worker at the end."""
+    slow = {item.path for item in items if item.get_closest_marker("browser") or item.get_closest_marker("processes")}
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True)

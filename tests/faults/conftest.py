@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.core.management import call_command
 from django.db import connection
 
 from evalsite.lib.postgres import Embedded
 from runs_app.models import Run
 from tests import factories
+from tests.clusters import copied
 from tests.postgres.conftest import open_folder
 from tests.processes.workers import IN_FLIGHT
 
@@ -47,11 +47,10 @@ def served_by(embedded: Embedded) -> Iterator[None]:
 
 
 @pytest.fixture
-def mortal(transactional_db):
+def mortal(transactional_db, prepared):
     """A PostgreSQL of the test's own, in use; killing it hurts nobody else."""
     with open_folder() as folder:
-        embedded = Embedded(folder / "postgres")
+        embedded = Embedded(copied(prepared / "postgres", folder / "postgres"))
         embedded.start()
         with served_by(embedded):
-            call_command("migrate", interactive=False, verbosity=0)
             yield embedded

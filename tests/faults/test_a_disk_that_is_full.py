@@ -8,12 +8,12 @@ import time
 from contextlib import contextmanager, suppress
 
 import pytest
-from django.core.management import call_command
 
 from evalsite.lib.postgres import Embedded
 from runs_app.models import Run
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
+from tests.clusters import copied
 from tests.faults.conftest import launched, served_by
 from tests.faults.test_a_database_that_goes_away import TRIALS, assert_all_is_done_once, kill
 from tests.postgres.conftest import open_folder
@@ -43,14 +43,13 @@ def small_disk(folder):
 
 
 @pytest.fixture
-def cramped():
+def cramped(prepared):
     """A server on a small disk, in use; and that disk."""
     with open_folder() as folder, small_disk(folder) as disk:
-        embedded = Embedded(disk / "postgres")
+        embedded = Embedded(copied(prepared / "postgres", disk / "postgres"))
         embedded.start()
         try:
             with served_by(embedded):
-                call_command("migrate", interactive=False, verbosity=0)
                 yield embedded, disk
         finally:
             kill(embedded)

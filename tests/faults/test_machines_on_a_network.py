@@ -9,13 +9,13 @@ from collections import Counter
 from contextlib import contextmanager
 
 import pytest
-from django.core.management import call_command
 from django.db import connection, transaction
 
 from evalsite.lib.postgres import Embedded
 from runs_app.models import Attempt, Run, Trial, Worker
 from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
+from tests.clusters import copied
 from tests.faults.conftest import launched, served_by
 from tests.faults.machines import ROOT, database_on, machines, missing, provider_on
 from tests.postgres.conftest import line_of, open_folder
@@ -33,21 +33,18 @@ pytestmark = [
 
 
 @contextmanager
-def database_among(*names):
+def database_among(prepared, *names):
     """Its address, and so many other machines that reach it."""
     with open_folder() as folder, machines("database", *names) as (database, *others):
-        embedded = Embedded(folder / "postgres")
-        embedded.start()
-        embedded.stop()
+        embedded = Embedded(copied(prepared / "postgres", folder / "postgres"))
         with database_on(database, embedded) as database_url, served_by(embedded):
             yield database_url, others
 
 
 @pytest.fixture
-def lab():
+def lab(prepared):
     """Four machines: of the database, of the provider, and of two workers."""
-    with database_among("provider", "near", "far") as (database_url, (provider, *workers)):
-        call_command("migrate", interactive=False, verbosity=0)
+    with database_among(prepared, "provider", "near", "far") as (database_url, (provider, *workers)):
         config = SimulatorConfig(host=provider.address, latency_ms=600)
         with provider_on(provider, config) as (url, counters):
             yield database_url, url, counters, workers
@@ -123,10 +120,10 @@ def free_rows():
         return {row[0] for row in cursor.fetchall()}
 
 
-def test_locks_of_a_machine_that_vanished_or_froze_within_a_transaction_come_free():
+def test_locks_of_a_machine_that_vanished_or_froze_within_a_transaction_come_free(prepared):
     """Else one machine that loses its power at the wrong moment would stop all the others for hours."""
     probes, timeout = PROBES
-    with database_among("vanishing", "freezing") as (database_url, (vanishing, freezing)):
+    with database_among(prepared, "vanishing", "freezing") as (database_url, (vanishing, freezing)):
         with connection.cursor() as cursor:
             cursor.execute("CREATE TABLE held AS SELECT generate_series(1, 3) AS id")
         one, other = holding(vanishing, database_url, 1, probes), holding(freezing, database_url, 2, timeout)

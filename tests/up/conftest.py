@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters import copied, environment
 from tests.postgres.conftest import ROOT, open_folder
 
 
@@ -31,14 +32,6 @@ def free_port() -> int:
         port = random.randint(20_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
-
-
-def environment(place: Path) -> dict[str, str]:
-    """As on a fresh machine: no database named, no debugging."""
-    kept = {
-        key: value for key, value in os.environ.items() if key != "DATABASE_URL" and not key.startswith("EVALSITE_")
-    }
-    return kept | {"EVALSITE_DATA_DIR": str(place / "data")}
 
 
 def processes_of(place: Path) -> dict[int, str]:
@@ -117,23 +110,13 @@ def command_line(pid: int) -> str:
     return ""
 
 
-@pytest.fixture(scope="session")
-def prepared() -> Iterator[Path]:
-    """A data folder with a migrated database that is not running, to copy from."""
-    with open_folder() as folder:
-        subprocess.run(
-            [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment(folder), check=True, cwd=folder
-        )
-        yield folder / "data"
-
-
 @contextmanager
 def spaced_folder(prepared: Path) -> Iterator[Path]:
     """A folder with a space in its path, with a database in it."""
     with open_folder() as folder:
         spaced = folder / "my lab"
         spaced.mkdir()
-        subprocess.run(["/bin/cp", "-a", prepared, spaced / "data"], check=True)
+        copied(prepared, spaced / "data")
         try:
             yield spaced
         finally:

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.clusters import environment
 from tests.postgres.conftest import ROOT
-from tests.up.conftest import environment, free_port, processes_of, until
+from tests.up.conftest import free_port, processes_of, until
 
 pytestmark = pytest.mark.processes
 

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from evalsite.lib.postgres import Embedded
+from tests.clusters import environment
 from tests.postgres.conftest import ROOT, postmaster
-from tests.up.conftest import Site, children, environment, processes_of, until
+from tests.up.conftest import Site, children, processes_of, until
 
 pytestmark = pytest.mark.processes
 
