@@ -16,7 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.access import is_reader
 from evalsite.lib.roles import is_member, is_operator
 from runs_app.models import Experiment, LanguageModel, Run
-from runs_app.watching.progress import UNDER_WAY, state_of, totals_of, with_totals
+from runs_app.watching.progress import state_of, totals_of, with_totals
 
 RECENT = 8
 
@@ -39,7 +39,7 @@ def home(request: HttpRequest) -> HttpResponse:
     if not is_reader(request.user):
         return _beyond_the_lab(request)
     visible = Experiment.objects.visible_to(request.user).exclude(status=Experiment.Status.ARCHIVED)
-    running = visible.filter(pk__in=Run.objects.filter(status__in=UNDER_WAY).values("experiment"))
+    running = visible.filter(pk__in=Run.objects.filter(status__in=Run.UNDER_WAY).values("experiment"))
     context = {
         "running": _with_progress(running),
         "recent": _with_progress(visible.exclude(pk__in=running.values("pk"))),

@@ -48,7 +48,6 @@ SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int,
 FROM of_item JOIN runs_app_point p ON p.id = of_item.id LEFT JOIN runs_app_dimension d ON d.id = p.dimension_id
 GROUP BY p.id, d.id
 """  # noqa: S608 - constants
-DECIDED = (Point.Status.ENOUGH, Point.Status.EXHAUSTED, Point.Status.ABORTED)
 
 
 def decide_due() -> int:
@@ -87,12 +86,12 @@ def recounted() -> list[tuple[Any, ...]]:
     Scored and unread answers are one number: a blank answer that is left out of grading may be graded afterwards, which
     makes no decision wrong that was made without it. A cancelled point may have been closed without a count.
     """
-    of_experiments = Experiment.objects.filter(runs__points__status__in=DECIDED).distinct()
+    of_experiments = Experiment.objects.filter(runs__points__status__in=Point.DECIDED).distinct()
     return [row for experiment in of_experiments for row in _recounted_of(experiment)]
 
 
 def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
-    points = Point.objects.filter(run__experiment=experiment, status__in=DECIDED).defer("items").in_bulk()
+    points = Point.objects.filter(run__experiment=experiment, status__in=Point.DECIDED).defer("items").in_bulk()
     found = _rows(COUNTS, {"points": list(points), "rule": _condition_of_rule(experiment)})
     return [_beside(points[row[0]], _Counted(*row)) for row in found]
 

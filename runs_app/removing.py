@@ -11,8 +11,6 @@ from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
 from runs_app.models import Experiment, Preflight, Run, Trial
 
-LIVE = (Run.Status.QUEUED, Run.Status.RUNNING)
-
 
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """Out of sight, all rows kept. TransitionError while a run is live or when it is archived already."""
@@ -47,7 +45,7 @@ def _refuse_while_live(experiment: Experiment) -> None:
     """Runs are locked as well, so that none can be started or claimed from meanwhile."""
     Experiment.objects.select_for_update().get(pk=experiment.pk)
     for run in experiment.runs.select_for_update().order_by("pk"):
-        if run.status in LIVE or run.n_running:
+        if run.is_live:
             raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
     if experiment.preflights.filter(status=Preflight.Status.RUNNING).exists():
         raise TransitionError(f"a preflight of {experiment} is being made; try again when it has ended")

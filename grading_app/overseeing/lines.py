@@ -14,7 +14,7 @@ from grading_app.judging.conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Rubric
 from grading_app.overseeing.sums import Scores, members_of, scores_of
 from runs_app.models import Experiment, Run
-from runs_app.watching.progress import UNDER_WAY, Totals
+from runs_app.watching.progress import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,4 +135,4 @@ def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dic
 def is_moving(runs: Iterable[Run], for_s: float) -> bool:
     """Whether a judge is at work or ended so recently that its last replies may not be read yet."""
     since = timezone.now() - timedelta(seconds=for_s)
-    return any(run.status in UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)
+    return any(run.status in Run.UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)

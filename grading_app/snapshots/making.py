@@ -23,10 +23,9 @@ from grading_app.snapshots.card import study_card
 from grading_app.snapshots.counting import Counts
 from runs_app.designs.designing import to_yaml
 from runs_app.designs.manifests import manifest_of
-from runs_app.models import Attempt, Condition, Experiment, Run
+from runs_app.models import Attempt, Condition, Experiment
 
 FOLDER = "snapshots"  # Beside the images, so that a backup holds them as well.
-GOING = (Run.Status.QUEUED, Run.Status.RUNNING)
 
 
 class SnapshotError(ValueError):
@@ -39,7 +38,7 @@ def path_of(snapshot: Snapshot) -> Path:
 
 def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
     """Writes the file, then the row. SnapshotError while calls are made: the tables would not fit together."""
-    refuse_while_going(experiment)
+    refuse_while_live(experiment)
     folder = Path(settings.MEDIA_ROOT) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
@@ -48,7 +47,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
             digest, counts = _write(experiment, _facts(experiment, label, reason, by), out)
             out.flush()
             os.fsync(out.fileno())
-        refuse_while_going(experiment)
+        refuse_while_live(experiment)
         Path(draft).chmod(0o644)
         Path(draft).replace(folder / f"{digest}.zip")
     except BaseException:
@@ -57,9 +56,9 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
     return _recorded(experiment, digest, counts, label=label, reason=reason, by=by)
 
 
-def refuse_while_going(experiment: Experiment) -> None:
-    """SnapshotError while any of its runs makes calls."""
-    if experiment.runs.filter(status__in=GOING).exists() or experiment.runs.filter(n_running__gt=0).exists():
+def refuse_while_live(experiment: Experiment) -> None:
+    """SnapshotError while any of its runs is live."""
+    if any(run.is_live for run in experiment.runs.all()):
         raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
 from grading_app.models import Snapshot
-from grading_app.snapshots.making import SnapshotError, path_of, refuse_while_going
+from grading_app.snapshots.making import SnapshotError, path_of, refuse_while_live
 from runs_app.views.fetching import editable_experiment, first_error, visible_experiment
 
 MAKE = "grading_app.tasks.snapshot_experiment"
@@ -31,7 +31,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     form = SnapshotForm(request.POST)
     try:
-        refuse_while_going(experiment)
+        refuse_while_live(experiment)
     except SnapshotError as problem:
         messages.error(request, str(problem))
         return redirect("experiment_results", slug)

@@ -47,6 +47,8 @@ class Point(models.Model):
         ABORTED = "aborted", "Given up"
         CANCELLED = "cancelled", "Cancelled"
 
+    DECIDED = frozenset({Status.ENOUGH, Status.EXHAUSTED, Status.ABORTED})
+
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="points", db_index=False)
     dimension = models.ForeignKey(Dimension, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
     key = models.JSONField(help_text="The category, or each parameter with its value")

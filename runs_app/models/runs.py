@@ -45,6 +45,8 @@ class Run(Counted):
         CANCELLED = "cancelled", "Cancelled"
         DONE = "done", "Done"
 
+    UNDER_WAY = frozenset({Status.QUEUED, Status.RUNNING})
+
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="runs")
     condition = models.ForeignKey(Condition, on_delete=models.CASCADE, related_name="runs")
     wave = models.ForeignKey(Wave, on_delete=models.CASCADE, related_name="runs")
@@ -98,6 +100,11 @@ class Run(Counted):
 
     def get_absolute_url(self) -> str:
         return reverse("run_detail", args=[self.pk])
+
+    @property
+    def is_live(self) -> bool:
+        """It makes calls, will make them unasked, or waits for an answer."""
+        return self.status in self.UNDER_WAY or self.n_running > 0
 
     @property
     def n_trials(self) -> int:

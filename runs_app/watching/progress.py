@@ -23,7 +23,6 @@ RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
 ALIVE_FOR = timedelta(seconds=60)
 COUNTED = ("pending", "running", "done", "failed", "cancelled")
-UNDER_WAY = frozenset({Run.Status.QUEUED, Run.Status.RUNNING})
 # What an experiment is called when its runs differ: the first of these that any of them is.
 LOUDEST = (
     Run.Status.RUNNING,
@@ -63,7 +62,7 @@ class Totals:
 
     @property
     def is_under_way(self) -> bool:
-        return bool(self.states & UNDER_WAY)
+        return bool(self.states & Run.UNDER_WAY)
 
     @property
     def state(self) -> str:
