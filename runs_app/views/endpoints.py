@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import messages
 from django.db.models import Prefetch
 from django.http import HttpRequest, HttpResponse
@@ -27,6 +29,7 @@ from runs_app.watching.busyness import with_state
 COUNTED_TO = 100_000
 PURGES = 20
 CHANGES = 100  # Of one row, the latest.
+PREFLIGHTS = 20
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
 
@@ -77,7 +80,8 @@ def model_new(request: HttpRequest) -> HttpResponse:
 @operators_only
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
-    return _edit(request, LanguageModelForm(posted(request)[0], instance=model), f"Edit {model}")
+    form = LanguageModelForm(posted(request)[0], instance=model)
+    return _edit(request, form, f"Edit {model}", preflights=list(model.preflights.all()[:PREFLIGHTS]))
 
 
 @require_POST
@@ -125,7 +129,8 @@ def _status(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 
-def _edit(request: HttpRequest, form: NotedForm, heading: str) -> HttpResponse:
+def _edit(request: HttpRequest, form: NotedForm, heading: str, **shown: Any) -> HttpResponse:
+    """`shown` stands beneath the form, with its row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)
         save_noted(row, by=request.user, reason=form.cleaned_data["reason"])
@@ -134,4 +139,5 @@ def _edit(request: HttpRequest, form: NotedForm, heading: str) -> HttpResponse:
     fetch_choices(form)
     history = [] if form.instance.pk is None else list(form.instance.history[:CHANGES])
     context = {"form": form, "heading": heading, "history": history, "is_new": form.instance.pk is None}
+    context |= shown
     return render(request, "runs_app/endpoint_form.html", context)

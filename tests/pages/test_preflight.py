@@ -38,7 +38,7 @@ def test_all_models_of_the_experiment_are_checked_and_no_other(
 
 def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_cost(draft, as_):
     large = LanguageModel.objects.get(name="large")
-    factories.make_preflight(large, error="an older one")
+    factories.make_preflight(large, "unverified", error="an older one")
     last = factories.make_preflight(
         large, "dead", error_class="unauthorized", error="no key", actor="a colleague", cost_usd=Decimal("0.00012")
     )
@@ -49,6 +49,9 @@ def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_co
     assert "an older one" not in page
     assert page.count("Not checked yet") == 1
     assert "Check all" in page
+    page = as_("operator").get(f"/endpoints/models/{large.pk}/edit/").content.decode()
+    for said in ("an older one", "unauthorized: no key", "a colleague", "$0.00012"):
+        assert said in page
 
 
 def test_what_they_cost_is_in_the_ledger_of_the_experiment_its_export_and_that_of_the_lab(draft, as_, tmp_path):
