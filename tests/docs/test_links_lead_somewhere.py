@@ -1,4 +1,4 @@
-"""What the Markdown files point at is there: relative links, paths of the code in backticks, the README's commands."""
+"""What the Markdown files point at is there, and what is there they point at: links, paths, tests, commands, pages."""
 
 import re
 from functools import cache
@@ -64,6 +64,16 @@ def test_tests_that_are_named_as_proof_exist(document):
         if not file.exists() or not re.search(rf"^\s*(?:async )?def {name}\(", file.read_text("utf-8"), re.MULTILINE):
             missing.append(f"{path}::{name}")
     assert missing == []
+
+
+def test_the_index_names_every_page():
+    named = set(LINK.findall(text_of(ROOT / "docs" / "index.md")))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= named
+
+
+def test_contributing_says_what_every_folder_of_tests_is_for():
+    folders = {f"tests/{file.parent.name}/" for file in (ROOT / "tests").glob("*/test_*.py")}
+    assert folders <= set(PATH.findall(text_of(ROOT / "CONTRIBUTING.md")))
 
 
 def test_the_commands_of_the_readme_are_targets_of_the_makefile():
