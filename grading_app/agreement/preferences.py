@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from evalsite.lib.wilson import normal_quantile
 from grading_app.agreement.ratings import Floats, Whole
-from grading_app.agreement.resampling import MOST_DEGENERATE, draws_of_kinds
+from grading_app.agreement.resampling import MOST_DEGENERATE, draws_of_kinds, told_of_interval
 
 STEPS = 50_000
 PRECISION = 1e-9  # of the wins of whoever won most
@@ -236,8 +236,7 @@ def bradley_terry_by_items(
     low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     covariance = np.cov(drawn, rowvar=False)
     told = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
-    how = f"percentile bootstrap of {items:,} items"
-    return BradleyTerry(fitted.formula, told, covariance, confidence, how, *counts)
+    return BradleyTerry(fitted.formula, told, covariance, confidence, told_of_interval(items), *counts)
 
 
 def maximum_likelihood(wins: Floats) -> Floats:

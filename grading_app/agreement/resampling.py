@@ -13,6 +13,7 @@ from grading_app.agreement.estimates import Estimate
 from grading_app.agreement.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
+FEW_ITEMS = 30  # Of alpha over 5, 8 and 20 items, 95 % are 67, 83 and 89 %: resamples vary less than samples would.
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
 
 
@@ -55,8 +56,14 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
         return told
     low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
     se = float(defined.std(ddof=1))
-    how = f"percentile bootstrap of {told.clusters:,} items"
+    how = told_of_interval(told.clusters)
     return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
+
+
+def told_of_interval(items: int) -> str:
+    """How an interval was made; of few items, that it promises too much."""
+    few = f", too narrow of fewer than {FEW_ITEMS}" if items < FEW_ITEMS else ""
+    return f"percentile bootstrap of {items:,} items{few}"
 
 
 @dataclass(frozen=True, eq=False)

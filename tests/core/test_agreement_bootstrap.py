@@ -10,7 +10,7 @@ from grading_app.agreement.intraclass import FORMS, intraclass_correlation
 from grading_app.agreement.kappas import cohens_kappa, fleiss_kappa, percent_agreement
 from grading_app.agreement.ranks import kendalls_w
 from grading_app.agreement.ratings import ratings_from, ratings_of
-from grading_app.agreement.resampling import bootstrap, clusters_of, draws_of_kinds
+from grading_app.agreement.resampling import bootstrap, clusters_of, draws_of_kinds, told_of_interval
 from tests.core.agreeing import KRIPPENDORFF, crossed, tables
 from tests.core.test_agreement_kappas import COHEN
 
@@ -42,9 +42,14 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
     assert one == again != other
     assert one.low < one.estimate < one.high
     assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
-    assert one.interval == "percentile bootstrap of 11 items"
+    assert one.interval == "percentile bootstrap of 11 items, too narrow of fewer than 30"
     monkeypatch.setattr(resampling, "CELLS_AT_ONCE", 1000)
     assert bootstrap(coefficient, seed=1, resamples=500) == one
+
+
+def test_of_many_items_the_interval_promises_what_it_holds():
+    assert told_of_interval(30) == "percentile bootstrap of 30 items"
+    assert told_of_interval(29).endswith("too narrow of fewer than 30")
 
 
 def test_the_bootstrap_of_kappa_is_near_its_formula():
