@@ -170,6 +170,17 @@ def test_done_trials_cannot_be_changed_even_by_sql(run):
         Trial.objects.update(answer="something else")
 
 
+def test_a_trial_that_was_asked_cannot_go_before_its_attempts_even_by_sql(run):
+    from django.db import IntegrityError
+
+    drain(answering())
+    with pytest.raises(IntegrityError, match="still has attempts"):
+        Trial.objects.filter(run=run)._raw_delete("default")
+    assert run.trials.count() == run.attempt_rows.count() == 6
+    run.trials.all().delete()
+    assert not run.attempt_rows.exists()
+
+
 def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
 
