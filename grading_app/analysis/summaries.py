@@ -73,9 +73,10 @@ def measure_label(
     return " · ".join(parts)
 
 
-def place_of(measure: Measure) -> tuple[bool, int, int]:
-    """Where it stands among others: ratings first."""
-    return (measure.rule is not None, measure.rule or 0, measure.dimension or 0)
+def place_of(measure: Measure) -> tuple[bool, bool, int, int]:
+    """Where it stands among others: ratings first, people (whose keys are negative) last."""
+    rule = measure.rule or 0
+    return (measure.rule is not None, rule < 0, abs(rule), measure.dimension or 0)
 
 
 def _line(measure: Measure, condition: str, category: str | None, sums: ClusterSums, unread: int) -> ScoreLine:

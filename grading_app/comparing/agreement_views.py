@@ -106,7 +106,7 @@ def _pictures(question: Question, roles: Roles, compared: Compared, width: int) 
         found["differences"] = figures.differences(measured.against.limits, roles.judge.label, width)
     if measured and measured.confusion and roles.pair:
         names = (roles.pair[0].label, roles.pair[1].label)
-        words = dict(CHOICE.points) if question.in_pairs else None
+        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if question.in_pairs else None
         found["confusion"] = figures.confusion(measured.confusion, names, width, words)
     return found
 

@@ -9,6 +9,7 @@ from django import forms
 from datasets_app.models.datasets import slug_validator
 from grading_app.judging.drawing import drawn_graders
 from grading_app.models import Grader, Rubric
+from grading_app.rating.forms import rubric_label
 from runs_app.designs.drawing import Draw
 from runs_app.designs.drawn import DrawLines
 from runs_app.designs.planning import PlanError
@@ -34,7 +35,14 @@ class DrawnJudgesForm(forms.Form):
         fields: Any = self.fields
         fields["rubric"].queryset = rubrics.order_by("name", "-version")
         self.models = LanguageModel.objects.visible_to(user)
-        self.drawing = DrawForm(data, stored={})
+        fields["rubric"].label_from_instance = rubric_label
+        self.drawing = self._drawing(data)
+
+    def _drawing(self, data: Any) -> DrawForm:
+        drawing = DrawForm(data, stored={})
+        drawing.fields["draw"].required = True
+        drawing.fields["draw"].error_messages["required"] = "Say how many."
+        return drawing
 
     def redrawn(self) -> None:
         """Draw anew; what keeps it from being made is at its field."""
@@ -43,7 +51,7 @@ class DrawnJudgesForm(forms.Form):
             sent: Any = self.data
             data = sent.copy()
             data["draw-pinned"] = signed(made.content)
-            self.data, self.drawing = data, DrawForm(data, stored={})
+            self.data, self.drawing = data, self._drawing(data)
 
     @property
     def made(self) -> Draw | None:

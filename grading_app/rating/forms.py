@@ -149,7 +149,7 @@ class AnswerQueueForm(QueueForm):
         self.fields["dimensions"].required = False
         self.fields["dimensions"].help_text = "Frozen when the queue opens. Or choose a rubric below"
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
-        offer_rows(self, "rubric", rubrics, said=_rubric_label)
+        offer_rows(self, "rubric", rubrics, said=rubric_label)
         texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
         offer_rows(self, "text_set", texts)
         self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC
@@ -184,7 +184,7 @@ def _condition_label(condition: Any) -> str:
     return str(condition.label)
 
 
-def _rubric_label(rubric: Any) -> str:
+def rubric_label(rubric: Any) -> str:
     return f"{rubric} · {rubric.get_kind_display().lower()}"
 
 

@@ -104,7 +104,7 @@ def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
     page = client.get(f"{PAGE}&first={people[0]}&second={people[1]}")
     table = page.context["figures"]["confusion"]["table"]
     cells = [[str(row.get_cell(name)) for name in ("c0", "c1", "c2", "c3")] for row in table.rows]
-    assert cells[-1] == ["the first", "1", "1", "2"]
+    assert cells[-1] == ["first", "1", "1", "2"]
     assert "differences" not in page.context["figures"]
     picture = client.get(page.context["figures"]["confusion"]["address"])
     assert picture["Content-Type"] == "image/svg+xml"
@@ -113,6 +113,7 @@ def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
 def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict(queue, client):
     client.force_login(queue.experiment.owner)
     page = client.get("/experiments/duel/disagreements/?units=pairs")
+    assert '<a href="/experiments/duel/agreement/" aria-current="true">' in page.content.decode()
     rows = page.context["rows"]
     assert [(row["item"].key, row["split"].size) for row in rows] == [("item-0", 1), ("item-1", 0.5), ("item-3", 0.5)]
     assert len(rows[0]["answers"]) == 2
@@ -152,6 +153,7 @@ def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
     text = signed_in(study.owner).get("/experiments/duel/grading/").content.decode()
     assert "2 people, 8 verdicts on 4 items" in text
+    assert f"−{-standing.ranked[1].strength:.3f}" in text
     assert len(told) == 2
 
 
@@ -163,3 +165,4 @@ def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, 
     queue_page = client.get(queue.get_absolute_url()).content.decode()
     assert "Alpha, nominal" in queue_page
     assert "ICC(2,1)" not in queue_page
+    assert "Raters a pair" in queue_page

@@ -25,6 +25,12 @@ register.filter("reads", is_reader)
 register.filter("belongs", is_member)
 
 
+@register.filter
+def minus(number: str) -> str:
+    """A number that was written out, with the sign that it has in print: after `floatformat`."""
+    return number.replace("-", "−")
+
+
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
     """A symbol of the sprite. Without a label it is decoration, hidden from screen readers.
@@ -170,12 +176,16 @@ def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def tab(context: RequestContext, href: str, label: str, amount: int | None = None) -> SafeString:
-    """One tab of a `<nav class="tabs">`: marked when it is this page; `amount` is a small count beside the label."""
+def tab(context: RequestContext, href: str, label: str, amount: int | None = None, *, within: str = "") -> SafeString:
+    """One tab of a `<nav class="tabs">`: marked when it is this page, or one below `within`; `amount` is a small count
+    beside the label."""
     number = (
         NOTHING if amount is None else format_html(' <span class="tab-count">{}</span>', wording.count_text(amount))
     )
-    return format_html('<a href="{}"{}>{}{}</a>', href, _current(context, href, section=False), label, number)
+    here = _current(context, href, section=False)
+    if within and getattr(context.get("request"), "path", "").startswith(within):
+        here = format_html(' aria-current="{}"', "true")
+    return format_html('<a href="{}"{}>{}{}</a>', href, here, label, number)
 
 
 def _current(context: RequestContext, href: str, *, section: bool) -> SafeString:
