@@ -7,6 +7,7 @@ from typing import Any
 from django import forms
 
 from datasets_app.models.datasets import slug_validator
+from evalsite.lib.choices import offer_rows
 from grading_app.judging.drawing import drawn_graders
 from grading_app.models import Grader, Rubric
 from grading_app.rating.forms import rubric_label
@@ -32,10 +33,8 @@ class DrawnJudgesForm(forms.Form):
         super().__init__(data)
         self.experiment = experiment
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
-        fields: Any = self.fields
-        fields["rubric"].queryset = rubrics.order_by("name", "-version")
+        offer_rows(self, "rubric", rubrics.order_by("name", "-version"), said=rubric_label)
         self.models = LanguageModel.objects.visible_to(user)
-        fields["rubric"].label_from_instance = rubric_label
         self.drawing = self._drawing(data)
 
     def _drawing(self, data: Any) -> DrawForm:
