@@ -12,7 +12,8 @@ from django.db import transaction
 from django.db.models import Q
 
 from runs_app.costing import costs
-from runs_app.models import Endpoint, Experiment, LanguageModel, Run
+from runs_app.models import Experiment, Run
+from runs_app.models.endpoints import Served
 from runs_app.models.runs import RunQuerySet
 
 CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
@@ -47,14 +48,11 @@ def reserve_anew(runs: RunQuerySet) -> None:
         Run.objects.bulk_update(rows, ["reserve_usd"])
 
 
-def problems_after(row: Endpoint | LanguageModel) -> list[str]:
+def problems_after(row: Served) -> list[str]:
     """Why this may not be saved as it stands: calls that are still to come would be without bound."""
     runs = list(_going_on(served_by(row)))
     for run in runs:
-        if isinstance(row, Endpoint):
-            run.condition.model.endpoint = row
-        else:
-            run.condition.model = row
+        row.serve(run.condition)
     return problems_of(runs)
 
 
@@ -71,9 +69,8 @@ def problems_of(runs: list[Run]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def served_by(row: Endpoint | LanguageModel) -> RunQuerySet:
-    served = Q(condition__model__endpoint=row.pk) if isinstance(row, Endpoint) else Q(condition__model=row.pk)
-    return Run.objects.filter(served)
+def served_by(row: Served) -> RunQuerySet:
+    return Run.objects.filter(**{f"condition__{row.SERVES_BY}": row.pk})
 
 
 def _going_on(runs: RunQuerySet) -> RunQuerySet:

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Hashable, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
@@ -161,9 +161,9 @@ def _is_draw(value: Any) -> bool:
     return isinstance(value, DrawSpec) or (isinstance(value, dict) and "draw" in value)
 
 
-def _either(inline: Any) -> Any:
-    """A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant."""
-    return Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[inline, Tag(INLINE)], Discriminator(_form_of)]
+# A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant.
+Inline = TypeVar("Inline")
+Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(_form_of)]
 
 
 class CriterionSpec(Strict):
@@ -200,8 +200,8 @@ class GraderSpec(Strict):
         Annotated[Reference, Tag(NAMED)] | Annotated[ModelSpec, Tag(INLINE)] | Annotated[DrawSpec, Tag(DRAWN)],
         Discriminator(lambda value: DRAWN if _is_draw(value) else _form_of(value)),
     ]
-    rubric: _either(RubricSpec)  # type: ignore[valid-type]
-    sampler: _either(SamplerSpec) = JUDGING_SAMPLER  # type: ignore[valid-type]
+    rubric: Either[RubricSpec]
+    sampler: Either[SamplerSpec] = JUDGING_SAMPLER
     texts: Reference | None = None
     on_empty: Literal["skip", "grade", "zero"] = "skip"
     longest_answer: int | None = Field(default=None, ge=1)
@@ -209,7 +209,7 @@ class GraderSpec(Strict):
 
 class GradeSpec(Strict):
     scorers: list[Name] = []
-    graders: list[_either(GraderSpec)] = []  # type: ignore[valid-type]
+    graders: list[Either[GraderSpec]] = []
 
 
 class DrawsSpec(Strict):
@@ -233,13 +233,12 @@ class ExperimentSpec(Strict):
     dataset: Reference
     dataset_hash: Text = ""
     models: Annotated[
-        Annotated[list[_either(ModelSpec)], Field(min_length=1), Tag(NAMED)]  # type: ignore[valid-type]
-        | Annotated[DrawSpec, Tag(DRAWN)],
+        Annotated[list[Either[ModelSpec]], Field(min_length=1), Tag(NAMED)] | Annotated[DrawSpec, Tag(DRAWN)],
         Discriminator(lambda value: DRAWN if isinstance(value, dict | DrawSpec) else NAMED),
     ]
-    prompts: list[_either(PromptSpec)] = Field(min_length=1)  # type: ignore[valid-type]
-    samplers: list[_either(SamplerSpec)] = Field(default=[PROVIDER_DEFAULT], min_length=1)  # type: ignore[valid-type]
-    dimensions: list[_either(DimensionSpec)] = []  # type: ignore[valid-type]
+    prompts: list[Either[PromptSpec]] = Field(min_length=1)
+    samplers: list[Either[SamplerSpec]] = Field(default=[PROVIDER_DEFAULT], min_length=1)
+    dimensions: list[Either[DimensionSpec]] = []
     samples: int | None = None
     cache: bool | None = None
     cache_buster: bool | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from zoneinfo import available_timezones
 
 from django.conf import settings
@@ -19,6 +19,9 @@ from evalsite.lib.roles import is_member
 from runs_app.costing.costs import Prices
 from runs_app.models.counted import Counted
 from runs_app.providers.hosts import problem_with_url
+
+if TYPE_CHECKING:
+    from runs_app.models.experiments import Condition
 
 variable_validator = RegexValidator(
     r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."
@@ -44,6 +47,7 @@ class Served(Counted):
     """What a call costs rests on its row, so a change of it changes what is set aside for calls to come."""
 
     PRICED_BY: ClassVar[str]  # The field that a missing ceiling is said at.
+    SERVES_BY: ClassVar[str]  # The way to it from a condition.
 
     class Meta:
         abstract = True
@@ -51,7 +55,7 @@ class Served(Counted):
     def clean(self) -> None:
         from runs_app.designs.reserving import problems_after  # It knows runs, which know this.
 
-        if not self._state.adding and (problems := problems_after(self)):  # type: ignore[arg-type]
+        if not self._state.adding and (problems := problems_after(self)):
             raise ValidationError({self.PRICED_BY: problems})
 
     def save(self, **how: Any) -> None:
@@ -62,7 +66,11 @@ class Served(Counted):
         with transaction.atomic():
             super().save(**how)
             if not is_new:
-                reserve_anew(served_by(self))  # type: ignore[arg-type]
+                reserve_anew(served_by(self))
+
+    def serve(self, condition: Condition) -> None:
+        """In memory, let the condition be asked of this row as it is here, saved or not."""
+        raise NotImplementedError
 
     @property
     def history(self) -> models.QuerySet[StatusChange]:
@@ -89,6 +97,7 @@ class Endpoint(Served):
         ANTHROPIC = "anthropic", "Anthropic's message batches"
 
     PRICED_BY = "is_free"
+    SERVES_BY = "model__endpoint"
     SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No list has the prices of one's own machines.
     TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # That say where a provider's cache may begin.
 
@@ -161,6 +170,9 @@ class Endpoint(Served):
     def __str__(self) -> str:
         return self.name
 
+    def serve(self, condition: Condition) -> None:
+        condition.model.endpoint = self
+
     @property
     def is_paused(self) -> bool:
         return self.paused_until is not None and self.paused_until > timezone.now()
@@ -212,6 +224,7 @@ class LanguageModel(Served):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
     PRICED_BY = "input_price"
+    SERVES_BY = "model"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")
@@ -262,6 +275,9 @@ class LanguageModel(Served):
 
     def __str__(self) -> str:
         return self.name
+
+    def serve(self, condition: Condition) -> None:
+        condition.model = self
 
     @property
     def is_in_use(self) -> bool:
