@@ -14,8 +14,10 @@ from runs_app.engine import concluding
 from runs_app.engine.admitting import admit
 from runs_app.engine.recording import Result, record
 from runs_app.engine.registering import Registration
+from runs_app.engine.remembering import asked_by_others
 from runs_app.engine.sweeping import renew, sweep
-from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
+from runs_app.purging import purge
 from runs_app.reconciling import differences
 from tests import factories
 from tests.engine.conftest import reply
@@ -107,7 +109,7 @@ def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
 
 
 def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_ever(transactional_db, monkeypatch):
-    """Every verb there is, over and over, in eight threads: locks in another order would deadlock within a second."""
+    """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
     monkeypatch.setattr("runs_app.steering.wake", lambda *_: None)
     models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]
     models[2].endpoint = factories.make_endpoint("other")
@@ -123,6 +125,7 @@ def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_eve
         return time.monotonic() > until and {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
 
     verbs = [claim_and_record, claim_and_record, claim_and_vanish, sweep, launch, launch, pause_and_resume, retry]
+    verbs += [edit, remember_and_forget]
     deadlocks = at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
     assert sum(deadlocks) == 0
     assert set(Trial.objects.values_list("status", flat=True)) >= {"pending", "done"}
@@ -174,3 +177,21 @@ def pause_and_resume():
 
 def retry():
     steering.retry_failed(Run.objects.all(), by="test")
+
+
+def edit():
+    model = random.choice(LanguageModel.objects.all())
+    model.input_price = random.randint(0, 9)
+    model.save()
+    endpoint = random.choice(Endpoint.objects.all())
+    endpoint.max_concurrency = random.randint(10, 99)
+    endpoint.save()
+    steering.set_concurrency(random.choice(Run.objects.all()), random.randint(10, 99), by="test")
+
+
+def remember_and_forget():
+    """As two drains that ask the same in other orders, while somebody empties the cache."""
+    trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
+    asked_by_others({trial: f"key {random.randrange(20)}" for trial in trials})
+    if random.random() < 0.2:
+        purge(by="test")
