@@ -42,10 +42,11 @@ async def _cancel_unknown(hold: Hold, sql: Sql, submitting: Submitting) -> bool:
         if found is not None:
             await sql(hold.save, submitted_at=Now(), provider_id=found.provider_id, **columns_of(found))
             return True
-    await sql(_end, hold)
+    await sql(end_unsubmitted, hold, "It was never submitted.")
     return False
 
 
-def _end(hold: Hold) -> None:
+def end_unsubmitted(hold: Hold, reason: str) -> None:
+    """Its trials go back as they came."""
     give_back(hold)
-    hold.end(S.CANCELLED, "It was never submitted.")
+    hold.end(S.CANCELLED, reason)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from django.db import connection, transaction
+from django.db import connection, models, transaction
 from django.db.models import F
 from django.db.models.functions import Greatest, Now
 
@@ -18,6 +18,7 @@ from runs_app.engine.rescuing import record_all
 from runs_app.engine.settling import Place
 from runs_app.models import ProviderBatch, Run, Trial
 
+S = ProviderBatch.Status
 LEASE_S = 60.0
 PORTION = 200  # Trials that are rendered, or moved, in one piece of SQL.
 
@@ -65,6 +66,21 @@ class Hold:
         if not rows.update(**changes):
             raise Overtaken
         self._refresh()
+
+    def is_called_off(self) -> bool:
+        """Not handed over yet, and its run is paused or has stopped, or its endpoint is out of use."""
+        is_here = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
+        return is_here and not self._still_wanted.exists()
+
+    def set_off(self, **changes: Any) -> None:
+        """As `save`, right before it is handed over. Overtaken, too, where it was called off."""
+        if not self._still_wanted.filter(claim=self.claim, status=self.batch.status).update(**changes):
+            raise Overtaken
+        self._refresh()
+
+    @property
+    def _still_wanted(self) -> models.QuerySet[ProviderBatch]:
+        return ProviderBatch.objects.filter(pk=self.batch.pk, run__status=Run.Status.RUNNING, endpoint__is_active=True)
 
     def keep(self, **facts: Any) -> None:
         """What is so at the provider, whatever state somebody has moved it to meanwhile: the next step finds out."""

@@ -17,7 +17,7 @@ from runs_app.batch_apis.anthropic import AnthropicBatches
 from runs_app.batch_apis.openai import OpenAiBatches
 from runs_app.batch_apis.states import BatchApi, Package
 from runs_app.batching.admitting import admit_batches, runs_with_work
-from runs_app.batching.cancelling import cancel
+from runs_app.batching.cancelling import cancel, end_unsubmitted
 from runs_app.batching.collecting import collect, unknown_at_provider
 from runs_app.batching.holding import LEASE_S, Hold, Overtaken, take
 from runs_app.batching.planning import MOST_ASKED, retry_s
@@ -32,6 +32,7 @@ logger = logging.getLogger("evalsite.drain")
 S = ProviderBatch.Status
 LOOK_S = 1.0  # Between looks for something to do.
 AT_ONCE = 3  # Batches that one worker is at: a long upload keeps no other batch waiting.
+CALLED_OFF = "Its run or its endpoint was stopped before it was handed over."
 APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
     Endpoint.Provider.OPENAI: OpenAiBatches,
     Endpoint.Provider.ANTHROPIC: AnthropicBatches,
@@ -109,6 +110,9 @@ class Keeper:
 
     async def _next(self, hold: Hold, api: BatchApi) -> bool:
         """One step. Whether another can follow at once."""
+        if await self.sql(hold.is_called_off):
+            await self.sql(end_unsubmitted, hold, CALLED_OFF)
+            return False
         submitting = Submitting(hold, api, self.sql, self._packages)
         match hold.batch.status:
             case S.PREPARING:

@@ -73,7 +73,7 @@ class Submitting:
             again = is_new or batch.tries > 0
             await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
         # From here on there may be a batch at the provider that this row does not name.
-        await self._sql(self._hold.save, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
+        await self._sql(self._hold.set_off, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
         return await self._api.create(package, self._hold.batch.input_file, batch.key)
 
     async def _adopt(self, state: State, how: str) -> bool:
