@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,10 +130,18 @@ def export_chunks(
 
 
 def write_export(chunks: Iterator[bytes], out: str) -> None:
-    """Write to a path, which appears only when it is complete, or to the standard output for "-"."""
-    with _sink(out) as file:
+    """Write to a path, which appears only when it is complete, or to the standard output for "-".
+
+    A piece is written while the database makes the next one.
+    """
+    with _sink(out) as file, ThreadPoolExecutor(max_workers=1) as writer:
+        writing: Future[int] | None = None
         for chunk in chunks:
-            file.write(chunk)
+            if writing:
+                writing.result()
+            writing = writer.submit(file.write, chunk)
+        if writing:
+            writing.result()
 
 
 @contextmanager

@@ -63,3 +63,16 @@ def test_bad_input_ends_with_two_and_says_what_exists(experiment, arguments, nam
         call_command("export", *arguments)
     assert refused.value.returncode == 2
     assert named in str(refused.value)
+
+
+def test_pieces_are_written_whole_and_in_their_order(tmp_path):
+    pieces = [b"%d," % number * (number % 7) for number in range(500)]
+    exporting.write_export(iter(pieces), str(tmp_path / "out"))
+    assert (tmp_path / "out").read_bytes() == b"".join(pieces)
+
+
+@pytest.mark.parametrize("pieces", [[b"a", "no bytes", b"b"], [b"a", "no bytes"]])
+def test_a_piece_that_cannot_be_written_ends_the_export_and_leaves_nothing(tmp_path, pieces):
+    with pytest.raises(TypeError, match="bytes-like"):
+        exporting.write_export(iter(pieces), str(tmp_path / "out"))
+    assert list(tmp_path.iterdir()) == []
