@@ -143,6 +143,7 @@ class PairTable(tables.Table):
         super().__init__(list(pairs), exclude=("r", "ccc", "difference") if in_pairs else ())
         if in_pairs:
             self.columns["kappa"].column.verbose_name = "Kappa"
+            self.columns["same"].column.verbose_name = "Same choice"
 
     def render_first(self, value: str) -> str:
         return self.raters[value].label
@@ -179,7 +180,7 @@ class Told:
 
 
 class ToldTable(tables.Table):
-    name = tables.Column(verbose_name="", attrs={"td": {"class": "primary"}})
+    name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
     interval = NumberColumn(verbose_name="95 % interval", empty_values=())
     units = NumberColumn(empty_values=())

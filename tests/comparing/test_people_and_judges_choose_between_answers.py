@@ -96,6 +96,7 @@ def test_the_page_measures_them_as_names(queue, client):
     assert against.bias.estimate == pytest.approx(3.5 / 4 - 3.25 / 4)
     assert (against.slope, against.limits, len(against.standings)) == (None, None, 1)
     assert "share of the other people with the same choice" in page.content.decode().lower()
+    assert [column.header for column in page.context["pairs"].columns][-2:] == ["Same choice", "Kappa"]
 
 
 def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
