@@ -6,6 +6,7 @@ import getpass
 import json
 import sys
 from argparse import ArgumentParser
+from collections.abc import Iterable
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.models import User
@@ -54,6 +55,12 @@ class VerbCommand(SayingCommand):
             getattr(self, f"do_{options['verb']}")(**options)
         except self.refusals as error:
             bad_input(str(error))
+
+
+def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:
+    """Options without a value: the flag, the field that it sets, to what, and what that means. Not given is None."""
+    for flag, field, value, what in switches:
+        parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
 
 
 def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import ArgumentParser
 from collections.abc import Collection
 from typing import Any
 
@@ -10,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
 from datasets_app.models.history import Actor, save_noted
-from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_reason, add_user, bad_input
+from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_reason, add_switches, add_user, bad_input
 from evalsite.lib.wording import money_text
 from runs_app.forms.fields import names_in
 from runs_app.models import Endpoint, Experiment, Preflight
@@ -20,49 +21,21 @@ FIELDS = (
     "batch_api", "batch_max_requests", "batch_max_open", "provider_routes", "local_server",
 )  # fmt: skip
 RATES = {"requests_per_minute": "rpm", "tokens_per_minute": "tpm", "requests_per_day": "rpd"}
+SWITCHES = (
+    ("--adaptive", "adaptive", True, "learn how many calls in flight it takes"),
+    ("--not-adaptive", "adaptive", False, "always as many as --max-concurrency"),
+    ("--free", "is_free", True, "calls cost nothing here"),
+    ("--not-free", "is_free", False, "calls are priced by model"),
+    ("--active", "is_active", True, "in use"),
+    ("--inactive", "is_active", False, "out of use: no call starts"),
+)
 
 
 class Command(VerbCommand):
     help = "Set, list and check the endpoints that models are called at."
 
     def add_verbs(self, verbs: Any) -> None:
-        parser = verbs.add_parser("set", help="make an endpoint, or change what is given of one")
-        parser.add_argument("name")
-        parser.add_argument("--provider", choices=Endpoint.Provider.values)
-        parser.add_argument("--base-url", metavar="URL")
-        parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key")
-        parser.add_argument("--max-concurrency", type=int, metavar="N", help="calls in flight over all workers")
-        parser.add_argument("--rpm", type=int, metavar="N", help="requests a minute; 0 for no limit")
-        parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
-        parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
-        parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
-        parser.add_argument(
-            "--routes",
-            dest="provider_routes",
-            type=names_in,
-            metavar="NAME,...",
-            help="at OpenRouter, for retries",
-        )
-        parser.add_argument(
-            "--local-server",
-            type=lambda name: "" if name == "none" else name,
-            choices=["", *Endpoint.LocalServer.values],
-            metavar="ollama|none",
-            help="unload a model that stalls",
-        )
-        parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="how it takes calls in batches")
-        parser.add_argument("--batch-max-requests", type=int, metavar="N", help="calls in one batch, at most")
-        parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
-        for flag, field, value, what in (
-            ("--adaptive", "adaptive", True, "learn how many calls in flight it takes"),
-            ("--not-adaptive", "adaptive", False, "always as many as --max-concurrency"),
-            ("--free", "is_free", True, "calls cost nothing here"),
-            ("--not-free", "is_free", False, "calls are priced by model"),
-            ("--active", "is_active", True, "in use"),
-            ("--inactive", "is_active", False, "out of use: no call starts"),
-        ):
-            parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
-        add_reason(parser)
+        _describe(verbs.add_parser("set", help="make an endpoint, or change what is given of one"))
         verbs.add_parser("list", help="all endpoints").add_argument("--json", action="store_true")
         parser = verbs.add_parser("check", help="one tiny call to each of its models")
         parser.add_argument("name")
@@ -94,6 +67,38 @@ class Command(VerbCommand):
         if not models:
             bad_input(f"name: endpoint {name} has no model; make one with `model set`")
         make_preflights(self, models, by=actor(user))
+
+
+def _describe(parser: ArgumentParser) -> None:
+    """What may be said of an endpoint."""
+    parser.add_argument("name")
+    parser.add_argument("--provider", choices=Endpoint.Provider.values)
+    parser.add_argument("--base-url", metavar="URL")
+    parser.add_argument("--key-env", metavar="VAR", help="the environment variable that holds the key")
+    parser.add_argument("--max-concurrency", type=int, metavar="N", help="calls in flight over all workers")
+    parser.add_argument("--rpm", type=int, metavar="N", help="requests a minute; 0 for no limit")
+    parser.add_argument("--tpm", type=int, metavar="N", help="tokens a minute; 0 for no limit")
+    parser.add_argument("--rpd", type=int, metavar="N", help="requests a day; 0 for no limit")
+    parser.add_argument("--day-zone", metavar="ZONE", help="the time zone of its day")
+    parser.add_argument(
+        "--routes",
+        dest="provider_routes",
+        type=names_in,
+        metavar="NAME,...",
+        help="at OpenRouter, for retries",
+    )
+    parser.add_argument(
+        "--local-server",
+        type=lambda name: "" if name == "none" else name,
+        choices=["", *Endpoint.LocalServer.values],
+        metavar="ollama|none",
+        help="unload a model that stalls",
+    )
+    parser.add_argument("--batch-api", choices=Endpoint.BatchApi.values, help="how it takes calls in batches")
+    parser.add_argument("--batch-max-requests", type=int, metavar="N", help="calls in one batch, at most")
+    parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
+    add_switches(parser, SWITCHES)
+    add_reason(parser)
 
 
 def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:

@@ -8,13 +8,23 @@ from typing import Any
 
 from django.utils import timezone
 
-from evalsite.lib.commands import VerbCommand, actor, add_reason, bad_input
+from evalsite.lib.commands import VerbCommand, actor, add_reason, add_switches, bad_input
 from runs_app.costing import pricing
 from runs_app.management.commands.endpoint import set_given
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
+SWITCHES = (
+    ("--sees-images", "sees_images", True, "takes images"),
+    ("--text-only", "sees_images", False, "takes no images"),
+    ("--structured-output", "structured_output", True, "accepts a strict JSON schema"),
+    ("--no-structured-output", "structured_output", False, "does not"),
+    ("--cache-marks", "cache_marks", True, "mark what items share for the provider's cache"),
+    ("--no-cache-marks", "cache_marks", False, "do not"),
+    ("--active", "is_active", True, "in use"),
+    ("--inactive", "is_active", False, "out of use"),
+)
 
 
 class Command(VerbCommand):
@@ -31,17 +41,7 @@ class Command(VerbCommand):
         parser.add_argument("--price-source", metavar="TEXT")
         parser.add_argument("--price-date", metavar="YYYY-MM-DD", help="default: today, when a price is given")
         parser.add_argument("--max-output-tokens", type=int, metavar="N")
-        for flag, field, value, what in (
-            ("--sees-images", "sees_images", True, "takes images"),
-            ("--text-only", "sees_images", False, "takes no images"),
-            ("--structured-output", "structured_output", True, "accepts a strict JSON schema"),
-            ("--no-structured-output", "structured_output", False, "does not"),
-            ("--cache-marks", "cache_marks", True, "mark what items share for the provider's cache"),
-            ("--no-cache-marks", "cache_marks", False, "do not"),
-            ("--active", "is_active", True, "in use"),
-            ("--inactive", "is_active", False, "out of use"),
-        ):
-            parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+        add_switches(parser, SWITCHES)
         add_reason(parser)
         parser = verbs.add_parser("price", help="take over list prices from litellm's package: old -> new")
         parser.add_argument("names", nargs="*", metavar="NAME")
