@@ -8,7 +8,7 @@ from runs_app.engine.admitting import admit
 from runs_app.engine.registering import Registration
 from runs_app.engine.stalling import has_stalled
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
-from runs_app.management.commands.endpoint import set_given
+from runs_app.management.setting import set_given
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
 from runs_app.reconciling import differences
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 from argparse import ArgumentParser
-from collections.abc import Collection
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.core.management.base import CommandError
-
-from datasets_app.models.history import Actor, save_noted
-from evalsite.lib.commands import WORK_FAILED, VerbCommand, actor, add_reason, add_switches, add_user, bad_input
-from evalsite.lib.wording import money_text
+from evalsite.lib.commands import VerbCommand, actor, add_reason, add_switches, add_user, bad_input
 from runs_app.forms.fields import names_in
-from runs_app.models import Endpoint, Experiment, Preflight
+from runs_app.management.preflights import make_preflights
+from runs_app.management.setting import set_given
+from runs_app.models import Endpoint
 
 FIELDS = (
     "provider", "base_url", "key_env", "max_concurrency", "day_zone", "adaptive", "is_free", "is_active",
@@ -99,36 +95,6 @@ def _describe(parser: ArgumentParser) -> None:
     parser.add_argument("--batch-max-open", type=int, metavar="N", help="batches at a time, at most")
     add_switches(parser, SWITCHES)
     add_reason(parser)
-
-
-def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
-    """Save the row with what was given (not None), and its history; exit code 2 and the option's name where a value is
-    refused."""
-    for field, value in given.items():
-        if value is not None:
-            setattr(row, field, value)
-    try:
-        row.full_clean()
-    except ValidationError as error:
-        lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
-        bad_input("; ".join(lines))
-    save_noted(row, by=by, reason=reason)
-
-
-def make_preflights(
-    command: VerbCommand, models: Collection[int], *, by: Actor, experiment: Experiment | None = None
-) -> None:
-    """Call each of these once and say how it went, and what it cost; exit code 1 unless all answered."""
-    from runs_app.tasks import make_preflight
-
-    failed = 0
-    for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
-        failed += make_preflight(asked.pk) != Preflight.Status.OK
-        done = Preflight.objects.select_related("model").get(pk=asked.pk)
-        cost = f" {money_text(done.cost_usd)}" if done.was_made else ""
-        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost}")
-    if failed:
-        raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)
 
 
 def _line(endpoint: Endpoint) -> str:

@@ -20,8 +20,8 @@ from runs_app.designs.estimating import estimate
 from runs_app.designs.planning import PlanError
 from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
-from runs_app.management.commands.endpoint import make_preflights
 from runs_app.management.listing import say_experiments
+from runs_app.management.preflights import make_preflights
 from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run
 from runs_app.models.runs import RunQuerySet

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evalsite.lib.commands import VerbCommand, actor, add_reason, add_switches, bad_input
 from runs_app.costing import pricing
-from runs_app.management.commands.endpoint import set_given
+from runs_app.management.setting import set_given
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
 

@@ -1,0 +1,28 @@
+"""Test calls that a command makes here and now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.core.management.base import CommandError
+
+from datasets_app.models.history import Actor
+from evalsite.lib.commands import WORK_FAILED, VerbCommand
+from evalsite.lib.wording import money_text
+from runs_app.models import Experiment, Preflight
+
+
+def make_preflights(
+    command: VerbCommand, models: Collection[int], *, by: Actor, experiment: Experiment | None = None
+) -> None:
+    """Call each of these once and say how it went, and what it cost; exit code 1 unless all answered."""
+    from runs_app.tasks import make_preflight
+
+    failed = 0
+    for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
+        failed += make_preflight(asked.pk) != Preflight.Status.OK
+        done = Preflight.objects.select_related("model").get(pk=asked.pk)
+        cost = f" {money_text(done.cost_usd)}" if done.was_made else ""
+        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost}")
+    if failed:
+        raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)
