@@ -110,6 +110,13 @@ def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, e
     checked(researcher, "an answer with its verdict, phone")
     researcher.get_by_role("link", name="The judge's call").click()
     expect(researcher.get_by_text("A judge's call: its verdict is on")).to_be_visible()
+    researcher.goto("/experiments/pilot/judge/draw/")
+    researcher.get_by_label("Name").fill("bench")
+    researcher.get_by_label("How many").fill("1")
+    researcher.get_by_label("Strata by").select_option("none")
+    researcher.get_by_role("button", name="Draw", exact=True).click()
+    expect(researcher.get_by_role("button", name="Ask for the verdicts")).to_be_visible()
+    checked(researcher, "judges drawn, phone")
 
 
 def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, experiment):
