@@ -122,9 +122,11 @@ def make_preflight(model, status="ok", **fields):
 
 
 def make_prompt(name="plain", *, user="{{input}}", system="", answer_format="text", status="approved", **fields):
+    """Of these two turns, or of the `messages` given."""
     turns = [{"role": "system", "content": system}] if system else []
     turns.append({"role": "user", "content": user})
-    return Prompt.objects.create(name=name, messages=turns, answer_format=answer_format, status=status, **fields)
+    given = {"messages": turns, **fields}
+    return Prompt.objects.create(name=name, answer_format=answer_format, status=status, **given)
 
 
 def make_sampler(name="default", *, status="approved", **fields):
@@ -144,9 +146,9 @@ def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prom
     experiment = Experiment.objects.create(
         slug=slug, owner=owner, dataset=dataset or make_dataset(f"{slug}-items"), **{**defaults, **fields}
     )
-    experiment.language_models.set(models or [make_model()])
-    experiment.prompts.set(prompts or [make_prompt(f"{slug}-prompt")])
-    experiment.samplers.set(samplers or [make_sampler(f"{slug}-sampler")])
+    experiment.language_models.set([make_model()] if models is None else models)
+    experiment.prompts.set([make_prompt(f"{slug}-prompt")] if prompts is None else prompts)
+    experiment.samplers.set([make_sampler(f"{slug}-sampler")] if samplers is None else samplers)
     experiment.dimensions.set(dimensions)
     experiment.shared_with.set(shared_with)
     return experiment

@@ -166,7 +166,7 @@ def test_only_a_draft_can_be_deleted(as_user, curator):
 def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
     turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}} {{scale_min}}-{{scale_max}}"}]
     prompt = make_prompt(messages=turns, answer_format="rating", status="draft")
-    dataset, joy = make_dataset(["one?", "<b>two</b>?"]), make_dimension("joy", scale_max=5)
+    dataset, joy = make_dataset(["one?", "<b>two</b>?"]), make_dimension("joy", high=5)
     shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk})
     (turn,) = shown.context["shown"]["turns"].turns
     assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")

@@ -22,7 +22,7 @@ TEXT = "What is {{input}}?\nSay \u2028 or \x85 or \U0001f600: {{dimension_instru
 
 @pytest.fixture
 def ada():
-    return make_user("ada", is_superuser=True)
+    return make_user("ada", superuser=True)
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ PRICES = {"tiny": "0.1", "small": "0.2", "medium": "1", "large": "3", "huge": "1
 
 @pytest.fixture
 def ada():
-    return make_user("ada", is_superuser=True)
+    return make_user("ada", superuser=True)
 
 
 @pytest.fixture

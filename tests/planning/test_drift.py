@@ -57,7 +57,7 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
 
 def test_the_design_page_shows_it(client):
     experiment, old, new = changed()
-    client.force_login(make_user("root", is_superuser=True))
+    client.force_login(make_user("root", superuser=True))
     page = client.get(experiment.get_absolute_url()).content.decode()
     assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
 

@@ -1,12 +1,12 @@
-"""One small world for tests of designs: a researcher, a free endpoint, approved texts, and an approved dataset."""
+"""The world of `tests.factories` as tests of designs want it: drafts, one free endpoint, names that do not clash."""
 
 from decimal import Decimal
 from itertools import count
 
 from django.contrib.auth.models import User
 
-from datasets_app.models import Dataset, Item
-from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Prompt, Sampler
+from datasets_app.models import Dataset
+from tests import factories
 
 numbers = count(1)
 QUESTION = [{"role": "system", "content": "Answer the question."}, {"role": "user", "content": "{{input}}"}]
@@ -14,50 +14,50 @@ RATING = [{"role": "user", "content": "{{input}}: {{dimension_instructions}} {{s
 
 
 def make_user(username="rita", **fields):
-    return User.objects.get_or_create(username=username, defaults=fields)[0]
+    return User.objects.filter(username=username).first() or factories.make_user(username, **fields)
 
 
 def make_endpoint(name="rehearsal", **fields):
-    return Endpoint.objects.get_or_create(name=name, defaults={"base_url": "http://127.0.0.1:9599/v1", **fields})[0]
+    return factories.make_endpoint(name, **{"base_url": "http://127.0.0.1:9599/v1", **fields})
 
 
 def make_model(name="sim-large", *, endpoint=None, **fields):
     defaults = {"model": name, "input_price": Decimal("0.5"), "output_price": Decimal("1.5"), "price_source": "test"}
-    return LanguageModel.objects.create(name=name, endpoint=endpoint or make_endpoint(), **(defaults | fields))
+    return factories.make_model(name, endpoint=endpoint or make_endpoint(), **(defaults | fields))
 
 
-def make_prompt(name="plain", messages=QUESTION, *, status="approved", **fields):
-    return Prompt.objects.create(name=name, messages=messages, status=status, **fields)
+def make_prompt(name="plain", messages=QUESTION, **fields):
+    return factories.make_prompt(name, messages=messages, **fields)
 
 
 def make_sampler(name="greedy", **fields):
-    return Sampler.objects.create(name=name, **({"temperature": 0, "max_tokens": 100} | fields))
+    return factories.make_sampler(name, **({"temperature": 0, "max_tokens": 100, "status": "draft"} | fields))
 
 
 def make_dimension(name="valence", **fields):
-    return Dimension.objects.create(name=name, **({"instructions": f"How much {name}?"} | fields))
+    return factories.make_dimension(
+        name, **({"title": "", "instructions": f"How much {name}?", "status": "draft"} | fields)
+    )
 
 
 def make_dataset(items=3, *, slug=None, approve=True, excluded=(), **fields):
-    """`items` is a number of items, or their inputs."""
-    dataset = Dataset.objects.create(slug=slug or f"questions-{next(numbers)}")
+    """`items` is a number of items, or their inputs; `fields` are those of each item."""
     inputs = [f"What is {at} + 1?" for at in range(items)] if isinstance(items, int) else items
-    Item.objects.bulk_create(
-        Item(dataset=dataset, key=f"q{at:06}", position=at, input=text, excluded=at in excluded, **fields)
-        for at, text in enumerate(inputs)
-    )
+    rows = [{"key": f"q{at:06}", "input": text, "excluded": at in excluded, **fields} for at, text in enumerate(inputs)]
+    dataset = factories.make_dataset(slug or f"questions-{next(numbers)}", rows, approved=False)
     dataset.refresh_counts()
     if approve:
         Dataset.objects.transition_one(dataset, sources=["draft"], target="approved", by="test")
     return dataset
 
 
-def make_experiment(slug="pilot", *, dataset=None, models=None, prompts=None, samplers=None, dimensions=(), **fields):
-    experiment = Experiment.objects.create(
-        slug=slug, owner=fields.pop("owner", None) or make_user(), dataset=dataset or make_dataset(), **fields
+def make_experiment(slug="pilot", *, dataset=None, models=None, prompts=None, samplers=None, **fields):
+    return factories.make_experiment(
+        slug,
+        owner=fields.pop("owner", None) or make_user(),
+        dataset=dataset or make_dataset(),
+        models=[make_model()] if models is None else models,
+        prompts=[make_prompt()] if prompts is None else prompts,
+        samplers=[make_sampler()] if samplers is None else samplers,
+        **{"title": "", "max_usd": None, **fields},
     )
-    experiment.language_models.set(models if models is not None else [make_model()])
-    experiment.prompts.set(prompts if prompts is not None else [make_prompt()])
-    experiment.samplers.set(samplers if samplers is not None else [make_sampler()])
-    experiment.dimensions.set(dimensions)
-    return experiment
