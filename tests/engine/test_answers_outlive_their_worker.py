@@ -1,6 +1,5 @@
 """What came in and was not yet written when its worker died is written by another, and not asked and paid again."""
 
-from dataclasses import replace
 from decimal import Decimal
 
 import pytest
@@ -141,7 +140,9 @@ def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker,
 
 def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work(run, worker, journal):
     (claim,) = admit(worker.worker_id, 1)
-    left(journal, [result_of(replace(claim, trial_id=0))])
+    result = result_of(claim)
+    result.calls[0]["call"] = 2**40
+    left(journal, [result])
     assert record_left_behind(settings.JOURNAL_DIR) == 0
     assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
     expire()
