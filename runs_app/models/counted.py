@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from copy import deepcopy
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -61,11 +62,16 @@ class Counted(models.Model):
             )
 
     def _engine_columns(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """Those that are loaded, of all or of `names`. Copies, since JSON may be changed in place."""
+        """Those that are loaded, of all or of `names`. Copies of what is JSON, since it may be changed in place."""
+        loaded = self.__dict__
         return {
-            field.attname: deepcopy(self.__dict__[field.attname])
-            for field in self._meta.concrete_fields
-            if not field.editable
-            and field.attname in self.__dict__
-            and (names is None or field.attname in names or field.name in names)
+            attname: deepcopy(value) if isinstance(value := loaded[attname], dict | list) else value
+            for attname, name in _engine_fields(type(self))
+            if attname in loaded and (names is None or attname in names or name in names)
         }
+
+
+@cache
+def _engine_fields(kind: type[Counted]) -> tuple[tuple[str, str], ...]:
+    """Attribute and name of each column that is the engine's."""
+    return tuple((field.attname, field.name) for field in kind._meta.concrete_fields if not field.editable)
