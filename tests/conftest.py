@@ -43,6 +43,20 @@ def media_of_its_own(settings, tmp_path):
     settings.JOURNAL_DIR = tmp_path / "journal"
 
 
+@pytest.fixture
+def as_(client, people):
+    """`as_("owner")` is a client signed in as that one of the folder's `people`; `as_(None)` is nobody."""
+
+    def signed_in(role):
+        if role:
+            client.force_login(people[role])
+        else:
+            client.logout()
+        return client
+
+    return signed_in
+
+
 @pytest.fixture(autouse=True, scope="session")
 def transactional_tests_end_quickly():
     """Empty the tables that a transactional test may have filled, and keep what the migrations made.

@@ -13,30 +13,19 @@ from grading_app.agreement.ratings import ratings_from
 from grading_app.analysis.wording import number
 from grading_app.models import Adjudication, Grading, Rating, Rubric
 from tests import factories
+from tests.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
 from tests.browser.seeing import PHONE, see_pictures, turn
 from tests.comparing.world import graded, make_rubric
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_rater, rate_all
 
-TOUCH = {"has_touch": True, "is_mobile": True}
-ITEMS = 5
-STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
 POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
 
 
 @pytest.fixture
 def study(owner):
     """Two models answered five questions; a judge has graded all of it, a little kinder than people are."""
-    items = [
-        {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
-        for n in range(ITEMS)
-    ]
-    experiment = factories.make_experiment(
-        "apples", owner=owner, dataset=factories.make_dataset("apples", items), status="active",
-        models=[factories.make_model(name) for name in ("sim-large", "sim-small")],
-    )  # fmt: skip
-    for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=lambda item, *_: STEPS.format(n=item.position))
+    experiment = make_apples(owner)
     rubric = make_rubric("steps", low=1, high=5)
     graded(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
            reasoning="The boxes are counted, and the half empty one is counted as full.")  # fmt: skip
@@ -56,7 +45,7 @@ def queue(study):
 
 def level(page):
     """What this rater thinks of the answer on the screen: read from the page, as a person would."""
-    return 1 + int(page.locator(".rating-part").last.inner_text().rsplit("are ", 1)[1].split()[0]) % 5
+    return 1 + apples_left(page) % 5
 
 
 def wait_for(page, done):
@@ -90,13 +79,6 @@ def stored_ratings():
     judged = Grading.objects.select_related("trial")
     items = {row.trial_id: row.trial.item_id for row in judged}
     return ratings_from([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
-
-
-def shown(page, table, name):
-    """The cells of a row of a table, by the section and the row's name."""
-    rows = page.locator(f"section[aria-labelledby={table}] tbody tr")
-    row = rows.filter(has=page.get_by_text(name)).first
-    return [cell.strip() for cell in row.locator("td").all_inner_texts()]
 
 
 def see_numbers(page):

@@ -9,15 +9,12 @@ from grading_app.agreement.ratings import ratings_from
 from grading_app.analysis.wording import number
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.rating import sessions
-from tests import factories
+from tests.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
 from tests.browser.seeing import IDS, PHONE, VIEWS, turn
 from tests.comparing.world import graded
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.world import make_rater, rate_all
 
-TOUCH = {"has_touch": True, "is_mobile": True}
-ITEMS = 5
-STEPS = "First, the boxes hold {n} each. There are three of them, and one is half empty.\nSo there are {n} left."
 TURNS = (
     "You judge answers to questions. Say of each criterion whether the answer meets it:\n{{criteria}}\n{{verdict_form}}"
 )
@@ -34,18 +31,7 @@ LABELS = [
 
 @pytest.fixture
 def study(owner):
-    """Two models answered five questions."""
-    items = [
-        {**factories.plain_question(n), "input": f"Three boxes hold {n} apples each. How many apples are there?"}
-        for n in range(ITEMS)
-    ]
-    experiment = factories.make_experiment(
-        "apples", owner=owner, dataset=factories.make_dataset("apples", items), status="active",
-        models=[factories.make_model(name) for name in ("sim-large", "sim-small")],
-    )  # fmt: skip
-    for run in factories.make_runs(experiment):
-        factories.plan_trials(run, answer=lambda item, *_: STEPS.format(n=item.position))
-    return experiment
+    return make_apples(owner)
 
 
 def make_rubric_queue(study, kind, **fields):
@@ -78,8 +64,7 @@ def wait_for(page, done, total):
 
 def says_pass(page, lenient):
     """What this rater thinks of the criterion on the screen, read from the page as a person would."""
-    apples = int(page.locator(".rating-part").last.inner_text().rsplit("are ", 1)[1].split()[0])
-    return lenient or page.locator(".rating-question h1").inner_text() == "correct" or apples > 2
+    return lenient or page.locator(".rating-question h1").inner_text() == "correct" or apples_left(page) > 2
 
 
 def rate_by_keys(visitor, rater, *, lenient):
@@ -95,11 +80,6 @@ def rate_by_keys(visitor, rater, *, lenient):
             wait_for(page, done, 4 * ITEMS)
         turn(page, "p" if says_pass(page, lenient) else "F")
     page.get_by_role("heading", name="Thank you").wait_for()
-
-
-def shown(page, section, name):
-    rows = page.locator(f"section[aria-labelledby={section}] tbody tr").filter(has=page.get_by_text(name))
-    return [cell.strip() for cell in rows.first.locator("td").all_inner_texts()]
 
 
 def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):

@@ -26,20 +26,6 @@ def people(db):
 
 
 @pytest.fixture
-def as_(client, people):
-    """`as_("curator")` is a client signed in as that role; `as_(None)` is nobody."""
-
-    def signed_in(role):
-        if role:
-            client.force_login(people[role])
-        else:
-            client.logout()
-        return client
-
-    return signed_in
-
-
-@pytest.fixture
 def draft(db):
     """Nine questions in three categories, with norms."""
     return create_dataset(read_items(upload(TABLE)), slug="set", by="a test", source="A paper", licence="CC0")

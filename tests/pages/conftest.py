@@ -98,20 +98,6 @@ def _ticks(run):
 
 
 @pytest.fixture
-def as_(client, people):
-    """`as_("owner")` is a client signed in as that role; `as_(None)` is nobody."""
-
-    def signed_in(role):
-        if role:
-            client.force_login(people[role])
-        else:
-            client.logout()
-        return client
-
-    return signed_in
-
-
-@pytest.fixture
 def nasty_lab(people):
     """Every text that people, files and models can bring, hostile."""
     dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY}])
