@@ -21,17 +21,20 @@ MEASURES: dict[By, str] = {
 }
 PARTED = "FROM given JOIN scope ON scope.id = given.unit GROUP BY given.unit HAVING max(given.value) > min(given.value)"
 # Spreads are taken negative: ascending, as an index is read, the largest come first and then units in their order.
+PLACES = {by: f"row_number() OVER (ORDER BY -{size}, given.unit)" for by, size in MEASURES.items()}
 WORKED_OUT = {
-    by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n {PARTED})"
+    by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n, {PLACES[by]} AS place {PARTED})"
     for by, size in MEASURES.items()
 }
 STORED: dict[By, str] = {
-    by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n FROM grading_app_split
-        WHERE comparison_id = %(comparison)s)"""  # noqa: S608
+    by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
+        FROM grading_app_split WHERE comparison_id = %(comparison)s)"""  # noqa: S608
     for by in MEASURES
 }
-KEEP = f"""INSERT INTO grading_app_split (comparison_id, unit, n, minus_range, minus_variance)
-    SELECT %(comparison)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]} {PARTED}"""
+KEEP = f"""INSERT INTO grading_app_split
+        (comparison_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
+    SELECT %(comparison)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]},
+        {PLACES["range"]}, {PLACES["variance"]} {PARTED}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,7 @@ def _page(splits: list[Split], *, backwards: bool, entered: bool) -> Page:
     return Page(shown, after=onwards, before=back)
 
 
-NEIGHBOURS = """SELECT here.unit, -here.minus, here.n,
-        1 + (SELECT count(*) FROM splits WHERE (minus, unit) < (here.minus, here.unit)),
+NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
         coalesce(%(of)s::bigint, (SELECT count(*) FROM splits)),
         (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
         (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)

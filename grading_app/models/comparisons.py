@@ -43,6 +43,8 @@ class Split(models.Model):
     n = models.PositiveSmallIntegerField(help_text="How many rated it")
     minus_range = models.FloatField()
     minus_variance = models.FloatField()
+    place_by_range = models.PositiveBigIntegerField(help_text="Among all of the comparison, from 1: too many to count")
+    place_by_variance = models.PositiveBigIntegerField()
 
     class Meta:
         indexes = [
