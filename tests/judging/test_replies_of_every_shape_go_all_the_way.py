@@ -1,4 +1,4 @@
-"""2,000 replies in every shape, good and bad: asked over HTTP, drained, read, stored, each with the code of its shape.
+"""8,000 replies in every shape, good and bad: asked over HTTP, drained, read, stored, each with the code of its shape.
 
 The simulated judge draws the shape of a reply from its seed and the request. What is expected is drawn the same way,
 from what the answers say: no reply is looked at.
@@ -26,7 +26,7 @@ from tests.judging.test_over_the_simulated_provider import drained
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
 
 SEED = 20261120
-ITEMS, SAMPLES = 25, 10  # Of two models: 500 answers, and as many verdicts of each of four judges.
+ITEMS, SAMPLES = 40, 25  # Of two models: 2,000 answers, and as many verdicts of each of four judges.
 ANSWERS = 2 * ITEMS * SAMPLES
 NAMES = ("right", "clear", "brief")
 KINDS = ("score", "criteria", "label", "pairwise")
@@ -94,7 +94,7 @@ def stored():
         yield row.condition.rubric, first, second, row.parse_error, bool(row.winner)
 
 
-def test_two_thousand_replies_of_every_shape_are_stored_with_their_codes():
+def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
     with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
         experiment = make_answers()
         judge(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")
