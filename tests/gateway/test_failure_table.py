@@ -64,6 +64,7 @@ def test_every_class_has_a_kind() -> None:
     }
     assert {name for name, kind in kinds.items() if kind == Kind.TRANSIENT} == {
         "batch_expired",
+        "being_asked",
         "server_error",
         "timeout",
         "connection",
