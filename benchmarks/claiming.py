@@ -1,6 +1,8 @@
 """Claim and record without calls: admission, counters and synchronous commits included, on a database of its own.
 
-python benchmarks/claiming.py --workers 4 --trials 200000 --batch 256
+python benchmarks/claiming.py --workers 4 --trials 200000 --batch 256 --rounds 1
+
+In each round first bare SQL (`bare_claiming.py`: what the server does at best here), then ours, and their ratio.
 """
 
 from __future__ import annotations
@@ -47,14 +49,37 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--trials", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     from benchmarks.stored import database_of_its_own
 
-    with database_of_its_own():
-        measure(options)
+    for _ in range(options.rounds):
+        with database_of_its_own():
+            at_best = bare(options)
+        with database_of_its_own():
+            print(f"{measure(options) / at_best:.2f} of bare SQL")
 
 
-def measure(options: argparse.Namespace) -> None:
+def rate(rows: list[tuple[int, float, float]]) -> float:
+    """Results a second, from the first worker's beginning to the last one's end."""
+    return sum(row[0] for row in rows) / (max(row[2] for row in rows) - min(row[1] for row in rows))
+
+
+def bare(options: argparse.Namespace) -> float:
+    from django.db import connection
+
+    from benchmarks import bare_claiming
+
+    known = connection.get_connection_params()
+    where = {name: known[name] for name in ("dbname", "user", "password", "host", "port") if known.get(name)}
+    bare_claiming.make(where, options.trials)
+    with get_context("spawn").Pool(options.workers) as pool:
+        a_second = rate(pool.starmap(bare_claiming.work, [(where, options.batch)] * options.workers))
+    print(f"bare SQL: {a_second:,.0f} a second")
+    return a_second
+
+
+def measure(options: argparse.Namespace) -> float:
     from django.db import connection
 
     from runs_app.designs import planning
@@ -77,9 +102,10 @@ def measure(options: argparse.Namespace) -> None:
         cursor.execute("ANALYZE")
     with get_context("spawn").Pool(options.workers) as pool:
         rows = pool.starmap(work, [(connection.settings_dict["NAME"], options.batch)] * options.workers)
-    written, elapsed = sum(row[0] for row in rows), max(row[2] for row in rows) - min(row[1] for row in rows)
-    print(f"{written:,} trials by {options.workers} in batches of {options.batch}: {written / elapsed:,.0f} a second")
+    a_second = rate(rows)
+    print(f"{options.trials:,} trials by {options.workers} in batches of {options.batch}: {a_second:,.0f} a second")
     print("counters equal the rows" if not differences() else differences())
+    return a_second
 
 
 if __name__ == "__main__":

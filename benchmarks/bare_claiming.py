@@ -1,0 +1,77 @@
+"""Claim and record in bare SQL: what the server does of it at best, with only what admission needs, beside ours.
+
+Tables of four, five and six columns; one transaction locks the endpoint and the run, sees what is free, claims a batch
+and reserves its cost; another writes answers, attempts and counters. Both commits are synchronous.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import Any
+
+import psycopg
+
+TABLES = """
+CREATE TABLE bare_endpoint (id int PRIMARY KEY, free int, in_flight int DEFAULT 0);
+CREATE TABLE bare_run (id int PRIMARY KEY, budget numeric, reserved numeric DEFAULT 0, spent numeric DEFAULT 0,
+    n_running int DEFAULT 0, n_done int DEFAULT 0);
+CREATE TABLE bare_trial (id bigint PRIMARY KEY, run_id int, sample_idx int, item_id int, status text DEFAULT 'pending',
+    attempts int DEFAULT 0, token uuid, lease_until timestamptz, answer text, completed_at timestamptz);
+CREATE TABLE bare_attempt (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, trial_id bigint, token uuid,
+    cost_usd numeric, UNIQUE (trial_id, token));
+INSERT INTO bare_endpoint VALUES (1, 100000);
+INSERT INTO bare_run VALUES (1, 1000000);
+INSERT INTO bare_trial (id, run_id, sample_idx, item_id)
+    SELECT n, 1, n / 1000, n %% 1000 FROM generate_series(1, %(trials)s) n;
+CREATE INDEX bare_claimable ON bare_trial (run_id, attempts, sample_idx, item_id) WHERE status = 'pending';
+CREATE INDEX bare_leases ON bare_trial (lease_until) WHERE status = 'running';
+"""
+LOCK = """SELECT least(p.free - p.in_flight, (r.budget - r.reserved - r.spent) / 0.001)
+    FROM bare_endpoint p, bare_run r WHERE p.id = 1 AND r.id = 1 FOR UPDATE"""
+CLAIM = """UPDATE bare_trial SET status = 'running', attempts = attempts + 1, token = %s,
+        lease_until = clock_timestamp() + interval '2 minutes'
+    WHERE id = ANY(ARRAY(SELECT id FROM bare_trial WHERE run_id = 1 AND status = 'pending'
+        ORDER BY attempts, sample_idx, item_id LIMIT %s FOR UPDATE SKIP LOCKED)) RETURNING id"""
+RESERVE = """WITH e AS (UPDATE bare_endpoint SET in_flight = in_flight + %(n)s WHERE id = 1)
+    UPDATE bare_run SET reserved = reserved + 0.001 * %(n)s, n_running = n_running + %(n)s WHERE id = 1"""
+WRITE = """UPDATE bare_trial SET status = 'done', token = NULL, lease_until = NULL, answer = 'four',
+        completed_at = clock_timestamp() WHERE id = ANY(%s) AND token = %s"""
+CALLS = "INSERT INTO bare_attempt (trial_id, token, cost_usd) SELECT unnest(%s::bigint[]), %s, 0.00001"
+LAND = "UPDATE bare_endpoint SET in_flight = in_flight - %(n)s WHERE id = 1"  # The endpoint first: one order of locks.
+SETTLE = """UPDATE bare_run SET reserved = reserved - 0.001 * %(n)s, spent = spent + 0.00001 * %(n)s,
+        n_running = n_running - %(n)s, n_done = n_done + %(n)s WHERE id = 1"""
+
+
+def make(connected_by: dict[str, Any], trials: int) -> None:
+    with psycopg.connect(**connected_by, autocommit=True, cursor_factory=psycopg.ClientCursor) as session:
+        session.execute(TABLES, {"trials": trials})
+        session.execute("ANALYZE")
+
+
+def work(connected_by: dict[str, Any], batch: int) -> tuple[int, float, float]:
+    """Claim and record until nothing is left. Returns results written, when it began and ended, in wall time."""
+    written = 0
+    with psycopg.connect(**connected_by, prepare_threshold=0) as session:
+        started = time.time()
+        while claimed := _claimed(session, batch):
+            written += _recorded(session, *claimed)
+        return written, started, time.time()
+
+
+def _claimed(session: psycopg.Connection[Any], batch: int) -> tuple[list[int], uuid.UUID] | None:
+    token = uuid.uuid4()
+    with session.transaction():
+        (free,) = session.execute(LOCK).fetchone() or (0,)
+        ids = [row[0] for row in session.execute(CLAIM, [token, min(batch, int(free))])]
+        session.execute(RESERVE, {"n": len(ids)})
+    return (ids, token) if ids else None
+
+
+def _recorded(session: psycopg.Connection[Any], ids: list[int], token: uuid.UUID) -> int:
+    with session.transaction():
+        written = session.execute(WRITE, [ids, token]).rowcount
+        session.execute(CALLS, [ids, token])
+        session.execute(LAND, {"n": len(ids)})
+        session.execute(SETTLE, {"n": len(ids)})
+    return written
