@@ -27,7 +27,7 @@ class CacheSize:
 
 def size_of_cache(limit: int | None = None) -> CacheSize:
     """Counted up to `limit`, since a page need not count a million."""
-    rows = CachedAnswer.objects.order_by()
+    rows = CachedAnswer.objects.answered().order_by()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_total_relation_size('runs_app_cachedanswer')")
         (taken,) = cursor.fetchone()
@@ -39,7 +39,8 @@ def size_of_cache(limit: int | None = None) -> CacheSize:
 def purge(*, by: Actor, reason: str = "") -> int:
     """Empty the cache: every request is asked anew. The trials stay. Returns how many answers were forgotten."""
     with transaction.atomic():
-        forgotten: int = CachedAnswer.objects.all().delete()[0]
+        forgotten = CachedAnswer.objects.answered().count()
+        CachedAnswer.objects.all().delete()
         change = (WHOLE, f"{count_text(forgotten)} answers", "emptied")
         record_changes([change], by=by, reason=reason, what="response cache")
     return forgotten

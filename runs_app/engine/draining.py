@@ -204,9 +204,7 @@ class Drain:
         result = result_of(job, conclusion, calls)
         self._journal.add(result)
         self._results.append(result)
-        if (
-            conclusion.pause_s is not None
-        ):  # Its endpoint is to be left alone: what waits for a slot there shall not start.
+        if conclusion.pause_s is not None:  # Its endpoint is to be left alone: nothing that waits there shall start.
             self._give_back(self._ahead.at(job.claim.place.endpoint_id))
         if job.local_model is not None and self.evict is not None and isinstance(job.asked, asking.Asked):
             await self._look_after(job.local_model, job.asked.request, calls)

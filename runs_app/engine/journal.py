@@ -1,9 +1,9 @@
 """Answers that came in and are not yet in the database, in a file that outlives the process.
 
 A turn writes answers tens of milliseconds after they came, and much later where the database is away. Until then each
-is a line of a file, which the process holds locked. When it dies, for whatever reason, the lock is gone:
-the next drain to look, on this machine or on any that shares the folder, records the lines in its place. So only calls
-in flight are paid again, though an answer's slot was handed on before the answer was written.
+is a line of a file, which the process holds locked. When it dies, for whatever reason, the lock is gone: the next drain
+to look, on this machine or on any that shares the folder, records the lines in its place. So only calls in flight are
+paid again, though an answer's slot was handed on before the answer was written.
 
 Recording twice changes nothing (token, and one row a call), so a line may stay here after it was recorded. The file is
 written, not flushed to the disk: it outlives a process, not a power cut.
@@ -49,11 +49,15 @@ class Journal:
             return
         try:
             line = LINES.dump_json(result) + b"\n"
-            self._size += os.write(self._file, line)
+            written = os.write(self._file, line)
         except PydanticSerializationError:  # Half a surrogate pair, which only recording replaces.
             logger.warning("the answer of trial %s is not kept in the journal", result.claim.trial_id)
         except OSError as error:
             self._do_without(error)
+        else:
+            self._size += written
+            if written < len(line):  # The next line would go on where this one was cut, and be lost with it.
+                self._do_without(OSError("no room for a whole line"))
 
     def keep_only(self, results: Iterable[Result]) -> None:
         """All but these are recorded."""

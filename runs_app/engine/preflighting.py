@@ -36,6 +36,8 @@ TIMEOUT_S = 30
 LEASE = timedelta(seconds=3 * TIMEOUT_S)
 
 Status = Preflight.Status
+# Only an answer is proof of life, and only a refusal for good of the contrary.
+PROOFS: dict[str, str] = {Attempt.Outcome.OK: Status.OK, Attempt.Outcome.PERMANENT: Status.DEAD}
 Call = Callable[[CallRequest], CallReply]
 
 
@@ -108,7 +110,7 @@ def finish(key: int, call: dict[str, Any], *, pause_s: float | None = None, allo
         cost = call.get("cost_usd")
         kept = opened.held_usd if cost is None else ZERO
         outcome = call.pop("outcome")
-        _write(key, status=_status_of(outcome), kept_usd=kept or None, finished_at=Now(), **call)
+        _write(key, status=PROOFS.get(outcome, Status.UNVERIFIED), kept_usd=kept or None, finished_at=Now(), **call)
         change = _change_after(opened, outcome, call, pause_s, allowance)
         opened.settle(change, Money(Decimal(cost or 0), kept - opened.held_usd))
 
@@ -176,11 +178,6 @@ def _change_after(opened: Opened, outcome: str, call: dict[str, Any], pause_s: f
     throttle = taught(books.gate, lesson, books.in_flight + flying)
     reason = call.get("error", "")[:200] if pause_s else None
     return Change(throttle, answered, overloaded, pause_s or None, reason, flying=flying)
-
-
-def _status_of(outcome: str) -> str:
-    """Only an answer is proof of life, and only a refusal for good of the contrary."""
-    return {Attempt.Outcome.OK: Status.OK, Attempt.Outcome.PERMANENT: Status.DEAD}.get(outcome, Status.UNVERIFIED)  # type: ignore[call-overload,no-any-return]
 
 
 def _request(preflight: Preflight) -> CallRequest:

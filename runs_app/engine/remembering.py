@@ -55,7 +55,7 @@ def remembered(keys: Collection[str]) -> dict[str, CallReply]:
     """The answers there are, by key."""
     if not keys:
         return {}
-    rows = CachedAnswer.objects.filter(pk__in=keys, trial__status=Trial.Status.DONE).select_related("trial")
+    rows = CachedAnswer.objects.answered().filter(pk__in=keys).select_related("trial")
     return {row.key: _reply_of(row.trial) for row in rows}
 
 

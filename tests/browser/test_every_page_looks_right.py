@@ -174,7 +174,7 @@ def addresses(experiment):
 def test_every_page_of_a_busy_site(busy_site, operator, visitor, checked_in_all_views):
     page = visitor(operator)
     for name, address in addresses(busy_site).items():
-        page.goto(address)
+        assert page.goto(address).ok, address
         checked_in_all_views(page, name)
 
 

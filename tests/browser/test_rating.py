@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 
 from datasets_app.models import Asset
 from datasets_app.storing import asset_file, thumbnail_file
+from grading_app.models import Rating
 from grading_app.rating import queues, results, sessions
 from tests import factories
 from tests.browser.seeing import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
@@ -121,6 +122,9 @@ def test_keys_that_are_no_points_do_nothing(visitor, queue):
         page.keyboard.press(key)
     page.reload()
     expect_place(page, 0)
+    assert not Rating.objects.given().exists()
+    turn(page, "7")  # Which is one.
+    expect_place(page, 1)
 
 
 def test_without_a_script_everything_still_works(visitor, queue):

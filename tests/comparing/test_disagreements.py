@@ -143,7 +143,9 @@ def test_an_answer_of_another_experiment_is_not_there(client, experiment):
 def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_num_queries):
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
-        client.get(reverse("experiment_disagreements", args=["pilot"]))
+        listed = client.get(reverse("experiment_disagreements", args=["pilot"]))
     unit = disagreeing.find(question(experiment)).splits[0].unit
     with django_assert_max_num_queries(26):
-        client.get(reverse("disagreement", args=["pilot", unit]))
+        shown = client.get(reverse("disagreement", args=["pilot", unit]))
+    assert listed.context["rows"]
+    assert shown.context["place"].split.unit == unit

@@ -1,5 +1,6 @@
 """What came in and was not yet written when its worker died is written by another, and not asked and paid again."""
 
+import os
 from decimal import Decimal
 
 import pytest
@@ -148,6 +149,19 @@ def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work
     expire()
     sweep()
     assert drain(answering()) == 6
+
+
+def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, journal, monkeypatch, caplog):
+    whole, cut, after = (result_of(claim) for claim in admit(worker.worker_id, 3))
+    journal.add(whole)
+    write = os.write
+    monkeypatch.setattr("runs_app.engine.journal.os.write", lambda file, line: write(file, line[: len(line) // 2]))
+    journal.add(cut)
+    monkeypatch.undo()
+    journal.add(after)
+    assert "no room for a whole line" in caplog.text
+    assert record_left_behind(settings.JOURNAL_DIR) == 1
+    assert Trial.objects.get(status="done").pk == whole.claim.trial_id
 
 
 def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):

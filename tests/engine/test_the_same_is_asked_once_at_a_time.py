@@ -13,6 +13,7 @@ from runs_app.engine.registering import Registration
 from runs_app.engine.remembering import asked_by_others
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
 from runs_app.providers.calls import CallFailure, ErrorClass
+from runs_app.purging import size_of_cache
 from runs_app.reconciling import differences
 from tests.engine.conftest import reply
 from tests.engine.test_the_response_cache import designed
@@ -106,6 +107,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
     CachedAnswer.objects.create(key="k", trial=holder)
+    assert size_of_cache().answers == (status == "done"), "a key that is taken is no answer yet"
     assert asked_by_others({other.pk: "k"}) == ({other.pk} if waits else set())
     takes_over = status in ("pending", "failed", "cancelled")
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
