@@ -137,13 +137,13 @@ def test_a_provider_without_room_is_asked_again_later(provider):
 
 @BOTH
 def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
-    run = batched_run(provider.url, kind, items=20, stop_failure_rate=1)
-    provider.set_faults(errors={"400": 0.3, "refusal": 0.2} if kind == "openai" else {"400": 0.3})
+    run = batched_run(provider.url, kind, items=60, stop_failure_rate=1)  # So many that none of either is no chance.
+    provider.set_faults(errors={"400": 0.4, "refusal": 0.3} if kind == "openai" else {"400": 0.4})
     work()
     run.refresh_from_db()
     assert run.status == "done"
-    assert 0 < run.n_failed == run.errors["bad_request"] < 20
-    assert run.n_failed + run.n_done == 20
+    assert 0 < run.n_failed == run.errors["bad_request"] < 60
+    assert run.n_failed + run.n_done == 60
     assert Trial.objects.filter(refused=True).exists() == (kind == "openai")
     assert differences() == []
 

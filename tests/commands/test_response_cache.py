@@ -11,6 +11,7 @@ from tests.planning.world import make_experiment
 @pytest.fixture
 def remembered(db):
     planning.plan(make_experiment())
+    Trial.objects.update(status=Trial.Status.DONE)
     CachedAnswer.objects.bulk_create(CachedAnswer(key=str(trial.pk), trial=trial) for trial in Trial.objects.all())
 
 
