@@ -1,7 +1,8 @@
 """Agreement over a million answers: `python benchmarks/agreement.py [ANSWERS]`, on a database of its own.
 
-Two judges score every answer. Prints how long the comparison takes where a worker makes it, its memory, and for each
-page the middle and the slowest of REPEATS requests, with its queries.
+Two judges score every answer. Prints how long a worker takes to compare them, and to add up what they said for the
+grading tab and for length beside score, its memory, and for each page the middle and the slowest of REPEATS requests,
+with its queries; of the last two also of the first visit, when nothing is known yet.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
@@ -28,6 +30,8 @@ from benchmarks.pages import timed
 from benchmarks.stored import database_of_its_own, stored_answers
 from grading_app.comparing.computing import WORK_OUT, work_out
 from grading_app.models import Comparison, GradeCondition, Rubric
+from grading_app.overseeing import keeping
+from grading_app.tasks import work_out_sums
 from runs_app.models import Experiment
 
 # Scores from 1 to 7 about a quality of each answer; the second judge is milder and less sure.
@@ -58,11 +62,28 @@ def score_all(experiment: Experiment) -> None:
         cursor.execute("VACUUM ANALYZE")
 
 
+def asked_of_workers(task: str) -> list[dict[str, Any]]:
+    return [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == task]
+
+
+def added_up(client: Client, address: str) -> None:
+    """A first visit, and what a worker then does."""
+    start = time.perf_counter()
+    assert client.get(address).status_code == 200
+    first = time.perf_counter() - start
+    (asked,) = asked_of_workers(keeping.WORK_OUT)
+    OrmQ.objects.all().delete()
+    start = time.perf_counter()
+    work_out_sums(*asked["args"])
+    took = time.perf_counter() - start
+    print(f"{address}: first visit {1000 * first:.0f} ms, added up by a worker in {took:.1f} s", flush=True)
+
+
 def compared(client: Client, experiment: Experiment) -> Comparison:
     """As a worker does what the page asked for."""
     assert client.get(reverse("experiment_agreement", args=[experiment.slug])).status_code == 200
     row: Comparison = experiment.comparisons.get()  # type: ignore[attr-defined]
-    (asked,) = [queued.task for queued in OrmQ.objects.all() if queued.task["func"] == WORK_OUT]
+    (asked,) = asked_of_workers(WORK_OUT)
     start = time.perf_counter()
     work_out(*asked["args"])
     row.refresh_from_db()
@@ -82,6 +103,8 @@ def pages(experiment: Experiment, row: Comparison) -> dict[str, str]:
         "by variance": f"{splits}?by=variance",
         "from the middle": f"{splits}?after={cursor}",
         "and back": f"{splits}?before={cursor}",
+        "grading": reverse("experiment_grading", args=[experiment.slug]),
+        "length": reverse("grading_length", args=[experiment.slug]),
         "the middle one": reverse("disagreement", args=[experiment.slug, middle.unit]),
     }
 
@@ -92,6 +115,9 @@ def main(answers: int) -> None:
     client = Client(headers={"host": "localhost"})
     client.force_login(experiment.owner)
     row = compared(client, experiment)
+    OrmQ.objects.all().delete()
+    for page in ("experiment_grading", "grading_length"):
+        added_up(client, reverse(page, args=[experiment.slug]))
     print(f"{'page':18} median ms  slowest  processor    SQL  queries    kB")
     for name, address in pages(experiment, row).items():
         print(f"{name:18} {timed(client, address)}", flush=True)

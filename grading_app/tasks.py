@@ -12,6 +12,8 @@ from grading_app.grading import grade
 from grading_app.judging import choosing
 from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
+from grading_app.overseeing.adding_up import add_up
+from grading_app.overseeing.keeping import WORK_OUT
 from grading_app.snapshots.making import SnapshotError, make_snapshot
 from grading_app.writing.collecting import collect_all
 from runs_app.above import GRADE
@@ -42,6 +44,14 @@ def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task 
 def work_out_comparison(pk: int, address: str) -> None:
     """What raters of many answers said, compared; the agreement page asked for it."""
     work_out(pk, address)
+
+
+def work_out_sums(keys: list[int]) -> None:
+    """What many verdicts add up to; the pages that oversee grading asked for it."""
+    from django_q.tasks import async_task
+
+    if left := add_up(keys, seconds=SECONDS):
+        async_task(WORK_OUT, left)
 
 
 def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:

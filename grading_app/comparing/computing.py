@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q, Sum
+from django.db.models import Q, Sum
 from django.http import QueryDict
 from django.utils import timezone
 
@@ -19,16 +17,15 @@ from grading_app.comparing.frames import load_frame
 from grading_app.comparing.keeping import VERSION, Compared, Roles, compare, roles_of, state_of_question
 from grading_app.comparing.raters import queues_of
 from grading_app.models import Comparison, Rating, Rubric, Split
+from grading_app.working_out import WAITING, claimed, tell, worked
 
 WORK_OUT = "grading_app.tasks.work_out_comparison"
 MOST_AT_ONCE = 20_000
 """Of so many answers what raters said is compared while the page waits: about a second."""
 MOST_RATINGS = 5_000
 """By people, likewise: each of them is a rater of their own, and is held against all others."""
-PAUSE_S, PAUSE_SHARE = 30, 10  # While ratings come in, so long or so many times as long as it took.
-LOST_AFTER = timedelta(minutes=15)
 KEPT = 10  # comparisons of an experiment, the last ones worked out
-STEPS = ("waiting for a worker", "adding up ratings", "measuring", "putting disagreements in order")
+STEPS = (WAITING, "adding up ratings", "measuring", "putting disagreements in order")
 
 
 @dataclass(frozen=True)
@@ -93,15 +90,9 @@ def _key(roles: Roles) -> str:
 
 
 def _ask(row: Comparison, address: str, *, at_once: bool) -> None:
-    """One worker at a time; of ratings that keep coming in not at once again."""
     from django_q.tasks import async_task
 
-    now = timezone.now()
-    rests = timedelta(seconds=max(PAUSE_S, PAUSE_SHARE * row.took_s))
-    is_idle = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - LOST_AFTER)
-    has_rested = Q() if at_once else Q(ended_at=None) | Q(ended_at__lt=now - rests)
-    asked = Comparison.objects.filter(is_idle, has_rested, pk=row.pk)
-    if asked.update(asked_at=now, step=STEPS[0], problem=""):
+    if claimed(Comparison.objects.filter(pk=row.pk), at_once=Q(pk=row.pk) if at_once else Q(pk=None)):
         async_task(WORK_OUT, row.pk, address)
 
 
@@ -125,29 +116,22 @@ def work_out(pk: int, address: str) -> None:
     row = Comparison.objects.select_related("experiment").filter(pk=pk).first()
     if row is None:
         return
-    started, read_at = time.monotonic(), timezone.now()
-    problem = "the worker gave up; its log says why"
-    try:
-        problem = _work_out(row, address, read_at)
-    finally:
-        Comparison.objects.filter(pk=pk).update(
-            ended_at=timezone.now(), step="", problem=problem, took_s=time.monotonic() - started
-        )
+    worked(row, lambda: _work_out(row, address))
     _forget(row)
 
 
-def _work_out(row: Comparison, address: str, read_at: datetime) -> str:
+def _work_out(row: Comparison, address: str) -> str:
     """Returns why it could not be, or nothing."""
-    asked = QueryDict(address)
+    read_at, asked = timezone.now(), QueryDict(address)
     question = QuestionForm(asked, row.experiment).question()
     if question is None:
         return "a rater, wave or condition that was chosen is not there any more"
     roles, state = roles_of(question, asked.dict()), state_of_question(question)
-    _tell(row, STEPS[1])
+    tell(row, STEPS[1])
     frame = load_frame(question)
-    _tell(row, STEPS[2])
+    tell(row, STEPS[2])
     result = _written(compare(question, roles, frame))
-    _tell(row, STEPS[3])
+    tell(row, STEPS[3])
     with transaction.atomic():
         known = Comparison.objects.select_for_update().get(pk=row.pk)
         if known.state != state:
@@ -156,10 +140,6 @@ def _work_out(row: Comparison, address: str, read_at: datetime) -> str:
         known.state, known.computed_at = state, read_at
         known.save(update_fields=["results", "n_splits", "state", "computed_at"])
     return ""
-
-
-def _tell(row: Comparison, step: str) -> None:
-    Comparison.objects.filter(pk=row.pk).update(step=step)
 
 
 def _forget(row: Comparison) -> None:

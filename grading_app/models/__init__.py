@@ -1,6 +1,6 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
-from grading_app.models.comparisons import Comparison, Split
+from grading_app.models.comparisons import Comparison, Split, Sums, WorkedOut
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
@@ -22,4 +22,6 @@ __all__ = [
     "Rubric",
     "Snapshot",
     "Split",
+    "Sums",
+    "WorkedOut",
 ]

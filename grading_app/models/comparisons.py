@@ -1,13 +1,29 @@
-"""What was measured of raters who said too much to be compared while somebody waits."""
+"""What was measured of raters and verdicts that are too many to be gone through while somebody waits."""
 
 from __future__ import annotations
 
 from django.db import models
 
+from grading_app.models.gradings import GradeCondition
 from runs_app.models import Experiment
 
 
-class Comparison(models.Model):
+class WorkedOut(models.Model):
+    """What takes longer than anybody waits: a page asks for it, a worker works it out, and the row keeps it."""
+
+    state = models.CharField(max_length=64, blank=True, help_text="Of the ratings that it rests on")
+    asked_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True, help_text="Of the last time that it was worked out, or failed")
+    computed_at = models.DateTimeField(null=True, help_text="When the ratings were read that it rests on")
+    took_s = models.FloatField(default=0)
+    step = models.CharField(max_length=80, blank=True, help_text="What a worker is at")
+    problem = models.TextField(blank=True)
+
+    class Meta:
+        abstract = True
+
+
+class Comparison(WorkedOut):
     """One question to the raters of an experiment, worked out by a worker and kept until another is asked for.
 
     results: for each choice of raters to look at closely, the numbers of the page as `keeping` writes them.
@@ -15,15 +31,8 @@ class Comparison(models.Model):
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="comparisons")
     question = models.CharField(max_length=64, help_text="A hash of what is asked")
-    state = models.CharField(max_length=64, blank=True, help_text="Of the ratings that it rests on")
     results = models.JSONField(default=dict)
     n_splits = models.PositiveBigIntegerField(default=0, help_text="Units on which raters differ")
-    asked_at = models.DateTimeField(null=True)
-    ended_at = models.DateTimeField(null=True, help_text="Of the last time that it was worked out, or failed")
-    computed_at = models.DateTimeField(null=True, help_text="When the ratings were read that it rests on")
-    took_s = models.FloatField(default=0)
-    step = models.CharField(max_length=80, blank=True, help_text="What a worker is at")
-    problem = models.TextField(blank=True)
 
     class Meta:
         ordering = ["pk"]
@@ -54,3 +63,18 @@ class Split(models.Model):
 
     def __str__(self) -> str:
         return f"{self.unit}: {-self.minus_range:g}"
+
+
+class Sums(WorkedOut):
+    """What the verdicts of a grade condition add up to, in one respect: `result` as `overseeing.keeping` writes it."""
+
+    condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="sums", db_index=False)
+    part = models.CharField(max_length=20, help_text="In which respect")
+    result = models.JSONField(null=True)
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["condition", "part"], name="sums_once")]
+
+    def __str__(self) -> str:
+        return f"{self.condition}: {self.part}"

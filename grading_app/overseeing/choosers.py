@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grading_app.analysis.frames import condition_labels
 from grading_app.models import GradeCondition
+from grading_app.overseeing.keeping import Kept, kept
 from grading_app.overseeing.lines import GradeLine
-from grading_app.overseeing.pairs import PairwiseStanding, pairwise_standing
-from runs_app.models import Experiment
+from grading_app.overseeing.pairs import PAIRS, PairwiseStanding
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +38,8 @@ def choosers(lines: Sequence[GradeLine]) -> list[Chooser]:
     ]
 
 
-def standings(experiment: Experiment, lines: Sequence[GradeLine]) -> list[tuple[Chooser, PairwiseStanding]]:
+def standings(lines: Sequence[GradeLine]) -> list[tuple[Chooser, Kept[PairwiseStanding]]]:
     """Each beside the others, so that people's wins stand beside judges'."""
-    chose = choosers(lines)
-    if not chose:
-        return []
-    conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
-    labels = condition_labels(list(conditions))
-    return [(chooser, pairwise_standing(chooser.conditions, labels)) for chooser in chose]
+    among, chose = [line.condition for line in lines], choosers(lines)
+    found = kept(PAIRS, [chooser.conditions[0] for chooser in chose], among)
+    return [(chooser, found[chooser.conditions[0].pk]) for chooser in chose]

@@ -18,7 +18,8 @@ from grading_app.comparing.agreement_views import THEMES, WIDTHS, page_state
 from grading_app.comparing.raters import grade_label
 from grading_app.models import GradeCondition
 from grading_app.overseeing import length_figure
-from grading_app.overseeing.lengths import Lengths, lengths_of
+from grading_app.overseeing.keeping import Kept, kept
+from grading_app.overseeing.lengths import LENGTHS, Lengths, Longer
 from grading_app.tables import behind
 from runs_app.models import Experiment
 from runs_app.views.fetching import visible_experiment
@@ -38,10 +39,9 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
         "is_unknown": chosen is None and bool(conditions),
     }
     if chosen is not None:
-        found = lengths_of(chosen)
-        is_scored = isinstance(found, Lengths)
-        context |= {"lengths": found, "label": grade_label(chosen)} if is_scored else {"longer": found}
-        context |= _figure(experiment, chosen, found) if isinstance(found, Lengths) and found.bins else {}
+        found = _kept(chosen, conditions)
+        context |= {"kept": found, "here": request.get_full_path(), "label": grade_label(chosen)}
+        context |= _shown(experiment, chosen, found.value) if found.value else {}
     return render(request, "grading_app/grading_length.html", context)
 
 
@@ -52,9 +52,10 @@ def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
 )  # type: ignore[untyped-decorator]
 def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    chosen = _chosen(request, _conditions(experiment))
+    conditions = _conditions(experiment)
+    chosen = _chosen(request, conditions)
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
-    found = lengths_of(chosen) if chosen is not None else None
+    found = _kept(chosen, conditions).value if chosen is not None else None
     if not isinstance(found, Lengths) or not found.bins or theme is None or width is None:
         raise Http404
     labels = _labels(experiment)
@@ -73,9 +74,19 @@ def _chosen(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCond
     return next((one for one in conditions if wanted in ("", str(one.pk))), None)
 
 
+def _kept(chosen: GradeCondition, conditions: list[GradeCondition]) -> Kept[Lengths | Longer]:
+    return kept(LENGTHS, [chosen], conditions)[chosen.pk]
+
+
 def _labels(experiment: Experiment) -> dict[int, str]:
     conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
     return condition_labels(list(conditions))
+
+
+def _shown(experiment: Experiment, chosen: GradeCondition, found: Lengths | Longer) -> dict[str, Any]:
+    if not isinstance(found, Lengths):
+        return {"longer": found}
+    return {"lengths": found, **(_figure(experiment, chosen, found) if found.bins else {})}
 
 
 def _figure(experiment: Experiment, chosen: GradeCondition, lengths: Lengths) -> dict[str, Any]:

@@ -7,39 +7,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.cache import cache
 from django.db import connection
-from django.db.models import Sum
 
 from grading_app.analysis.clusters import ClusterSums, Share, clustered_share_of
 from grading_app.models import GradeCondition, Rubric
+from grading_app.overseeing.keeping import Among, Part
 
-KEPT_SECONDS = 24 * 3600
-MOST = 20_000
-"""Of more answers about so many are read, drawn by a hash of their keys: lengths are known from the texts alone."""
 BINS = 8
 FEW = 3  # answers in a bin from which its mean is drawn
 
-DRAWN = "(hashint8({})::bigint & 2147483647) %% %(every)s = 0"
-BY_LENGTH = f"""WITH drawn AS (
+BY_LENGTH = """WITH said AS (
     SELECT r.condition_id AS of, char_length(t.answer) AS length, g.score
     FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-    WHERE g.condition_id = %(condition)s AND g.score IS NOT NULL AND {DRAWN.format("g.trial_id")}),
-edges AS (SELECT percentile_disc(%(shares)s::float8[]) WITHIN GROUP (ORDER BY length) AS at FROM drawn)
+    WHERE g.condition_id = %(condition)s AND g.score IS NOT NULL),
+edges AS (SELECT percentile_disc(%(shares)s::float8[]) WITHIN GROUP (ORDER BY length) AS at FROM said)
 SELECT of, width_bucket(length, edges.at) AS bin, count(*), min(length), max(length), avg(length)::float8,
     avg(score), regr_sxx(score, length), regr_syy(score, length), regr_sxy(score, length)
-FROM drawn, edges GROUP BY GROUPING SETS ((1, 2), (1), ())"""  # noqa: S608 - fixed text
+FROM said, edges GROUP BY GROUPING SETS ((1, 2), (1), ())"""
 # Verdicts that prefer one of two answers of different lengths: how often, by item, the longer one.
-LONGER = f"""WITH said AS (
+LONGER = """WITH said AS (
     SELECT p.winner, a.item_id, char_length(a.answer) AS a, char_length(b.answer) AS b
     FROM grading_app_preference p JOIN runs_app_trial a ON a.id = p.trial_a_id
     JOIN runs_app_trial b ON b.id = p.trial_b_id
-    WHERE p.condition_id = %(condition)s AND p.winner <> '' AND {DRAWN.format("p.id")}),
+    WHERE p.condition_id = %(condition)s AND p.winner <> ''),
 of_item AS (SELECT item_id, count(*) AS n, count(*) FILTER (WHERE (winner = 'a') = (a > b)) AS s
     FROM said WHERE winner <> 'tie' AND a <> b GROUP BY 1)
 SELECT coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*), coalesce(sum(s * s), 0),
     coalesce(sum(n * s), 0), coalesce(sum(n * n), 0), (SELECT count(*) FROM said WHERE winner = 'tie'),
-    (SELECT count(*) FROM said WHERE winner <> 'tie' AND a = b) FROM of_item"""  # noqa: S608 - fixed text
+    (SELECT count(*) FROM said WHERE winner <> 'tie' AND a = b) FROM of_item"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class Lengths:
     """Scores by length. edges: the shortest and longest answer of each bin; bins: by condition, by the bin's number.
 
     r: over all answers. within: pooled within conditions, sum S_xy / sqrt(sum S_xx sum S_yy) over conditions, which a
-    better model's longer answers do not move; None where nothing varies. every: one of so many answers was read.
+    better model's longer answers do not move; None where nothing varies.
     """
 
     edges: dict[int, tuple[int, int]]
@@ -64,7 +59,6 @@ class Lengths:
     n: int
     r: float | None
     within: float | None
-    every: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +69,10 @@ class Longer:
     share: Share | None
     ties: int
     equal: int
-    every: int
 
 
 def lengths_of(condition: GradeCondition) -> Lengths | Longer:
-    """Kept until a verdict of the condition is written."""
-    key = f"lengths:{condition.pk}:{condition.changes}"
-    found: Lengths | Longer | None = cache.get(key)
-    if found is None:
-        found = _longer(condition) if is_in_pairs(condition) else _lengths(condition)
-        cache.set(key, found, KEPT_SECONDS)
-    return found
+    return _longer(condition) if is_in_pairs(condition) else _lengths(condition)
 
 
 def is_in_pairs(condition: GradeCondition) -> bool:
@@ -93,9 +80,8 @@ def is_in_pairs(condition: GradeCondition) -> bool:
 
 
 def _lengths(condition: GradeCondition) -> Lengths:
-    every = _every(condition.experiment.runs.generating())
     shares = [at / BINS for at in range(1, BINS)]
-    rows = _rows(BY_LENGTH, {"condition": condition.pk, "every": every, "shares": shares})
+    rows = _rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
     edges: dict[int, tuple[int, int]] = {}
     bins: dict[int, dict[int, Bin]] = {}
     for of, at, n, low, high, length, score, *_ in rows:
@@ -112,7 +98,6 @@ def _lengths(condition: GradeCondition) -> Lengths:
         n,
         _r([row[-3:] for row in of_all]),
         _r(of_conditions),
-        every,
     )
 
 
@@ -123,14 +108,8 @@ def _r(moments: Sequence[Sequence[Any]]) -> float | None:
 
 
 def _longer(condition: GradeCondition) -> Longer:
-    judge = condition.judge_condition
-    every = _every(judge.runs.all()) if judge else 1
-    *sums, ties, equal = _rows(LONGER, {"condition": condition.pk, "every": every})[0]
-    return Longer(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal, every)
-
-
-def _every(runs: Any) -> int:
-    return max(1, (runs.aggregate(n=Sum("n_done"))["n"] or 0) // MOST)
+    *sums, ties, equal = _rows(LONGER, {"condition": condition.pk})[0]
+    return Longer(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
 
 
 def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
@@ -138,3 +117,15 @@ def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]
         cursor.execute(statement, parameters)
         rows: list[tuple[Any, ...]] = cursor.fetchall()
         return rows
+
+
+def _read(conditions: Sequence[GradeCondition], _among: Among) -> dict[int, Lengths | Longer]:
+    return {one.pk: lengths_of(one) for one in conditions}
+
+
+LENGTHS: Part[Lengths | Longer] = Part(
+    "lengths",
+    lambda condition: Longer if is_in_pairs(condition) else Lengths,
+    _read,
+    lambda condition, _among: [condition.pk],
+)

@@ -12,7 +12,8 @@ from django.utils import timezone
 from grading_app.comparing.raters import grade_label
 from grading_app.judging.conditions import kin_among, solvers_of
 from grading_app.models import GradeCondition, Rubric
-from grading_app.overseeing.sums import Scores, members_of, scores_of
+from grading_app.overseeing.keeping import Kept, kept
+from grading_app.overseeing.sums import SCORES, Scores, members_of
 from runs_app.models import Experiment, Run
 from runs_app.watching.progress import Totals
 
@@ -24,13 +25,18 @@ class GradeLine:
 
     condition: GradeCondition
     runs: tuple[Run, ...]
-    scores: Scores
+    kept: Kept[Scores]
     kin: tuple[str, ...] = ()
     missing: tuple[tuple[str, int], ...] = ()
 
     @property
     def label(self) -> str:
         return grade_label(self.condition)
+
+    @property
+    def scores(self) -> Scores:
+        """Of no verdict, while none was added up."""
+        return self.kept.value or Scores()
 
     @property
     def totals(self) -> Totals:
@@ -88,8 +94,7 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
     )
     runs = _runs_of(experiment)
     kin = _kin_of(experiment, conditions)
-    moving = is_moving((run for of_one in runs.values() for run in of_one), 0)
-    scores = scores_of(conditions, moving=moving)
+    scores = kept(SCORES, conditions, conditions)
     names = {condition.pk: grade_label(condition) for condition in conditions}
     return [
         GradeLine(
@@ -97,10 +102,14 @@ def grade_lines(experiment: Experiment) -> list[GradeLine]:
             tuple(runs.get(condition.judge_condition_id, ())),
             scores[condition.pk],
             kin.get(condition.pk, ()),
-            tuple((names.get(pk, str(pk)), n) for pk, n in scores[condition.pk].missing),
+            tuple((names.get(pk, str(pk)), n) for pk, n in _missing(scores[condition.pk])),
         )
         for condition in conditions
     ]
+
+
+def _missing(scores: Kept[Scores]) -> tuple[tuple[int, int], ...]:
+    return scores.value.missing if scores.value else ()
 
 
 def tries_of(experiment: Experiment) -> list[Run]:

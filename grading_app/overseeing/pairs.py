@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.core.cache import cache
 from django.db import connection
 
-from evalsite.lib.hashing import content_hash
 from evalsite.lib.wilson import Interval, wilson
+from grading_app.analysis.frames import condition_labels
 from grading_app.models import GradeCondition
+from grading_app.overseeing.keeping import Among, Part
 
-KEPT_SECONDS = 24 * 3600
 RESAMPLES = 400
 SEED = 1
 SMOOTHING = 0.5
@@ -100,25 +99,14 @@ class PairwiseStanding:
 
 def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
     """Strengths by Bradley and Terry over all verdicts of a judge, or of several people together, and the bias of the
-    order. `labels` names the conditions that answered.
-
-    Kept until verdicts have come: a bootstrap of many takes a second.
-    """
-    key = f"pairs-2:{content_hash([(one.pk, one.changes) for one in conditions])}"
-    found: PairwiseStanding | None = cache.get(key)
-    if found is None:
-        found = _standing([one.pk for one in conditions], labels)
-        cache.set(key, found, KEPT_SECONDS)
-    return found
-
-
-def _standing(conditions: Sequence[int], labels: dict[int, str]) -> PairwiseStanding:
+    order. `labels` names the conditions that answered."""
     from grading_app.agreement.preferences import Tally, comparisons_from_tallies
 
-    bias = OrderBias(*_rows(ORDERS, conditions)[0])
+    raters = [one.pk for one in conditions]
+    bias = OrderBias(*_rows(ORDERS, raters)[0])
     comparisons = comparisons_from_tallies(
         (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
-        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, conditions))
+        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, raters))
     )
     verdicts = round(comparisons.total.sum())
     fitted, note = _fitted(comparisons)
@@ -127,6 +115,30 @@ def _standing(conditions: Sequence[int], labels: dict[int, str]) -> PairwiseStan
     best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
     ranked = tuple(Ranked(one.name, one.strength, one.low, one.high) for one in best_first)
     return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
+
+
+def together(condition: GradeCondition, among: Among) -> list[GradeCondition]:
+    """Whose choices are taken together with this one's: those of the people of its queue, or a judge's alone."""
+    if condition.kind != GradeCondition.Kind.PERSON:
+        return [condition]
+    queue = condition.parameters["queue"]
+    people = (one for one in among if one.kind == GradeCondition.Kind.PERSON)
+    return [one for one in people if one.parameters["queue"] == queue]
+
+
+def _read(conditions: Sequence[GradeCondition], among: Among) -> dict[int, PairwiseStanding]:
+    experiment = conditions[0].experiment
+    answered = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    labels = condition_labels(list(answered))
+    return {one.pk: pairwise_standing(together(one, among), labels) for one in conditions}
+
+
+PAIRS: Part[PairwiseStanding] = Part(
+    "pairs",
+    lambda _: PairwiseStanding,
+    _read,
+    lambda condition, among: [one.pk for one in together(condition, among)],
+)
 
 
 def _fitted(comparisons: Any) -> tuple[Any, str]:

@@ -1,21 +1,18 @@
-"""What the verdicts of grade conditions add up to: read anew once one more is written, and otherwise kept."""
+"""What the verdicts of grade conditions add up to."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.core.cache import cache
 from django.db import connection
 
 from grading_app.analysis.clusters import ClusterSums, Mean, clustered_mean_of
 from grading_app.analysis.frames import SUMS
 from grading_app.models import GradeCondition
+from grading_app.overseeing.keeping import Among, Part
 
-LIVE_SHARE = 20  # While verdicts come in, sums over all of them are kept for so many times as long as they took.
-KEPT_SECONDS = 24 * 3600
 LENGTH_MATTERS = 0.3  # Correlation of score and length, either way, from which it is worth a look ...
 ENOUGH = 30  # ... and the answers that it needs to rest on.
 
@@ -78,45 +75,14 @@ class Scores:
         return self.length is not None and self.length_n >= ENOUGH and abs(self.length) >= LENGTH_MATTERS
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Sums with the state of the verdicts that they are of, and how long they may stand in for newer ones."""
-
-    state: tuple[int, ...]
-    scores: Scores
-    until: float
-
-
-def scores_of(conditions: Sequence[GradeCondition], *, moving: bool) -> dict[int, Scores]:
-    """By condition. Those whose verdicts did not change are kept; while a judge is at work, for some seconds the others
-    are too, unless they take no time."""
-    changes = {condition.pk: condition.changes for condition in conditions}
-    states = {one.pk: tuple(changes.get(pk, 0) for pk in (one.pk, *members_of(one))) for one in conditions}
-    known: dict[str, _Kept] = cache.get_many([_key(pk) for pk in states])
-    now = time.time()
-    kept = {pk: known[_key(pk)] for pk in states if _key(pk) in known}
-    found = {pk: one.scores for pk, one in kept.items() if one.state == states[pk] or (moving and now < one.until)}
-    stale = [condition for condition in conditions if condition.pk not in found]
-    if stale:
-        read = _read(stale, found)
-        until = time.time() + LIVE_SHARE * (time.time() - now)
-        cache.set_many({_key(pk): _Kept(states[pk], one, until) for pk, one in read.items()}, KEPT_SECONDS)
-        found |= read
-    return found
-
-
-def _key(condition: int) -> str:
-    return f"scores:{condition}"
-
-
 def members_of(condition: GradeCondition) -> list[int]:
     """The conditions that a panel takes together; of all others, none."""
     found: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
     return found
 
 
-def _read(conditions: Sequence[GradeCondition], known: Mapping[int, Scores]) -> dict[int, Scores]:
-    """Of these, by condition; `known` are the others."""
+def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict[int, Scores]:
+    """Of these, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
     sums = {rule: numbers for rule, *numbers in _rows(BY_ITEM, wanted)}
@@ -127,14 +93,21 @@ def _read(conditions: Sequence[GradeCondition], known: Mapping[int, Scores]) -> 
         rule: _scores(sums.get(rule), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
         for rule in wanted["conditions"]
     }
-    panels = [one.pk for one in conditions if _may_leave_out(one, {**known, **found})]
-    return found | _with_those_left_out(found, panels)
+    return found | _with_those_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
+
+
+def _rests_on(condition: GradeCondition, _among: Among) -> list[int]:
+    return [condition.pk, *members_of(condition)]
+
+
+SCORES: Part[Scores] = Part("scores", lambda _: Scores, read_scores, _rests_on)
 
 
 def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> bool:
     """Whether a panel may lack an answer that a member graded: not where all have graded as many as it has."""
     members = members_of(condition)
-    return bool(members) and {scores[pk].graded for pk in members if pk in scores} != {scores[condition.pk].graded}
+    graded = {scores[pk].graded if pk in scores else None for pk in members}
+    return bool(members) and graded != {scores[condition.pk].graded}
 
 
 def _scores(

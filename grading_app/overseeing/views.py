@@ -41,12 +41,14 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
     lines = grade_lines(experiment)
     editable = may_edit(request, experiment)
     newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
+    chose = standings(lines)
+    is_added_up = any(line.kept.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
     context = {
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.generating())),
         "lines": [_shown(experiment, line, editable, newer) for line in lines],
-        "is_live": is_moving((run for line in lines for run in line.runs), POLLED_S),
-        "standings": standings(experiment, lines),
+        "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),
+        "standings": chose,
         "tries": tries_of(experiment),
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),

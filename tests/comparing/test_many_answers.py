@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from grading_app import working_out
 from grading_app.comparing import asking, computing, disagreeing
 from grading_app.comparing.asking import QuestionForm
 from grading_app.models import Comparison, Grading, Split
@@ -129,7 +130,7 @@ def test_what_fails_is_told_and_what_is_gone_is_named(client, experiment, asked,
 
 def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
     opened(client, experiment)
-    Comparison.objects.update(asked_at=timezone.now() - computing.LOST_AFTER - timedelta(seconds=1))
+    Comparison.objects.update(asked_at=timezone.now() - working_out.LOST_AFTER - timedelta(seconds=1))
     opened(client, experiment)
     assert len(asked) == 2
 

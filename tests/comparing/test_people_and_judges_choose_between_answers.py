@@ -147,7 +147,7 @@ def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queu
 
 def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
     study = queue.experiment
-    told = {chooser.label: (chooser, standing) for chooser, standing in standings(study, grade_lines(study))}
+    told = {chooser.label: (chooser, kept.value) for chooser, kept in standings(grade_lines(study))}
     people, standing = told["people of choosing (strict-pairwise@1)"]
     assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
     assert standing.ranked[0].label == "large"

@@ -7,9 +7,10 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from grading_app.models import GradeCondition, Grading, Preference, Rubric
-from grading_app.overseeing import lengths
+from grading_app.models import GradeCondition, Grading, Preference, Rubric, Sums
+from grading_app.overseeing import keeping
 from grading_app.overseeing.lengths import lengths_of
+from grading_app.tasks import work_out_sums
 from tests import factories
 from tests.comparing.world import graded, make_rubric
 
@@ -89,15 +90,30 @@ def test_scores_of_one_length_have_no_correlation():
     assert (found.r, found.within, len(found.edges)) == (None, None, 1)
 
 
-def test_of_very_many_answers_a_part_is_read_and_said(client, experiment, monkeypatch):
-    monkeypatch.setattr(lengths, "MOST", 24)
+def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
+    monkeypatch.setattr(keeping, "MOST_AT_ONCE", 95)
     judge = graded(experiment, "judge-a", by_model)
-    found = lengths_of(judge)
-    assert found.every == 4
-    assert 5 < found.n < 60
     client.force_login(experiment.owner)
-    page = client.get(reverse("grading_length", args=["pilot"]))
-    assert "One of 4 answers was read" in page.content.decode()
+    address = reverse("grading_length", args=["pilot"])
+    for _ in range(2):
+        text = client.get(address).content.decode()
+        assert "added up by a worker: waiting for a worker" in text
+        assert 'hx-trigger="every 3s"' in text
+    assert asked == [("grading_app.tasks.work_out_sums", ([Sums.objects.get().pk],))]
+    assert client.get(reverse("grading_length_figure", args=["pilot"])).status_code == 404
+    work_out_sums(*asked.pop()[1])
+    page = client.get(address)
+    judge.refresh_from_db()
+    assert page.context["lengths"] == lengths_of(judge)
+    assert "none was written since" in page.content.decode()
+    assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
+    Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
+    assert "others were written since, and count from the next time" in client.get(address).content.decode()
+    Sums.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
+    assert "a worker is adding them up" in client.get(address).content.decode()
+    assert len(asked) == 1
 
 
 def preferences(experiment, winner):

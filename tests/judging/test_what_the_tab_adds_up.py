@@ -1,6 +1,7 @@
 """Sums of the grading tab: right at once, whatever wrote the verdicts, and as many queries for many as for few."""
 
 import pytest
+from django.core.cache import cache
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -9,8 +10,10 @@ from grading_app.analysis.caching import fingerprint
 from grading_app.judging import conditions, panels
 from grading_app.judging.planning import judge
 from grading_app.judging.reading import read_verdicts
-from grading_app.models import GradeCondition, Grading, Panel
+from grading_app.models import GradeCondition, Grading, Panel, Sums
+from grading_app.overseeing import keeping
 from grading_app.overseeing.lines import grade_lines
+from grading_app.tasks import work_out_sums
 from runs_app.models import Run, Trial
 from tests import factories
 from tests.judging.conftest import drain, judging, make_grader, make_rubric
@@ -82,14 +85,19 @@ def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, 
     assert "Nothing was left to ask" not in told.content.decode()
 
 
-def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
+def bench_of_two(answered):
+    """Two judges and the condition of their panel."""
     one = make_grader("one")
     two = make_grader("two", rubric=one.rubric, model=factories.make_model("second-judge"))
     judged(answered, one, 0.0)
     judged(answered, two, 1.0)
     panel = Panel.objects.create(name="bench", rule="mean")
     panel.graders.set([one, two])
-    bench = panels.convene(answered, panel)
+    return one, two, panels.convene(answered, panel)
+
+
+def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
+    _, two, bench = bench_of_two(answered)
     assert grade_lines(answered)[-1].scores.left_out == 0
 
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
@@ -125,3 +133,39 @@ def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(clien
     Run.objects.update(finished_at=factories.NOON)
     assert (queries(), Grading.objects.count()) == (few, 48)
     assert queries() < few
+
+
+def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_line_the_page_says_of_when(
+    client, answered, monkeypatch
+):
+    one, two, bench = bench_of_two(answered)
+    duel = make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
+    judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})
+    gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
+    Grading.objects.filter(trial__in=gone, condition__in=[conditions.known(answered, two), bench]).delete()
+    at_once = [line.scores for line in grade_lines(answered)]
+    assert (at_once[-2].left_out, at_once[-1].preferred) == (3, 12)
+
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
+    monkeypatch.setattr(keeping, "MOST_AT_ONCE", 0)
+    cache.clear()
+    client.force_login(answered.owner)
+    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert page.count("added up by a worker: waiting for a worker") == 5
+    assert 'hx-trigger="every 3s"' in page
+    monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
+    while asked:
+        work_out_sums(*asked.pop(0)[1])
+    assert [line.scores for line in grade_lines(answered)] == at_once
+    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert page.count("none was written since") == 5
+    assert "6 of 6 pairs" in page
+    Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
+    assert [line.kept.is_fresh for line in grade_lines(answered)] == [False, True, False, True]
+    assert asked == []
+    Sums.objects.update(problem="out of memory")
+    assert (
+        "could not be added up: out of memory"
+        in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    )
