@@ -65,6 +65,13 @@ class GradingConfig(AppConfig):
 
     def recount_points(self) -> list[tuple[Any, ...]]:
         """Each decided point's key, and in pairs what its counters say and what its rows say now."""
-        from grading_app.deciding import recounted
+        from grading_app.recounting import recounted
 
         return recounted()
+
+    def points_of_earlier_rules(self) -> list[str]:
+        """Experiments with points that another version of their rule decided than the one that grades now, in
+        sentences."""
+        from grading_app.recounting import told_of_all
+
+        return told_of_all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,49 +74,15 @@ def _decide(place: Place, points: Mapping[int, int]) -> int:
     if spec is None:
         raise ValueError("the experiment says no rule")
     answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
-    rule = grade_trials(experiment, rule_of(experiment, spec), answered)
-    counts = _rows(COUNTS, {"points": list(points), "rule": rule})
-    judged = [_Counted(*row).judged(spec, points, experiment.samples) for row in counts]
+    rule = rule_of(experiment, spec)
+    counted = counts_of(points, grade_trials(experiment, rule, answered))
+    judged = [one.judged(spec, points, experiment.samples, rule) for one in counted]
     return rounds.settle(place, judged)
 
 
-def recounted() -> list[tuple[Any, ...]]:
-    """What decided points count, and what their rows say, for `reconciling.POINT_COUNTERS` in pairs.
-
-    Scored and unread answers are one number: a blank answer that is left out of grading may be graded afterwards, which
-    makes no decision wrong that was made without it. A cancelled point may have been closed without a count.
-    """
-    of_experiments = Experiment.objects.filter(runs__points__status__in=Point.DECIDED).distinct()
-    return [row for experiment in of_experiments for row in _recounted_of(experiment)]
-
-
-def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
-    points = Point.objects.filter(run__experiment=experiment, status__in=Point.DECIDED).defer("items").in_bulk()
-    found = _rows(COUNTS, {"points": list(points), "rule": _condition_of_rule(experiment)})
-    return [_beside(points[row[0]], _Counted(*row)) for row in found]
-
-
-def _condition_of_rule(experiment: Experiment) -> int | None:
-    spec = adaptive_of(experiment)
-    if spec is None:
-        return None
-    made = experiment.grade_conditions.filter(grade_condition_id=rule_of(experiment, spec).grade_condition_id)
-    return made.values_list("pk", flat=True).first()
-
-
-def _beside(point: Point, found: _Counted) -> tuple[Any, ...]:
-    rated = found.rated_items if point.dimension_id else 0
-    mean, spread = (found.mean, found.spread) if rated else (None, None)
-    return (
-        f"{point.pk}",
-        *(point.n_correct, 0 if point.dimension_id else found.correct),
-        *(point.n_truncated, found.truncated),
-        *(point.n_failed, found.failed),
-        *(point.n_total + point.n_unread, found.total + found.unread),
-        *(point.n_rated_items, rated),
-        *(point.mean, mean),
-        *(point.spread, spread),
-    )
+def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
+    """What the rows say of these points now, by the gradings of this condition."""
+    return [Counted(*row) for row in _rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
 def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
@@ -125,7 +91,7 @@ def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class _Counted:
+class Counted:
     """What the rows say of a point. An answer that no score could be read from is no case: it is counted apart."""
 
     point: int
@@ -149,11 +115,12 @@ class _Counted:
         scale = (self.least, self.highest)
         return Ratings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
 
-    def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int) -> Judged:
+    def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> Judged:
         asked, most = points[self.point], min(spec.max, self.items * samples)
         tally = self.tally
         decision = spec.rule(most).decide(tally, asked=asked)
-        return Judged(self.point, asked, tally, self.unread, self.failed, decision, upto=min(asked + spec.round, most))
+        upto, name = min(asked + spec.round, most), rule.grade_condition_id
+        return Judged(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
 
 
 def _stop(place: Place, fault: Exception) -> None:

@@ -55,7 +55,11 @@ class Rule:
 
     @property
     def grade_condition_id(self) -> str:
-        content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": RULES_VERSION}
+        return self.named(RULES_VERSION)
+
+    def named(self, version: int) -> str:
+        """The grade condition of the rule as it was in this version."""
+        content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
         return condition_id(slugify_name(self.scorer), content)
 
     def score(self, answer: Answer, item: ScoredItem) -> Score:

@@ -14,6 +14,7 @@ from evalsite.lib.access import readers_only
 from grading_app.analysis.caching import fingerprint, kept_frames
 from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.frames import Frames
+from grading_app.recounting import told_of
 from grading_app.tables import PointTable
 from grading_app.views import chosen_wave, shown_figure
 from runs_app.designs.points import adaptive_of
@@ -53,6 +54,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
         "repeats": experiment.samples > 1,
         "statuses": _statuses(frames.points),
         "table": table if shown else None,
+        "earlier_rule": told_of(experiment),
         "figure": _figure(experiment, frames, wave, state),
         "export": reverse("experiment_export", args=[slug, "points", "csv"]),
     }

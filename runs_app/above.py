@@ -40,6 +40,8 @@ class Grading(Protocol):
 
     def recount_points(self) -> list[tuple[Any, ...]]: ...
 
+    def points_of_earlier_rules(self) -> list[str]: ...
+
 
 def grading() -> Grading:
     return cast(Grading, apps.get_app_config("grading_app"))

@@ -60,7 +60,8 @@ SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A point whose round is in: its counts, what its rule says, and the cases it has then (as now, if no more)."""
+    """A point whose round is in: its counts, what its rule says, and the cases it has then (as now, if no more).
+    graded_by: the rule that scored its answers, with its version, as grade conditions are named."""
 
     point: int
     asked: int
@@ -69,6 +70,7 @@ class Judged:
     failed: int
     decision: Decision
     upto: int
+    graded_by: str
 
 
 def due() -> dict[Place, dict[int, int]]:
@@ -150,7 +152,7 @@ def _row(one: Judged, at: str, *, is_cancelled: bool) -> dict[str, Any]:
         "unread": one.unread,
         "failed": one.failed,
         "guess_chances": tally.guess_chances if isinstance(tally, Tally) else 0.0,
-        "round": {"at": at, "asked": one.asked, **counts, **said},
+        "round": {"at": at, "asked": one.asked, "graded_by": one.graded_by, **counts, **said},
         **counts,
         **said,
     }

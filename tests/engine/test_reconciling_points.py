@@ -1,10 +1,15 @@
 """What decided points count is proven from their rows."""
 
 import pytest
+from django.core.management import call_command
 from django.db.models import F
+from django.urls import reverse
 
-from grading_app.models import Grading
-from runs_app.models import Experiment, Point, Trial
+from grading_app import grading, recounting
+from grading_app.deciding import decide_due
+from grading_app.models import GradeCondition, Grading
+from grading_app.recounting import told_of
+from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.reconciling import differences
 from tests.engine.conftest import drain, reply
 from tests.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
@@ -68,3 +73,48 @@ def test_blank_answers_that_are_graded_after_the_decision_make_no_difference(tra
     grade(Experiment.objects.get(), by="a curator")
     assert Grading.objects.count() == 8
     assert differences() == []
+
+
+def raise_the_version(monkeypatch):
+    version = grading.RULES_VERSION + 1
+    for module in (grading, recounting):
+        monkeypatch.setattr(module, "RULES_VERSION", version)
+
+
+@pytest.mark.parametrize("says_its_rule", [True, False])
+def test_points_that_an_earlier_version_of_the_rule_decided_are_proven_by_it_and_named(
+    decided, client, monkeypatch, capsys, says_its_rule
+):
+    """A rule's next version calls everything wrong: what was decided by the one before stays."""
+    if not says_its_rule:
+        Point.objects.update(rounds=[{"asked": 8}])
+    easy = decided.points.get(key={"category": "easy"})
+    raise_the_version(monkeypatch)
+    for graded_again in (False, True):
+        if graded_again:
+            grading.grade(decided.experiment, by="a test")
+            Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
+        call_command("reconcile")
+        said = capsys.readouterr().out
+        assert "counters and ledger equal the rows" in said
+        assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
+    Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
+    assert [(found.row, found.counter) for found in differences()] == [(f"point {easy.pk}", "n_correct")]
+    client.force_login(decided.experiment.owner)
+    page = client.get(reverse("experiment_points", args=["rounds"])).content.decode()
+    assert "2 points were decided by an earlier version of the rule" in page
+
+
+def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_then(transactional_db, monkeypatch):
+    run = launch(make(questions(40, "easy")))
+    drain(answering(easy_is_right))
+    first = run.points.get().rounds[-1]["graded_by"]
+    assert first == GradeCondition.objects.get().grade_condition_id
+    raise_the_version(monkeypatch)
+    assert told_of(run.experiment).startswith("1 point was decided")
+    Point.objects.update(status="open")
+    assert decide_due() == 0  # The run has ended: what was decided stays.
+    Run.objects.update(status="running")
+    assert decide_due() == 1
+    assert run.points.get().rounds[-1]["graded_by"] != first
+    assert (told_of(run.experiment), differences()) == ("", [])

@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from runs_app.above import grading
 from runs_app.reconciling import differences
 
 
@@ -15,6 +16,8 @@ class Command(BaseCommand):
         found = differences()
         for difference in found:
             self.stdout.write(str(difference))
+        for note in grading().points_of_earlier_rules():
+            self.stdout.write(f"note: {note}")
         if found:
             sys.exit(1)
         self.stdout.write("counters and ledger equal the rows")
