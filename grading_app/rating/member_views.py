@@ -20,7 +20,7 @@ from evalsite.lib.choices import fetch_choices
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queues, results
 from grading_app.rating.forms import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
-from grading_app.rating.norms import make_norms
+from grading_app.rating.norms import make_norms, out_of_date
 from grading_app.rating.tables import ItemMeansTable, QueueTable, item_rows
 from runs_app.views.fetching import editable_experiment
 
@@ -65,6 +65,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "raters_missing": results.raters_missing(queue) if queue.status != RatingQueue.Status.CLOSED else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
+        "old_norms": out_of_date(queue),
         "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
         "actions": _actions(queue) if may_change else [],
         "invite": InviteForm(),
@@ -171,7 +172,7 @@ def _actions(queue: RatingQueue) -> list[dict[str, str]]:
         "open": [{"verb": "close", "label": "Close", "icon": "stop-fill", "text": "Nobody can rate any more."}],
         "closed": [{"verb": "open", "label": "Open again", "icon": "play-fill", "text": frozen}],
     }[queue.status]
-    if queue.status != RatingQueue.Status.DRAFT and not queue.rates_answers:
+    if queue.status == RatingQueue.Status.CLOSED and not queue.rates_answers:
         text = "Duplicates the dataset to a new draft, with the means of the ratings as its norms."
         offered.append({"verb": "norms", "label": "Make norms", "icon": "database", "text": text})
     return [{**action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])} for action in offered]

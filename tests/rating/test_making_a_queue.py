@@ -107,10 +107,21 @@ def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
     assert [queue.name for queue in RatingQueue.objects.all()] == ["stays"]
 
 
-def test_norms_are_made_with_a_button(asker):
+def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     queue = make_queue(owner=asker)
-    rate_all(make_rater(queue, started=True))
-    response = signed_in(asker).post("/ratings/queues/study/norms/", {"reason": "done"})
+    rater = make_rater(queue, started=True)
+    rate_all(rater)
+    client = signed_in(asker)
+    assert "Make norms" not in client.get("/ratings/queues/study/").content.decode()
+    refused = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
+    assert "study is open: raters can still take ratings back. Close it first" in refused
+    assert not Dataset.objects.filter(status="draft").exists()
+    client.post("/ratings/queues/study/close/")
+    assert "Make norms" in client.get("/ratings/queues/study/").content.decode()
+    response = client.post("/ratings/queues/study/norms/", {"reason": "done"})
+    assert "Other ratings count now" not in client.get("/ratings/queues/study/").content.decode()
+    client.post("/ratings/queues/study/raters/1/exclude/", {"reason": "did not read"})
+    assert "Other ratings count now; make them again" in client.get("/ratings/queues/study/").content.decode()
     assert response.url == f"/datasets/{queue.dataset.slug}/2/"
     assert Dataset.objects.filter(status="draft").count() == 1
 

@@ -7,6 +7,7 @@ from statistics import mean, stdev
 import pytest
 
 from datasets_app.models import Norm
+from evalsite.lib.hashing import content_hash
 from grading_app.agreement.alpha import krippendorff_alpha
 from grading_app.agreement.ratings import ratings_of
 from grading_app.rating import norms, queues, results, sessions
@@ -113,19 +114,26 @@ def test_the_export_is_defused_for_spreadsheets():
 
 def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     queue = rated_queue()
+    queues.close_queue(queue, by=queue.owner, reason="")
     draft = norms.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
     assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
     found = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
     assert set(found) == set(TABLE)
     assert found["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
-    assert draft.history.filter(what="norms", reason="norming study").exists()
+    rows = [row for row in exported(queue) if row["kind"] == "item"]
+    given = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
+    said = f"12 ratings (sha256 {content_hash(given)})"
+    assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
+    assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
+    assert norms.out_of_date(queue) is None
 
 
 def test_norms_replace_those_of_the_dimension_and_keep_the_others():
     dataset = factories.make_dataset("normed", [{"key": "a", "input": "x", "norms": {"valence": 2.0, "arousal": 3.0}}])
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True), value=6)
+    queues.close_queue(queue, by=queue.owner, reason="")
     draft = norms.make_norms(queue, by=queue.owner, reason="")
     found = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
     assert found == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
@@ -133,6 +141,7 @@ def test_norms_replace_those_of_the_dimension_and_keep_the_others():
 
 def test_without_ratings_there_are_no_norms():
     queue = make_queue()
+    queues.close_queue(queue, by=queue.owner, reason="")
     with pytest.raises(queues.QueueError, match="no rating that counts"):
         norms.make_norms(queue, by=queue.owner, reason="")
 
