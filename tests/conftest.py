@@ -7,6 +7,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as generated
 
 pytest_plugins = ["tests.chromium", "tests.clusters"]
 
@@ -17,6 +19,13 @@ MADE_BY_MIGRATIONS = {
     "auth_group",
     "auth_group_permissions",
 }
+
+
+# Generated cases are few, and the same in every run: which they are is no matter of chance, nor how long each takes.
+generated.register_profile(
+    "quick", max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+generated.load_profile("quick")
 
 
 def pytest_configure(config):

@@ -192,4 +192,4 @@ def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researche
 
 
 def test_the_preview_of_a_prompt_that_is_not_there_is_not_found(as_user, researcher):
-    assert as_user(researcher).get(reverse("admin:runs_app_prompt_preview", args=[99])).status_code == 404
+    assert as_user(researcher).get(reverse("admin:runs_app_prompt_preview", args=[10**9])).status_code == 404

@@ -59,7 +59,7 @@ def submit_as_a_stranger(provider, n):
         for number, turn in enumerate(asked)
     ]
     address, body = f"{provider.url}/messages/batches", json.dumps({"requests": calls}).encode()
-    with urllib.request.urlopen(urllib.request.Request(address, body), timeout=10) as reply:  # noqa: S310 - loopback
+    with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as reply:  # noqa: S310 - loopback
         return json.load(reply)["id"]
 
 

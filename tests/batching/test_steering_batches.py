@@ -42,8 +42,8 @@ def at_work_for(provider, seconds):
 @BOTH
 def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider, kind):
     run = batched_run(provider.url, kind, items=20)
-    provider.set_faults(batch_waits={"done": 8.0})
-    work(steps=4000, until=at_work_for(provider, 1.2))
+    provider.set_faults(batch_waits={"done": 24.0})
+    work(steps=4000, until=at_work_for(provider, 1.3))
     steering.cancel(Run.objects.all(), by="tester", reason="enough")
     work(steps=400)
     run.refresh_from_db()
@@ -121,8 +121,8 @@ def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(pro
 
 def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
     run = batched_run(provider.url, items=20)
-    provider.set_faults(batch_waits={"done": 8.0})
-    work(steps=4000, until=at_work_for(provider, 1.2))
+    provider.set_faults(batch_waits={"done": 24.0})
+    work(steps=4000, until=at_work_for(provider, 1.3))
     assert steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
     work(steps=400)
     run.refresh_from_db()

@@ -13,7 +13,7 @@ from datasets_app.models import Dataset, Item, TransitionError
 from tests.datasets.files import upload
 
 pytestmark = pytest.mark.django_db(transaction=True)
-DEADLINE = 20  # seconds until a wait counts as stuck
+DEADLINE = 60  # seconds until a wait counts as stuck
 
 
 def together(*actions):

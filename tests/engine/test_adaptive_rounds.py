@@ -269,7 +269,7 @@ def test_a_decision_that_breaks_before_it_is_written_changes_nothing(experiment,
 def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
-    both_have_looked = threading.Barrier(2, timeout=10)
+    both_have_looked = threading.Barrier(2, timeout=60)
     settle = rounds.settle
 
     def settle_together(place, judged):
@@ -289,7 +289,7 @@ def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=20)
+        thread.join(timeout=60)
     assert sorted(decided) == [0, 2]
     assert {(len(point.rounds), point.n_planned) for point in run.points.all()} == {(1, 8), (1, 16)}
     assert run.trials.count() == 24

@@ -1,6 +1,7 @@
 """A model that stalls on a server of one's own is unloaded after three time-outs in a row, over all workers."""
 
 import asyncio
+import dataclasses
 
 import pytest
 
@@ -91,21 +92,29 @@ def test_without_the_option_nothing_is_unloaded(local):
 def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
     """A real drain, a real server: the first three trials time out, the rest are answered."""
 
+    unloaded = []
+
+    async def impatient_until_then(asked):
+        return await gateway.call(asked if unloaded else dataclasses.replace(asked, timeout_s=0.3))
+
+    async def unload(asked):
+        await evict(asked)
+        unloaded.append(asked.model)
+
     async def go():
         running = await start(SimulatorConfig(stalled=("vendor/small",)))
         await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
         try:
-            await Drain(gateway.call, registration, Limits(until_idle=True), evict=evict).run()
+            await Drain(impatient_until_then, registration, Limits(until_idle=True), evict=unload).run()
         finally:
             await gateway.close()
             await running.stop()
         return running.simulator.counters.unloaded
 
     gateway.warm_up()
-    Experiment.objects.update(request_timeout_s=0.3)
     registration = Registration()
-    unloaded = asyncio.run(go())
-    assert dict(unloaded) == {"vendor/small": 1}
+    assert dict(asyncio.run(go())) == {"vendor/small": 1}
+    assert unloaded == ["vendor/small"]
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * 3 + ["failed"] * 3
     assert differences() == []
 

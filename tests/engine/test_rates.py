@@ -27,16 +27,6 @@ def claimed_by_two_workers():
     return [len(admit(Registration().worker_id, 50)) for _ in range(2)]
 
 
-def test_requests_a_minute_hold_over_workers(transactional_db):
-    many(requests_per_minute=60, adaptive=False)
-    assert claimed_by_two_workers() == [10, 0]
-
-
-def test_requests_a_day_hold_over_workers(transactional_db):
-    many(requests_per_day=7, adaptive=False)
-    assert claimed_by_two_workers() == [7, 0]
-
-
 @pytest.fixture
 def clock(transactional_db):
     """The database's clock, as it is told: its own function is found behind one of the same name."""
@@ -47,6 +37,22 @@ def clock(transactional_db):
             SET search_path = told, public, pg_catalog""")
         yield lambda now: cursor.execute("SELECT set_config('told.now', %s, false)", [now])
         cursor.execute("RESET search_path; DROP SCHEMA told CASCADE")
+
+
+@pytest.fixture
+def noon(clock):
+    """It stands still: nothing comes back into a bucket, and no day ends, between two claims."""
+    clock("2026-03-01T12:00:00Z")
+
+
+def test_requests_a_minute_hold_over_workers(noon):
+    many(requests_per_minute=60, adaptive=False)
+    assert claimed_by_two_workers() == [10, 0]
+
+
+def test_requests_a_day_hold_over_workers(noon):
+    many(requests_per_day=7, adaptive=False)
+    assert claimed_by_two_workers() == [7, 0]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +73,7 @@ def test_a_day_begins_at_midnight_where_the_provider_counts_it(clock, zone, befo
     assert claimed_by_two_workers() == [0, 0]
 
 
-def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(transactional_db):
+def test_tokens_a_minute_hold_over_workers_and_are_corrected_by_what_was_used(noon):
     run = many(tokens_per_minute=6000, adaptive=False)
     Run.objects.update(reserve_tokens=300)
     assert claimed_by_two_workers() == [4, 0]
@@ -83,7 +89,7 @@ def test_unused_tokens_come_back_with_the_answers(transactional_db):
     assert Endpoint.objects.get().throttle["tokens"] > 9000
 
 
-def test_a_changed_rate_takes_hold_at_the_next_claim(transactional_db):
+def test_a_changed_rate_takes_hold_at_the_next_claim(noon):
     many(requests_per_day=3, adaptive=False)
     assert claimed_by_two_workers() == [3, 0]
     Endpoint.objects.update(requests_per_day=5)

@@ -31,15 +31,19 @@ def both(transactional_db):
 
 
 class Provider:
-    """Takes its time; the first answers to come are `failures`. Counts how often each request and epoch is asked."""
+    """Answers nothing before all of one experiment was asked; the first answers are `failures`. Counts its calls."""
 
     def __init__(self, failures=()):
-        self.failures, self.asked = list(failures), 0
+        self.failures, self.asked, self.is_all = list(failures), 0, asyncio.Event()
 
     async def __call__(self, request):
         self.asked += 1
         failure = self.failures.pop(0) if self.failures else None
-        await asyncio.sleep(0.2)
+        if self.asked == TRIALS:
+            self.is_all.set()
+        async with asyncio.timeout(60):
+            await self.is_all.wait()
+        await asyncio.sleep(0.2)  # Whoever asks the same looks meanwhile, and waits.
         if failure:
             raise failure
         return reply("four", cost_usd=Decimal("0.01"))

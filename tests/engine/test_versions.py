@@ -4,6 +4,7 @@ import asyncio
 import io
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import call_command
@@ -16,7 +17,7 @@ from runs_app.engine.draining import Drain, Limits
 from runs_app.engine.registering import Registration
 from runs_app.models import Trial, Worker
 from runs_app.reconciling import differences
-from tests.engine.conftest import drain, reply
+from tests.engine.conftest import answering, drain, reply
 
 NEWER = ("runs_app", "9999_of_tomorrow")
 
@@ -37,23 +38,20 @@ def test_the_release_is_that_of_the_project():
     assert code_version().startswith(f"{RELEASE}+")
 
 
-def test_a_worker_says_its_version_and_its_pace(run):
-    async def slow(request):
-        await asyncio.sleep(0.05)
-        return reply()
+def test_a_worker_says_its_version(run):
+    drain(answering())
+    assert Worker.objects.get().version == code_version()
 
-    drain(slow, concurrency=1)
-    worker = Worker.objects.get()
-    assert worker.version == code_version()
-    registration = Registration()
-    registration._counts[0] = (registration._counts[0][0] - 30, 0)
-    registration.beat(3, 100)
-    pace = Worker.objects.get(pk=registration.worker_id).per_minute
-    assert 190 < pace <= 200
-    registration._counts[0] = (registration._counts[0][0] - 90, 0)  # Longer ago than a minute: it counts no more.
-    registration._counts[1] = (registration._counts[1][0] - 60, 100)
-    registration.beat(3, 150)
-    assert 49 < Worker.objects.get(pk=registration.worker_id).per_minute <= 50
+
+def test_its_pace_is_of_the_last_minute(run, monkeypatch):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("runs_app.engine.registering.time", clock)
+    registration, paces = Registration(), []
+    for passed, recorded in ((30, 100), (60, 150)):
+        clock.now += passed
+        registration.beat(3, recorded)
+        paces.append(Worker.objects.get(pk=registration.worker_id).per_minute)
+    assert paces == [200, 50]  # The first thirty seconds are longer ago than a minute: they count no more.
 
 
 def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(run):

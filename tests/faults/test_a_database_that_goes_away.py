@@ -75,11 +75,10 @@ def test_connections_cut_for_seconds_lose_nothing_and_cost_nothing_twice(provide
     launched(provider.url)
     with drain_process() as one, drain_process() as other:
         wait_for_work(provider)
-        cuts = 0
-        until = time.monotonic() + 4
-        while time.monotonic() < until and Run.objects.get().status == "running":
+        cuts, until = 0, time.monotonic() + 4
+        while time.monotonic() < until or cuts <= 2:
+            assert Run.objects.get().status == "running", "it was over before they were cut"
             cuts += cut_connections()
-        assert cuts > 2
         assert (one.wait(timeout=120), other.wait(timeout=120)) == (0, 0)
     assert_all_is_done_once(provider)
 
@@ -100,6 +99,7 @@ def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_
         wait_for_work(provider, workers=1)
         kill(mortal)
         os.killpg(dead.pid, signal.SIGKILL)
+    killed = time.monotonic()
     mortal.start()
     started = time.monotonic()
     held = run.trials.filter(status="running").count()
@@ -107,6 +107,7 @@ def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_
     returned = []
     wait_until(lambda: returned.append(sweep()) or sum(returned) >= held, seconds=60)
     assert sum(returned) == held
-    assert LEASE_S - 1 < time.monotonic() - started < LEASE_S + 15
+    assert time.monotonic() - killed >= LEASE_S
+    assert time.monotonic() - started < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0
     assert differences() == []

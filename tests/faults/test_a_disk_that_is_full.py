@@ -83,6 +83,7 @@ def test_work_waits_for_room_and_goes_on(cramped):
         launched(provider.url)
         with drain_process() as worker:
             wait_until(lambda: Run.objects.get().n_done >= IN_FLIGHT)
+            provider.set_faults(latency_ms=2000)  # So that it is not over before the disk is full.
             ballast = fill(disk)
             wait_for_words(worker, "the database has no room: ")
             assert worker.poll() is None
@@ -90,6 +91,7 @@ def test_work_waits_for_room_and_goes_on(cramped):
             assert asked < TRIALS, "it was over before the disk was full"
             wait_for_words(worker, "the database")  # Once more: it waits, and asks nothing meanwhile.
             assert provider.counters()["requests"] <= asked + IN_FLIGHT
+            provider.set_faults(latency_ms=50)
             ballast.unlink()
             embedded.start()  # Where it was so full that the server itself ended.
             assert worker.wait(timeout=120) == 0

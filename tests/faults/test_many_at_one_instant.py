@@ -28,7 +28,7 @@ PRICE = Decimal("0.10")
 
 def at_once(*works):
     """What they return, run in threads of their own from one instant on, each with its own connection."""
-    instant = threading.Barrier(len(works), timeout=20)
+    instant = threading.Barrier(len(works), timeout=60)
 
     def thread(work):
         try:
@@ -39,7 +39,7 @@ def at_once(*works):
             connection.close()
 
     with ThreadPoolExecutor(len(works)) as threads:
-        return [future.result(timeout=60) for future in [threads.submit(thread, work) for work in works]]
+        return [future.result(timeout=120) for future in [threads.submit(thread, work) for work in works]]
 
 
 def answered(claim, cost=PRICE):

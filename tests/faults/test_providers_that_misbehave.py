@@ -1,5 +1,7 @@
 """Whatever a provider does, its trials end as rows that say so, and those of its neighbours are answered."""
 
+import socket
+
 import pytest
 
 from runs_app import steering
@@ -8,7 +10,7 @@ from runs_app.reconciling import differences
 from runs_app.simulating.config import SimulatorConfig
 from runs_app.simulating.launching import simulator_process
 from tests import factories
-from tests.faults.misbehaving import BEHAVIOURS, MB, misbehaving_provider
+from tests.faults.misbehaving import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
 from tests.processes.workers import drain_process
 
 pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
@@ -45,10 +47,10 @@ PERMANENT = {"redirect": "not_allowed", "key in error": "bad_request"}
 def experiment_at(url, dataset, **fields):
     endpoint = factories.make_endpoint("odd", base_url=url, max_concurrency=64, is_free=True, adaptive=False)
     return factories.make_experiment(
-        "odd",
+        dataset.slug,
         dataset=dataset,
         models=[factories.make_model("odd", endpoint=endpoint)],
-        **{"max_usd": None, "request_timeout_s": 10, "stop_failure_rate": 1, "max_attempts": 2, **fields},
+        **{"max_usd": None, "request_timeout_s": 60, "stop_failure_rate": 1, "max_attempts": 2, **fields},
     )
 
 
@@ -59,19 +61,20 @@ def run_of(experiment):
 
 
 def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
-    questions = factories.make_dataset(
-        "odd", [{"key": f"q{number}", "input": words} for number, words in enumerate(BEHAVIOURS)]
-    )
+    endless = [*SILENT, DRIPPING]
     with misbehaving_provider() as provider:
-        run = run_of(experiment_at(provider.url, questions))
+        for name, behaviours, timeout_s in (("odd", REPLIES, 60), ("endless", endless, 3)):
+            items = [{"key": f"q{number}", "input": words} for number, words in enumerate(behaviours)]
+            run_of(experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))
         with drain_process() as worker:
             assert worker.wait(timeout=120) == 0
-    found = dict(run.trials.values_list("item__input", "error_class"))
-    done = dict(run.trials.filter(status="done").values_list("item__input", "answer"))
+    trials = Trial.objects.all()
+    found = dict(trials.values_list("item__input", "error_class"))
+    done = dict(trials.filter(status="done").values_list("item__input", "answer"))
     assert done == ANSWERED
     assert {name: kind for name, kind in found.items() if kind} == TRANSIENT | PERMANENT
-    assert set(run.trials.filter(item__input__in=TRANSIENT).values_list("status", "attempts")) == {("failed", 2)}
-    assert set(run.trials.filter(item__input__in=PERMANENT).values_list("status", "attempts")) == {("failed", 1)}
+    assert set(trials.filter(item__input__in=TRANSIENT).values_list("status", "attempts")) == {("failed", 2)}
+    assert set(trials.filter(item__input__in=PERMANENT).values_list("status", "attempts")) == {("failed", 1)}
     assert provider.asked == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
     assert Attempt.objects.count() == provider.asked.total()
     assert not Trial.objects.filter(error__contains="sk-abc").exists()
@@ -79,11 +82,12 @@ def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
 
 
 def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_when_it_is_back():
-    with simulator_process(SimulatorConfig()) as provider:
-        url = provider.url
-    run = run_of(experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
-    with drain_process() as worker:
-        assert worker.wait(timeout=120) == 0
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        run = run_of(experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
+        with drain_process() as worker:
+            assert worker.wait(timeout=120) == 0
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}
     assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("transient", 0)}
 

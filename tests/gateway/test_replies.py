@@ -190,15 +190,19 @@ def test_the_messages_are_not_changed_by_the_call(simulator: SimulatorProcess) -
 
 
 def test_hundreds_are_in_flight_at_once(simulator: SimulatorProcess) -> None:
-    simulator.set_faults(latency_ms=1500)
-
     async def many() -> list[CallReply]:
         replies = await asyncio.gather(*(gateway.call(request(simulator.url, f"q {n}")) for n in range(300)))
         await gateway.close()
         return replies
 
-    assert len(asyncio.run(many())) == 300
-    assert simulator.counters()["peak_in_flight"] == 300
+    peak, latency_ms = 0, 750
+    while peak < 300 and latency_ms < 30_000:  # A busy machine needs longer to ask them all before the first answer.
+        latency_ms *= 2
+        simulator.reset()
+        simulator.set_faults(latency_ms=latency_ms)
+        assert len(asyncio.run(many())) == 300
+        peak = simulator.counters()["peak_in_flight"]
+    assert peak == 300
     assert simulator.counters()["answered_again"] == 0
 
 

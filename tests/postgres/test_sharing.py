@@ -130,4 +130,4 @@ def test_users_that_come_and_go_at_once_always_find_it_running(embedded: Embedde
     code = f"{USE}\nimport psycopg\nfor _ in range(8):\n    {turn}\nprint('fine')"
     users = [spawn(code, embedded.data_dir) for _ in range(4)]
     assert [user.communicate(timeout=60) for user in users] == [("fine\n", "")] * 4
-    wait_for(lambda: leaves_nothing(embedded), seconds=10)
+    wait_for(lambda: leaves_nothing(embedded))

@@ -69,6 +69,11 @@ def tells(everything, word):
     return re.search(rf"(?<![0-9]){re.escape(word)}", everything) is not None
 
 
+def without_tokens(text):
+    """Without the tokens of forms: in 64 random letters and digits any short word may stand. A digest is no token."""
+    return re.sub(r"\b(?![0-9a-f]{64}\b)[A-Za-z0-9]{64}\b", "", text)
+
+
 class Listener:
     """A rater's browser that keeps every byte: addresses it is sent to, headers, cookies and bodies."""
 
@@ -84,8 +89,8 @@ class Listener:
     def _keep(self, response):
         body = b"".join(response.streaming_content) if response.streaming else response.content
         self.heard.append("\n".join(f"{name}: {value}" for name, value in response.headers.items()))
-        self.heard.append(body.decode("latin-1"))
-        self.heard.append(str(response.cookies))
+        self.heard.append(without_tokens(body.decode("latin-1")))
+        self.heard.append(without_tokens(str(response.cookies)))
         return response if response.streaming else self._follow(response)
 
     def _follow(self, response):

@@ -13,7 +13,7 @@ from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.comparing.world import graded
 from tests.rating.test_answers_are_rated import make_answer_queue
-from tests.rating.test_raters_are_blind import Listener, page_parts, tells
+from tests.rating.test_raters_are_blind import Listener, page_parts, tells, without_tokens
 from tests.rating.test_raters_of_answers_are_blind import said
 from tests.rating.test_raters_of_answers_are_blind import secrets_of as secrets_of_answers
 from tests.rating.world import make_image, make_rater, rate_all, signed_in
@@ -133,7 +133,7 @@ def test_pairs_look_alike_whoever_stands_first(study):
 
 def test_the_instructions_are_those_of_the_judge_without_its_form(study):
     me = make_rater(make_study_queue(study, "criteria"))
-    welcome = signed_in(me.user).get("/ratings/blindly/").content.decode()
+    welcome = without_tokens(signed_in(me.user).get("/ratings/blindly/").content.decode())
     assert "Be strict: - correct: Agrees." in welcome
     assert "[the answer]" in welcome
     assert "JSON" not in welcome

@@ -69,13 +69,20 @@ def question(text: str, model: str = "sim/a", *, image: bytes | None = None, **m
     return {"model": model, "messages": [{"role": "user", "content": parts}], **more}
 
 
+async def until(client: Client, in_flight: int) -> None:
+    """So many requests are at the server."""
+    async with asyncio.timeout(60):
+        while (await client.counters())["in_flight"] != in_flight:
+            await asyncio.sleep(0.01)
+
+
 def with_simulator(config: SimulatorConfig, scene: Callable[[Client], Awaitable[Result]]) -> Result:
     """Run `scene` against a server of this configuration, and stop the server."""
 
     async def play() -> Result:
         running = await start(config)
         try:
-            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session:
+            async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=120)) as session:
                 return await scene(Client(running, session))
         finally:
             await running.stop()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from runs_app.simulating import SimulatorConfig
-from tests.simulating.asking_over_http import IMAGE, Client, question, with_simulator
+from tests.simulating.asking_over_http import IMAGE, Client, question, until, with_simulator
 
 
 def test_a_completion_has_the_shape_of_openais() -> None:
@@ -104,16 +104,21 @@ def test_it_lets_in_the_one_key_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_is_overloaded_beyond_its_limit_of_requests_in_flight() -> None:
     async def scene(client: Client) -> None:
-        responses = await asyncio.gather(*(client.ask(f"question {number}") for number in range(12)))
-        statuses = [response.status for response in responses]
-        assert statuses.count(200) == 4
-        assert statuses.count(429) == 8
+        held = [asyncio.create_task(client.ask(f"question {number}")) for number in range(4)]
+        await until(client, 4)
+        turned_away = await asyncio.gather(*(client.ask(f"question {number}") for number in range(4, 12)))
+        assert {response.status for response in turned_away} == {429}
         counters = await client.counters()
         assert counters["peak_in_flight"] == 4
         assert counters["turned_away"] == {"429": 8}
         assert counters["unique_bodies"] == 4, "what is turned away was not asked"
+        for one in held:
+            one.cancel()
+        await until(client, 0)
+        await client.post("/faults", {"latency_ms": 0})
+        assert (await client.ask("question 4")).status == 200, "there is room again"
 
-    with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=300), scene)
+    with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=600_000), scene)
 
 
 def test_it_answers_429_beyond_its_requests_a_minute_and_says_when_to_come_back() -> None:

@@ -27,9 +27,11 @@ def until(condition: Callable[[], object], seconds: float = 90) -> None:
 
 
 def free_port() -> int:
-    """One below those that the kernel hands out, so that no connection gets it before it is bound."""
+    """One below those that the kernel hands out, so that no connection gets it before it is bound; nor does another
+    of pytest-xdist's processes, which each have a thousand of their own."""
+    first = 20_000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12)
     while True:
-        port = random.randint(20_000, 30_000)
+        port = random.randrange(first, first + 1000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
             return port
 
@@ -63,7 +65,7 @@ class Site:
         return self.log.read_text()
 
     def get(self, path: str) -> bytes:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as response:
             return response.read()
 
     def is_served(self) -> bool:

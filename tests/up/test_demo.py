@@ -59,7 +59,7 @@ def test_the_whole_job_is_done_once_and_its_numbers_are_published(place: Path) -
     results = said[said.index("\naffect-pilot\n") :]
     assert results in said_again
     assert rows_of(made / "affect-pilot-trials.csv") == trials
-    until(lambda: not processes_of(place), 15)
+    until(lambda: not processes_of(place))
 
 
 def served_and_stopped(place: Path) -> str:
@@ -76,7 +76,7 @@ def served_and_stopped(place: Path) -> str:
         assert "models | listening on http://127.0.0.1:" in said
         assert can_log_in(port, re.search(r"password +(\S+)", said)[1])
         running.send_signal(signal.SIGINT)
-        assert running.wait(40) == 0, running.stdout.read()
+        assert running.wait(90) == 0, running.stdout.read()
     finally:
         running.kill()
         running.communicate()
@@ -86,8 +86,8 @@ def served_and_stopped(place: Path) -> str:
 def can_log_in(port: int, password: str) -> bool:
     browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     address = f"http://127.0.0.1:{port}/accounts/login/"
-    with browser.open(address, timeout=20) as page:
+    with browser.open(address, timeout=60) as page:
         token = re.search(r'csrfmiddlewaretoken" value="(\w+)"', page.read().decode())[1]
     form = urllib.parse.urlencode({"username": "demo", "password": password, "csrfmiddlewaretoken": token})
-    with browser.open(address, form.encode(), timeout=20) as page:
+    with browser.open(address, form.encode(), timeout=60) as page:
         return page.url == f"http://127.0.0.1:{port}/"

@@ -12,6 +12,7 @@ from django_q.models import OrmQ
 from django_q.tasks import async_task
 
 from runs_app import queueing, tasks
+from runs_app.engine.draining import Drain
 from runs_app.noticeboard import VARIABLE, Noticeboard
 from runs_app.queueing import LATE_LOOKS, Broker, Pulse, hand_back
 from tests.engine.conftest import experiment, reply, run  # noqa: F401 - fixtures
@@ -183,13 +184,22 @@ def _end(sleepers):
 def test_a_drain_told_to_stop_claims_no_more_and_gives_its_place_back(board, run, monkeypatch):  # noqa: F811
     from runs_app import gateway
 
+    stop, is_told = Drain.stop, []
+
+    def told(drain):
+        is_told.append(drain)
+        stop(drain)
+
     async def call(request):
         board.tell_to_stop()
-        await asyncio.sleep(1)
+        async with asyncio.timeout(60):
+            while not is_told:
+                await asyncio.sleep(0.01)
         return reply()
 
     type(run).objects.filter(pk=run.pk).update(max_concurrency=1)
     monkeypatch.setattr(gateway, "call", call)
+    monkeypatch.setattr(Drain, "stop", told)
     monkeypatch.setattr(gateway, "warm_up", lambda: None)
     assert tasks.drain() == 1
     run.refresh_from_db()

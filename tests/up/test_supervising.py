@@ -34,7 +34,7 @@ def stop_when(condition) -> None:
     """Send this process a SIGTERM, which a supervisor takes as its end, once the condition holds."""
 
     def wait():
-        until(condition, 30)
+        until(condition)
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
@@ -60,7 +60,7 @@ def test_what_a_child_forked_ends_with_it(tmp_path):
     orphan = int(forked.read_text())
     assert is_running(orphan)
     child.look(time.monotonic())
-    until(lambda: not is_running(orphan), 30)
+    until(lambda: not is_running(orphan))
 
 
 def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
@@ -70,7 +70,7 @@ def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
     began = time.monotonic()
     Supervisor([child]).run()
     assert child.pid is None
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 30
 
 
 def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
@@ -78,7 +78,7 @@ def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
     with kept_running(child):
         until((tmp_path / "done").exists)
         said = []
-        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said), 30)
+        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
     assert "".join(said) == "small | first\nsmall | second\n"
 
 
@@ -112,8 +112,8 @@ def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
 def test_a_block_is_ended_when_the_child_beside_it_cannot_run():
     began = time.monotonic()
     with pytest.raises(GivingUp, match="ended with 7"), kept_running(shell("exit 7")):
-        time.sleep(20)
-    assert time.monotonic() - began < 10
+        time.sleep(120)
+    assert time.monotonic() - began < 60
 
 
 def test_a_keyboard_interrupt_in_the_block_stays_one():
