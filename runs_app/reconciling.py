@@ -84,7 +84,7 @@ WITH calls AS (
     FROM runs_app_attempt GROUP BY 1, 2
 )
 SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
-FROM (SELECT * FROM runs_app_ledgerentry WHERE run_id IS NOT NULL) l
+FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
 # What was asked to see whether a model answers is of no kind, and no batch or cache answers it.
@@ -150,7 +150,8 @@ def _runs_sql() -> str:
 
 def _ledger_sql(template: str) -> str:
     both = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
-    return template.format(columns=", ".join(both))
+    sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
+    return template.format(columns=", ".join(both), sums=", ".join(sums))
 
 
 def _source(name: str) -> str:

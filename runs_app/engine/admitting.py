@@ -86,7 +86,7 @@ UPDATE runs_app_trial t SET
     reserved_usd = wants.reserve, lease_until = clock_timestamp() + wants.lease * interval '1 second',
     not_before = NULL, claimed_at = clock_timestamp()
 FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
-RETURNING t.id, t.run_id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd
+RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
 """  # noqa: S608 - a constant
 
 
@@ -97,7 +97,7 @@ def admit(worker_id: int, room: int) -> list[Claim]:
         with transaction.atomic():
             if books := open_books(endpoint_id, claiming=True):
                 claims += claim(books, worker_id, share.claims)
-                books.settle()
+                books.settle(last=True)
     return claims
 
 
@@ -168,30 +168,21 @@ def _claim(books: Books, worker_id: int, shares: dict[int, int]) -> list[Claim]:
         {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": demands[run_id].lease_s}
         for run_id, n in shares.items()
     ]
-    places = {run_id: books.place(run_id) for run_id in shares}
-    tokens = {run_id: demand.reserve_tokens for run_id, demand in demands.items()}
-    claims = [_claim_from(row, places, tokens, token) for row in fetched(CLAIM, as_json(wants), token, worker_id)]
-    for claim in claims:
-        delta = books.deltas.at(claim.place)
-        delta.move("pending", "running")
-        delta.reserved_usd += claim.reserved_usd
-    return claims
+    rows = fetched(CLAIM, as_json(wants), token, worker_id)
+    for run_id, n in Counter(run_id for run_id, *_ in rows).items():
+        delta = books.deltas.at(books.place(run_id))
+        delta.pending -= n
+        delta.running += n
+        delta.reserved_usd += n * demands[run_id].reserve_usd
+    kept = {
+        run_id: (books.place(run_id), demand.reserve_usd, demand.reserve_tokens) for run_id, demand in demands.items()
+    }
+    return [_claim_from(row, token, *kept[row[0]]) for row in rows]
 
 
-def _claim_from(row: tuple[Any, ...], places: dict[int, Place], tokens: dict[int, int], token: uuid.UUID) -> Claim:
-    trial_id, run_id, item_id, dimension_id, sample_idx, attempts, yields, reserved = row
-    return Claim(
-        trial_id,
-        places[run_id],
-        token,
-        item_id,
-        dimension_id,
-        sample_idx,
-        attempts,
-        yields,
-        reserved,
-        expected_tokens=tokens[run_id],
-    )
+def _claim_from(row: tuple[Any, ...], token: uuid.UUID, place: Place, reserved: Decimal, tokens: int) -> Claim:
+    _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
+    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)
 
 
 def is_short(demand: Demand, left: dict[int, Decimal | None]) -> bool:

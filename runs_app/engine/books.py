@@ -13,7 +13,7 @@ from typing import Any
 
 from runs_app.engine.allotting import Demand
 from runs_app.engine.finishing import finish_runs
-from runs_app.engine.settling import NO_ROWS, Change, Deltas, Place, RunDelta
+from runs_app.engine.settling import Change, Deltas, Place, RunDelta
 from runs_app.engine.statements import fetched_together
 from runs_app.engine.throttles import GATE, Gate, gate_of
 from runs_app.engine.throttling import Throttle
@@ -61,6 +61,11 @@ class LockedRun:
         pending = before.pending + delta.pending if self.may_claim and not self.fails_too_much(delta) else 0
         return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
 
+    def may_end_after(self, delta: RunDelta) -> bool:
+        """Nothing is left of it once that is counted; or some of it failed for good, and it may have to stop itself."""
+        left = self.demand.pending + self.demand.in_flight + delta.pending + delta.running
+        return left == 0 or self.permanent + delta.permanent > 0
+
     def fails_too_much(self, delta: RunDelta) -> bool:
         """Whether it has to stop itself once that is counted."""
         permanent = self.permanent + delta.permanent
@@ -83,7 +88,6 @@ class Books:
     left_usd: dict[int, Decimal | None]
     runs: dict[int, LockedRun]
     deltas: Deltas = field(default_factory=Deltas)
-    calls: str = NO_ROWS  # Attempts that are new, not yet written: JSON.
 
     @property
     def change(self) -> Change:
@@ -119,11 +123,17 @@ class Books:
                 left[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
         return left
 
-    def settle(self) -> None:
-        """Write what changed, and end the runs that it ends."""
-        if ended := {*self.deltas.settle(self.calls), *self._failing()}:
-            finish_runs(ended)
-        self.deltas, self.calls = Deltas(), NO_ROWS
+    def settle(self, *, last: bool = False) -> None:
+        """Write what changed, and end the runs that it ends. What is the `last` of its transaction may commit it."""
+        ending = {*self._ending(), *self._failing()}
+        self.deltas.settle(last=last and not ending)
+        if ending:
+            finish_runs(ending)
+        self.deltas = Deltas()
+
+    def _ending(self) -> list[int]:
+        """Those that what is counted here may end: known beforehand, so that nothing waits to be told."""
+        return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_after(delta)]
 
     def _failing(self) -> list[int]:
         """Those that claim nothing for what was counted before: no result comes to stop them."""

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -26,8 +27,9 @@ from runs_app.providers.allowances import Allowance
 
 logger = logging.getLogger("evalsite.drain")
 
-CallKey = tuple[int, str, int]  # trial, token, call
-ClaimKey = tuple[int, UUID]  # trial, token: one drain may hold both an ended claim of a trial and its next
+Pause = tuple[float | None, str | None]  # Seconds for which the endpoint asks to be left alone, and why.
+NO_PAUSE: Pause = None, None
+CallKey = tuple[int, UUID, int]  # trial, token, call
 LONGEST_PORTION = 32 * 2**20  # Characters. Escaped, and with what surrounds them, they may become six times as many.
 
 
@@ -63,12 +65,11 @@ def record(results: Sequence[Result], worker_id: int) -> int:
 
 def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
     with transaction.atomic():
-        held = write_trials(results)
-        entries = entries_of(results, held, worker_id)
+        entries = write_trials(results, worker_id)
         if books := open_books(endpoint_id, runs_of(results)):
             enter(books, entries)
-            books.settle()
-    return len(held)
+            books.settle(last=True)
+    return len(entries.held)
 
 
 def by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
@@ -98,36 +99,32 @@ def portions(results: Sequence[Result]) -> Iterator[list[Result]]:
 
 @dataclass(slots=True)
 class Entries:
-    """What results of one endpoint change in its books: those whose trials were held, what they add to the counters and
-    their attempts (JSON); of the others, attempts."""
+    """What results of one endpoint change in its books: those whose trials were held, what they add to the counters,
+    and what they say of the endpoint; of the others, attempts."""
 
-    held: list[Result]
-    deltas: Deltas
-    calls: str
-    late: list[dict[str, Any]]
+    held: list[Result] = field(default_factory=list)
+    deltas: Deltas = field(default_factory=Deltas)
+    lesson: Lesson | None = None
+    pause: Pause = NO_PAUSE
+    late: list[dict[str, Any]] = field(default_factory=list)
 
-
-def entries_of(results: Sequence[Result], held: Collection[ClaimKey], worker_id: int) -> Entries:
-    """Made ready before the books are opened, since others wait for whoever has them open."""
-    kept, deltas, calls, late = [], Deltas(), [], []
-    for result in results:
-        rows = _attempt_rows(result, worker_id)
-        if result.claim.key in held:
-            _count(result, rows, deltas.at(result.claim.place))
-            kept.append(result)
-            calls += rows
+    def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
+        if was_held:
+            self.held.append(result)
+            _count(result, rows, self.deltas.at(result.claim.place))
         else:
-            late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
-    return Entries(kept, deltas, as_json(calls), late)
+            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
 
 
 def enter(books: Books, entries: Entries) -> None:
     """Into books that were opened for them. A trial that was held keeps its run: only what is late may have none."""
-    books.deltas, books.calls = entries.deltas, entries.calls
+    books.deltas = entries.deltas
     _end_cancelled(books, entries.held)
     if late := _of_runs_there_are(books, entries.late):
         _write_late(books, late)
-    _teach(books, [result for result in entries.held if not result.claim.batched])
+    if entries.lesson:
+        throttle = taught(books.gate, entries.lesson, books.in_flight)
+        books.change = Change(throttle, entries.lesson.answered, entries.lesson.overloaded, *entries.pause)
 
 
 def _of_runs_there_are(books: Books, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
@@ -162,13 +159,13 @@ ON CONFLICT (trial_id, token, call) DO NOTHING
 RETURNING trial_id, token, call, 0::numeric
 """
 
-# Trials whose token still holds, and what of them the cache remembers: the keys of that in order, since whoever
-# remembers the same one waits for this transaction. That a row has a token says that it is running; the array has the
-# planner look rows up by their key.
+# Trials whose token still holds, their attempts, and what of them the cache remembers: the keys of that in order, since
+# whoever remembers the same one waits for this transaction. That a row has a token says that it is running; the array
+# has the planner look rows up by their key. `n` numbers the results.
 WRITE_TRIALS = f"""
 WITH answers AS MATERIALIZED (
-    SELECT * FROM json_to_recordset(%s::json) r(id bigint, held_by uuid, status text, unspent bool, wait_s float8,
-        cache_key text, {typed(TRIAL_COLUMNS)})
+    SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, unspent bool,
+        wait_s float8, cache_key text, {typed(TRIAL_COLUMNS)})
 ), held AS (
     UPDATE runs_app_trial t SET
         status = r.status, token = NULL, lease_until = NULL, reserved_usd = 0,
@@ -177,7 +174,8 @@ WITH answers AS MATERIALIZED (
         completed_at = CASE WHEN r.status IN ('done', 'failed') THEN clock_timestamp() END,
         ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(values(TRIAL_COLUMNS))})
     FROM answers r WHERE t.id = ANY(ARRAY(SELECT id FROM answers)) AND t.id = r.id AND t.token = r.held_by
-    RETURNING t.id, r.held_by AS token, r.cache_key, r.status
+    RETURNING r.n, t.id, r.held_by AS token, r.cache_key, r.status
+), calls AS ({INSERT_ATTEMPTS} JOIN held ON held.id = r.trial AND held.token = r.token
 ), remembered AS (
     INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
     SELECT cache_key, id, clock_timestamp() FROM held WHERE cache_key IS NOT NULL AND status = 'done' ORDER BY cache_key
@@ -186,7 +184,7 @@ WITH answers AS MATERIALIZED (
     DELETE FROM runs_app_cachedanswer c USING held
     WHERE held.status = 'failed' AND c.key = held.cache_key AND c.trial_id = held.id
 )
-SELECT id, token FROM held
+SELECT n FROM held
 """  # noqa: S608 - built from the names above
 
 # The sweep wrote the row of this call when its worker was given up: the answer that came after all completes it.
@@ -202,23 +200,33 @@ RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
 """  # noqa: S608 - built from the names above
 
 
-def write_trials(results: Sequence[Result]) -> set[ClaimKey]:
-    """Those that their worker still holds, which it returns: before any books are opened, for this takes longest."""
-    if not results:
-        return set()
-    rows = [
-        {
-            "id": result.claim.trial_id,
-            "held_by": result.claim.token,
-            "status": result.status,
-            "unspent": result.unspent,
-            "wait_s": result.wait_s,
-            "cache_key": result.cache_key,
-            **result.trial,
-        }
-        for result in results
-    ]
-    return set(fetched(WRITE_TRIALS, as_json(rows)))
+def write_trials(results: Sequence[Result], worker_id: int) -> Entries:
+    """Trials that their worker still holds, with their attempts; and what that changes in the books. All this before
+    any are opened, for it takes longest, and others wait for whoever has them open."""
+    entries = Entries()
+    if results:
+        calls = [_attempt_rows(result, worker_id) for result in results]
+        trials = [_trial_row(n, result) for n, result in enumerate(results)]
+        held = {n for (n,) in fetched(WRITE_TRIALS, as_json(trials), as_json(chain.from_iterable(calls)))}
+        for n, result in enumerate(results):
+            entries.add(result, calls[n], was_held=n in held)
+        taught_by = [result for result in entries.held if not result.claim.batched]
+        if taught_by:
+            entries.lesson, entries.pause = _lesson_of(taught_by), _pause_of(taught_by)
+    return entries
+
+
+def _trial_row(n: int, result: Result) -> dict[str, Any]:
+    return {
+        "n": n,
+        "id": result.claim.trial_id,
+        "held_by": result.claim.token,
+        "status": result.status,
+        "unspent": result.unspent,
+        "wait_s": result.wait_s,
+        "cache_key": result.cache_key,
+        **result.trial,
+    }
 
 
 def _said(result: Result) -> dict[str, Any]:
@@ -245,7 +253,7 @@ def _written(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]
     """The calls that were written, each with what was kept for it before."""
     if not rows:
         return {}
-    return {(trial, str(token), call): kept for trial, token, call, kept in fetched(sql, as_json(rows))}
+    return {(trial, token, call): kept for trial, token, call, kept in fetched(sql, as_json(rows))}
 
 
 def _call_key(row: dict[str, Any]) -> CallKey:
@@ -258,7 +266,7 @@ def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
     identity = {
         "trial": claim.trial_id,
         "run": claim.place.run_id,
-        "token": str(claim.token),
+        "token": claim.token,
         "worker": worker_id,
         "call": 0,
         "batched": claim.batched,
@@ -294,29 +302,25 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
         delta.errors[error_class] += 1
 
 
-def _teach(books: Books, results: Sequence[Result]) -> None:
+def _lesson_of(results: Sequence[Result]) -> Lesson:
     """What answers say of how many calls the endpoint takes, and what they really took of its rates.
 
     Those of batches say nothing: a provider keeps other limits for them.
     """
-    if not results:
-        return
     calls = [call for result in results for call in result.calls]
     answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
-    overloaded = [result for result in results if result.pause_s is not None]
+    overloaded = sum(result.pause_s is not None for result in results)
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
     made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
     said = [result.allowance for result in results if result.allowance]  # In the order in which they came.
-    lesson = Lesson(answered, len(overloaded), made - len(results), used - expected, said[-1] if said else None)
-    throttle = taught(books.gate, lesson, books.in_flight)
-    books.change = Change(throttle, answered, len(overloaded), *_pause(overloaded))
+    return Lesson(answered, overloaded, made - len(results), used - expected, said[-1] if said else None)
 
 
-def _pause(overloaded: Sequence[Result]) -> tuple[float | None, str | None]:
+def _pause_of(results: Sequence[Result]) -> Pause:
     """A 429 or an overload is the endpoint's state, so it slows the endpoint, for all workers: how long, and why."""
-    asking = [result for result in overloaded if result.pause_s]
+    asking = [result for result in results if result.pause_s]
     if not asking:
-        return None, None
+        return NO_PAUSE
     longest = max(asking, key=lambda result: result.pause_s or 0.0)
     return longest.pause_s, longest.calls[-1].get("error", "")[:200] if longest.calls else ""

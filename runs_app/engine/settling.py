@@ -15,12 +15,10 @@ from typing import Any
 
 from django.db import connection
 
-from runs_app.engine.columns import INSERT_ATTEMPTS
-from runs_app.engine.statements import as_json, fetched
+from runs_app.engine.statements import as_json, executed, executed_last
 from runs_app.engine.throttling import Throttle
 
 ZERO = Decimal(0)
-NO_ROWS = "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +54,9 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement settles all, attempts, throttles and curves included: the locks are held for as long as it takes.
-SETTLE = f"""
-WITH calls AS ({INSERT_ATTEMPTS}
-), changes AS MATERIALIZED (
+# One statement settles all, throttles and curves included: the locks are held for as long as it takes.
+SETTLE = """
+WITH changes AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
         overloaded int, curve float8, pause_s float8, pause_reason text)
 ), endpoints AS (
@@ -95,13 +92,12 @@ UPDATE runs_app_run t SET
     n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
     n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
     input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
-    errors = CASE WHEN r.errors = '{{}}' THEN t.errors ELSE t.errors || (
+    errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
         SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
         FROM jsonb_each_text(r.errors)) END,
     started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
 FROM runs r WHERE t.id = r.id
-RETURNING t.id, t.n_pending + t.n_running = 0 OR t.n_permanent > t.permanent_before
-"""  # noqa: S608 - a constant
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +151,12 @@ class Deltas:
             self.places[place.run_id] = place
         return delta
 
-    def settle(self, calls: str = NO_ROWS) -> list[int]:
-        """Write them, and these attempts (JSON), which they count. The rows are locked already, in the one order.
-
-        Returns the runs that may have come to an end.
-        """
-        if not self.by_run and not self.by_endpoint:
-            return []
-        runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
-        rows = (self._of_endpoints(), self._of_experiments(), runs)
-        return [run_id for run_id, may_end in fetched(SETTLE, calls, *map(as_json, rows)) if may_end]
+    def settle(self, *, last: bool = False) -> None:
+        """Write them. The rows are locked already, in the one order. The `last` of a transaction commits it, too."""
+        if self.by_run or self.by_endpoint:
+            runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
+            execute = executed_last if last else executed
+            execute(SETTLE, *map(as_json, (self._of_endpoints(), self._of_experiments(), runs)))
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}

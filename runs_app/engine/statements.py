@@ -6,15 +6,13 @@ time than the rows did. These go in the same transactions, over the same connect
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
-from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 import psycopg
 from django.db import connection
+from pydantic_core import PydanticSerializationError, to_json
 
 
 def fetched(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
@@ -30,6 +28,28 @@ def fetched_together(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[
     with connection.wrap_database_errors, session.pipeline():
         cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
         return [cursor.fetchall() for cursor in cursors]
+
+
+def executed(sql: str, *parameters: Any) -> None:
+    """A statement that returns nothing."""
+    session = _session()
+    with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
+        cursor.execute(sql, parameters, prepare=True)
+
+
+def executed_last(sql: str, *parameters: Any) -> None:
+    """The last statement of a transaction, with its commit in one go: who waits for its locks does not wait for us too.
+
+    Within another transaction, whose commit is not ours, it is a statement like others. Django, which commits what has
+    been committed, does nothing then.
+    """
+    session = _session()
+    if connection.savepoint_ids:
+        executed(sql, *parameters)
+        return
+    with connection.wrap_database_errors, session.pipeline():
+        psycopg.Cursor(session).execute(sql, parameters, prepare=True)
+        psycopg.Cursor(session).execute("COMMIT")
 
 
 def _session() -> Any:
@@ -48,18 +68,13 @@ def forget_plans() -> None:
 def as_json(rows: Iterable[dict[str, Any]]) -> str:
     """JSON that PostgreSQL takes: decimals and ids as text, and only characters that its text can hold."""
     rows = list(rows)
-    text = json.dumps(rows, default=_plain, ensure_ascii=False)
-    if "\\u0000" not in text and _has_only_characters(text):
-        return text
-    clean = [{name: _clean(value) for name, value in row.items()} for row in rows]
-    return json.dumps(clean, default=_plain, ensure_ascii=False)
-
-
-def _has_only_characters(text: str) -> bool:
     try:
-        return text.isascii() or bool(text.encode())
-    except UnicodeEncodeError:
-        return False
+        text = to_json(rows).decode()
+    except PydanticSerializationError:  # Half a surrogate pair.
+        text = None
+    if text is not None and "\\u0000" not in text:
+        return text
+    return to_json([{name: _clean(value) for name, value in row.items()} for row in rows]).decode()
 
 
 def _clean(value: Any) -> Any:
@@ -67,9 +82,3 @@ def _clean(value: Any) -> Any:
     if not isinstance(value, str) or (value.isascii() and "\x00" not in value):
         return value
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, Decimal | UUID):
-        return str(value)
-    raise TypeError(f"{type(value).__name__} is not a column's value")

@@ -87,7 +87,7 @@ def _lost_attempt(
     return {
         "trial": trial_id,
         "run": place.run_id,
-        "token": str(token),
+        "token": token,
         "worker": worker_id,
         "call": 0,
         "outcome": Attempt.Outcome.LOST,

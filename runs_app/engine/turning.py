@@ -10,7 +10,7 @@ from django.db import DatabaseError, transaction
 
 from runs_app.engine.admitting import Claim, Crew, claim, rooms
 from runs_app.engine.books import open_books
-from runs_app.engine.recording import Result, by_endpoint, enter, entries_of, portions, runs_of, write_trials
+from runs_app.engine.recording import Result, by_endpoint, enter, portions, runs_of, write_trials
 from runs_app.engine.rescuing import OUTAGES, record_all
 
 
@@ -52,12 +52,11 @@ def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
 
 def _at_once(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:
     with transaction.atomic():
-        held = write_trials(results)
-        entries = entries_of(results, held, worker_id)
+        entries = write_trials(results, worker_id)
         books = open_books(endpoint_id, runs_of(results), claiming=room > 0)
         if books is None:
-            return len(held), []
+            return len(entries.held), []
         enter(books, entries)
         claims = claim(books, worker_id, room) if room > 0 else []
-        books.settle()
-    return len(held), claims
+        books.settle(last=True)
+    return len(entries.held), claims

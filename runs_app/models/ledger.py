@@ -10,7 +10,8 @@ from runs_app.models.runs import Run
 
 
 class LedgerEntry(models.Model):
-    """A quarter of an hour of one run: small enough to make days of in any time zone, few enough to add up at once.
+    """A quarter of an hour of one run, as far as one session of the database wrote it: small enough to make days of in
+    any time zone, few enough to add up at once; and no session waits for another's entry.
 
     Preflights belong to no run: their entries say the model, and the experiment that paid where there is one.
     Triggers on the calls keep it (`runs_app_enter_attempts`, `runs_app_enter_preflights`), in the transaction that
@@ -21,6 +22,7 @@ class LedgerEntry(models.Model):
     run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, related_name="ledger", db_index=False)
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, null=True, related_name="+", db_index=False)
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, null=True, related_name="+", db_index=False)
+    session = models.IntegerField(default=0, db_default=0, help_text="Process of the database that wrote it")
     at = models.DateTimeField(help_text="Start of the quarter of an hour in which the calls ended")
     attempts = models.BigIntegerField(default=0)
     answered = models.BigIntegerField(default=0)
@@ -44,7 +46,7 @@ class LedgerEntry(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["run", "at"], name="ledger_run_at"),
+            models.UniqueConstraint(fields=["run", "at", "session"], name="ledger_run_at_session"),
             models.UniqueConstraint(
                 fields=["experiment", "model", "at"],
                 name="ledger_preflight_at",

@@ -72,7 +72,7 @@ def test_long_answers_are_written_in_several_statements(run, monkeypatch):
     portions = failing_once(monkeypatch, turning, "write_trials", OperationalError("gone"))
     monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))
-    assert max(len(results) for (results,) in portions) == 1
+    assert max(len(results) for results, _ in portions) == 1
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
 
 
