@@ -11,12 +11,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from grading_app.analysis.frames import (
+    BY_PEOPLE,
+    BY_RULES,
     OF_DESIGN,
     Outcomes,
     Where,
     dimensions_of,
     labels_of,
     outcomes,
+    people_labels,
     rows_of,
     rule_labels,
     sum_of,
@@ -83,6 +86,10 @@ class WavePair:
     outcomes: list[WaveOutcome]
 
     @property
+    def by_people(self) -> bool:
+        return any((line.measure.rule or 0) < 0 for line in self.lines)
+
+    @property
     def drifted(self) -> list[WaveLine]:
         return [line for line in self.lines if line.has_drifted]
 
@@ -93,22 +100,24 @@ class WavePair:
 
 
 def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
-    """Wave b against wave a. Five passes over the rows of both at most, all in the database."""
+    """Wave b against wave a. Six passes over the rows of both at most, all in the database."""
     return WavePair(wave_lines(experiment, a, b), wave_outcomes(experiment, a, b))
 
 
 def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
     """By measure, all conditions first where there are several, then each in the order of the design."""
-    labels, dimensions, rules = labels_of(experiment), dimensions_of(experiment), rule_labels(experiment)
+    labels, dimensions = labels_of(experiment), dimensions_of(experiment)
+    rules, people = rule_labels(experiment), people_labels(experiment)
     where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
     found = rows_of(_compared(RATINGS), where) if dimensions else []
-    found += rows_of(_compared(GRADES), {**where, "rules": list(rules)}) if rules else []
+    for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
+        found += rows_of(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
     several = len({row[0] for row in found if row[0] is not None}) > 1
     lines = []
     for condition, rule, dimension, is_share, n, mean, sd, few, *rest in found:
         if condition is None and not several:
             continue  # It would say the same again.
-        measure = Measure(measure_label(rules, dimensions, rule, dimension), rule, dimension, is_share)
+        measure = Measure(measure_label({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share)
         change = change_of(n, mean, sd, few or ())
         lines.append(WaveLine(measure, labels[condition] if condition is not None else None, change, *rest))
     order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
@@ -135,10 +144,14 @@ RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.ite
         {_OF_ITEM.format(score="t.rating")}
     FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
     WHERE {OF_PAIR} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
-GRADES = f"""SELECT r.condition_id, g.condition_id AS rule, t.dimension_id, t.item_id,
-        coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
-    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
-    WHERE g.condition_id = ANY(%(rules)s) AND {OF_PAIR} GROUP BY 1, 2, 3, 4"""  # noqa: S608
+
+
+def _grades(graded: str) -> str:
+    """The same of scores: `graded` selects rule, trial and score."""
+    return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
+            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
+        FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {OF_PAIR} GROUP BY 1, 2, 3, 4"""  # noqa: S608
 
 
 def _compared(of_item: str) -> str:

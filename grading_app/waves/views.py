@@ -69,8 +69,15 @@ def _shown(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
         "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _are_paired(pair) else None,
         "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
         "few": FEW,
+        "aside": _aside(experiment),
         "tested": [line for line in pair.lines if line.adjusted is not None],
     }
+
+
+def _aside(experiment: Experiment) -> list[str]:
+    """Queues in which people rated answers on dimensions: those are no scores."""
+    on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
+    return list(on_dimensions.order_by("name").values_list("name", flat=True).distinct())
 
 
 def _are_paired(pair: WavePair) -> bool:

@@ -9,7 +9,11 @@ from django.urls import reverse
 from evalsite.lib import roles
 from grading_app.analysis.waves import wave_lines
 from grading_app.grading import grade
+from grading_app.rating import queues
 from tests import factories
+from tests.rating.test_answers_are_rated import make_answer_queue
+from tests.rating.test_rating_by_a_rubric import make_rubric_queue
+from tests.rating.world import make_rater, rate_all
 
 pytestmark = pytest.mark.django_db
 
@@ -180,3 +184,29 @@ def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment)
         observe(wide, number, [1] * 6)
     grade(wide, by="a test")
     assert queries(wide) <= few
+
+
+def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_are_named(client):
+    """Each rates both waves, the second two points lower; one of three is excluded."""
+    made = factories.make_experiment(dataset=factories.make_dataset(items=6))
+    for number in (0, 1):
+        observe(made, number, [1] * 6)
+    queue = make_rubric_queue("score", experiment=made, answers_each=2, raters_wanted=3)
+    for more in (0, 1, -1):
+        rater = make_rater(queue, started=True)
+        rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
+    queues.exclude(rater, by=queue.owner, reason="did not read")
+    (line,) = lines_of(made)
+    assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters an answer"
+    assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.alone) == (4.5, 2.5, -2.0, 6, 0)
+    text = opened(client, made).content.decode()
+    assert "1 of 1 difference is more than chance explains" in text
+    assert "the mean of an answer's raters, excluded ones left out" in text
+    assert "rated answers on dimensions" not in text
+    other = make_answer_queue("goodness", experiment=made)
+    rate_all(make_rater(other, started=True))
+    text = opened(client, made).content.decode()
+    assert "People who rated answers on dimensions (goodness) are compared on" in text
+    wave = made.waves.get(number=1)
+    assert f"/agreement/?wave={wave.pk}" in text
+    assert client.get(reverse("experiment_agreement", args=[made.slug]), {"wave": wave.pk}).context["question"]
