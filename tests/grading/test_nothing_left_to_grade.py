@@ -1,9 +1,13 @@
 """Grading again, with nothing to do, compares counts and reads no answer."""
 
+import re
+
 import pytest
+from django.db import connection, transaction
 
 from grading_app import grading
 from grading_app.grading import grade
+from grading_app.models import GradeCondition
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -35,3 +39,19 @@ def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(
         factories.plan_trials(wave, answer=lambda item, *_: item.target if item.key == "item-0" else None)
     (again,) = grade(experiment, by="test")
     assert (again.graded, again.already) == (1, 2)
+
+
+def test_a_page_walks_the_grades_of_its_own_answers_and_not_all_before_them(experiment):
+    """By a merge, which the planner takes where answers are many: it reads both sides from where they begin."""
+    grade(experiment, by="a test")
+    run, condition = experiment.runs.first(), GradeCondition.objects.first()
+    wanted = {"run": run.pk, "condition": condition.pk, "with_empty": True, "low": 5, "high": 9}
+    with transaction.atomic(), connection.cursor() as cursor:
+        for other in ("nestloop", "hashjoin", "seqscan", "bitmapscan"):
+            cursor.execute(f"SET LOCAL enable_{other} = off")
+        cursor.execute("EXPLAIN " + grading.ANSWERS + grading.UNGRADED_OF_PAGE, wanted)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    (grades,) = re.findall(r"grading_app_grading.*\n\s+Index Cond: (.*)", plan)
+    assert f"(condition_id = {condition.pk})" in grades
+    assert "(trial_id > 5)" in grades
+    assert "(trial_id <= 9)" in grades
