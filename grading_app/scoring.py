@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -146,7 +147,7 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """1 if the last number of the final part equals the last number of the target; `tolerance` allows a difference."""
     if not item.target.strip():
         return _unread("empty_target")
-    target = last_number(item.target)
+    target = _number_of_target(item.target)
     if target is None:
         return _unread("target_not_numeric")
     found = last_number(final_part(answer.text))
@@ -154,6 +155,12 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
         return _unread("no_number_found")
     allowed = max(1e-9, float(parameters.get("tolerance", 0)))
     return _right(math.isclose(found[0], target[0], rel_tol=1e-9, abs_tol=allowed), found[1])
+
+
+@lru_cache(maxsize=4096)
+def _number_of_target(target: str) -> tuple[float, str] | None:
+    """Read once for all answers to an item."""
+    return last_number(target)
 
 
 @scorer("set_match", "Same set as the target")

@@ -17,6 +17,7 @@ from grading_app.rating.queues import QueueError
 from grading_app.rating.results import ItemMeans, item_means
 
 WHAT = "norms"
+HASH_CHARS = 12  # As many as tell conditions apart.
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Basis:
     digest: str
 
     def __str__(self) -> str:
-        return f"{self.n} rating{'' if self.n == 1 else 's'} (sha256 {self.digest})"
+        return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
 
 
 def basis_of(queue: RatingQueue) -> Basis:
@@ -35,7 +36,7 @@ def basis_of(queue: RatingQueue) -> Basis:
     counted = Rating.objects.counted().filter(assignment__queue=queue)
     rows = counted.values_list("item__key", "dimension__name", "assignment__number", "value")
     given = sorted([*row] for row in rows)
-    return Basis(len(given), content_hash(given))
+    return Basis(len(given), content_hash(given)[:HASH_CHARS])
 
 
 def out_of_date(queue: RatingQueue) -> StatusChange | None:

@@ -123,7 +123,7 @@ def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     assert found["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
     rows = [row for row in exported(queue) if row["kind"] == "item"]
     given = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
-    said = f"12 ratings (sha256 {content_hash(given)})"
+    said = f"12 ratings (hash {content_hash(given)[:12]})"
     assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
     assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
     assert norms.out_of_date(queue) is None
