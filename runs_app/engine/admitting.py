@@ -97,7 +97,7 @@ def admit(worker_id: int, room: int) -> list[Claim]:
         with transaction.atomic():
             if books := open_books(endpoint_id, claiming=True):
                 claims += claim(books, worker_id, share.claims)
-                books.settle(last=True)
+                books.settle()
     return claims
 
 

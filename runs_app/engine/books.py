@@ -123,16 +123,15 @@ class Books:
                 left[experiment_id] = budget - delta.spent_usd - delta.reserved_usd
         return left
 
-    def settle(self, *, last: bool = False) -> None:
-        """Write what changed, and end the runs that it ends. What is the `last` of its transaction may commit it."""
-        ending = {*self._ending(), *self._failing()}
-        self.deltas.settle(last=last and not ending)
-        if ending:
+    def settle(self) -> None:
+        """Write what changed, and end the runs that it ends."""
+        self.deltas.settle()
+        if ending := {*self._ending(), *self._failing()}:
             finish_runs(ending)
         self.deltas = Deltas()
 
     def _ending(self) -> list[int]:
-        """Those that what is counted here may end: known beforehand, so that nothing waits to be told."""
+        """Those that what is counted here may end."""
         return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_after(delta)]
 
     def _failing(self) -> list[int]:

@@ -68,7 +68,7 @@ def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
         entries = write_trials(results, worker_id)
         if books := open_books(endpoint_id, runs_of(results)):
             enter(books, entries)
-            books.settle(last=True)
+            books.settle()
     return len(entries.held)
 
 

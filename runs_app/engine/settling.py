@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db import connection
 
-from runs_app.engine.statements import as_json, executed, executed_last
+from runs_app.engine.statements import as_json, executed
 from runs_app.engine.throttling import Throttle
 
 ZERO = Decimal(0)
@@ -151,12 +151,11 @@ class Deltas:
             self.places[place.run_id] = place
         return delta
 
-    def settle(self, *, last: bool = False) -> None:
-        """Write them. The rows are locked already, in the one order. The `last` of a transaction commits it, too."""
+    def settle(self) -> None:
+        """Write them. The rows are locked already, in the one order."""
         if self.by_run or self.by_endpoint:
             runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
-            execute = executed_last if last else executed
-            execute(SETTLE, *map(as_json, (self._of_endpoints(), self._of_experiments(), runs)))
+            executed(SETTLE, *map(as_json, (self._of_endpoints(), self._of_experiments(), runs)))
 
     def _of_endpoints(self) -> list[dict[str, Any]]:
         rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}

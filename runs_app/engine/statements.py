@@ -37,21 +37,6 @@ def executed(sql: str, *parameters: Any) -> None:
         cursor.execute(sql, parameters, prepare=True)
 
 
-def executed_last(sql: str, *parameters: Any) -> None:
-    """The last statement of a transaction, with its commit in one go: who waits for its locks does not wait for us too.
-
-    Within another transaction, whose commit is not ours, it is a statement like others. Django, which commits what has
-    been committed, does nothing then.
-    """
-    session = _session()
-    if connection.savepoint_ids:
-        executed(sql, *parameters)
-        return
-    with connection.wrap_database_errors, session.pipeline():
-        psycopg.Cursor(session).execute(sql, parameters, prepare=True)
-        psycopg.Cursor(session).execute("COMMIT")
-
-
 def _session() -> Any:
     connection.ensure_connection()
     session: Any = connection.connection

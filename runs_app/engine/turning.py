@@ -58,5 +58,5 @@ def _at_once(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
             return len(entries.held), []
         enter(books, entries)
         claims = claim(books, worker_id, room) if room > 0 else []
-        books.settle(last=True)
+        books.settle()
     return len(entries.held), claims
