@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 from django.urls import reverse
@@ -86,11 +87,12 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """Do it, where the page has been answered; ask, where it has not."""
         if not request.user.has_perm(verb.permission):
             raise PermissionDenied
-        reason = request.POST.get("reason", "").strip()
         if "confirmed" not in request.POST:
             return self.ask_reason(request, verb, rows)
-        if verb.needs_reason and not reason:
-            return self.ask_reason(request, verb, rows, error="A reason is needed: it stays in the history.")
+        try:
+            reason = _reason_of(request, verb)
+        except ValidationError as error:
+            return self.ask_reason(request, verb, rows, error=" ".join(error.messages))
         done = sum(self._try(request, verb, batch, reason) for batch in self.batches(rows))
         if done:
             self.message_user(request, f"{verb.label}: {done} done.", messages.SUCCESS)
@@ -103,6 +105,11 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
             self.message_user(request, str(error), messages.ERROR)
             return 0
         return len(batch)
+
+
+def _reason_of(request: HttpRequest, verb: Verb) -> str:
+    needed = {"required": "A reason is needed: it stays in the history."}
+    return str(forms.CharField(required=verb.needs_reason, error_messages=needed).clean(request.POST.get("reason")))
 
 
 def _action(verb: Verb) -> Callable[[VerbAdmin, HttpRequest, Any], HttpResponse | None]:

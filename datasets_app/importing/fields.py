@@ -11,6 +11,7 @@ from typing import Any
 from datasets_app.importing.limits import Limits
 from datasets_app.importing.mapping import NoValue, as_text
 from datasets_app.importing.sources import parse_json
+from evalsite.lib.storable import unstorable
 
 
 class BadField(Exception):
@@ -29,12 +30,8 @@ def checked_text(field: str, value: Any, most: int) -> str:
         raise BadField(field, str(error)) from None
     if len(text) > most:
         raise BadField(field, f"has {len(text):,} characters; at most {most:,} are taken")
-    if "\x00" in text:
-        raise BadField(field, "contains a NUL character")
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise BadField(field, f"is not Unicode text at character {error.start + 1}") from None
+    if fault := unstorable(text):
+        raise BadField(field, fault)
     return text
 
 
@@ -98,6 +95,6 @@ def checked_metadata(row: Mapping[str, Any], columns: list[str], limits: Limits)
     except (TypeError, ValueError, RecursionError) as error:
         raise BadField("metadata", f"cannot be stored as JSON: {error}") from None
     checked_text("metadata", text, limits.metadata_chars)
-    if "\\u0000" in text:
-        raise BadField("metadata", "contains a NUL character")
+    if fault := unstorable(metadata):
+        raise BadField("metadata", fault)
     return metadata

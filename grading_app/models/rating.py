@@ -17,7 +17,7 @@ from evalsite.lib.roles import is_member, is_operator
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 
-PAGES = frozenset({"queues", "join"})
+PAGES = frozenset({"queues", "join", "new"})
 """Words that the addresses of queues use themselves."""
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from django import forms
 from django.contrib.auth import get_user_model
+from django.core.validators import ProhibitNullCharactersValidator
 
 from datasets_app.models import Dataset
 from evalsite.lib.choices import offer_rows
@@ -33,7 +34,9 @@ class ChecksField(forms.CharField):
         return "\n".join(f"{key} = {', '.join(map(str, passing))}" for key, passing in value.items())
 
     def to_python(self, value: Any) -> Any:
-        lines = [line for line in (super().to_python(value) or "").splitlines() if line.strip()]
+        text = super().to_python(value) or ""
+        ProhibitNullCharactersValidator()(text)  # A field's own sees what is returned, which is no text.
+        lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MOST_CHECKS:
             raise forms.ValidationError(f"At most {MOST_CHECKS} attention checks.")
         found: dict[str, list[int]] = {}

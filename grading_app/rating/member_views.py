@@ -62,7 +62,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
         "items": items,
         "full": full,
         "wanted": wanted,
-        "raters_missing": results.raters_missing(queue) if queue.status != RatingQueue.Status.CLOSED else 0,
+        "raters_missing": results.raters_missing(queue, wanted) if queue.status != RatingQueue.Status.CLOSED else 0,
         "n_invited": queue.invitations.filter(used_at=None).count(),
         "history": list(queue.history[:50]),
         "old_norms": out_of_date(queue),

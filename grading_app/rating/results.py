@@ -7,6 +7,7 @@ import io
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from math import ceil
 from statistics import fmean, median, stdev
 from typing import TYPE_CHECKING, Any
 
@@ -259,12 +260,25 @@ def _defused(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
-def raters_missing(queue: RatingQueue) -> int:
-    """How many more people have to be asked until each item can get its raters; a link not used yet is one asked."""
-    asked_in = queue.assignments.counted().count()
+def raters_missing(queue: RatingQueue, things: int) -> int:
+    """How many more people have to be asked until each of so many things can get its raters; a link not used yet is
+    one asked.
+
+    Nobody rates a thing twice, so there are as many people as a thing wants raters; and as many as it takes that the
+    shares of all, where a rater is given some of the things alone, cover them so often.
+    """
+    raters = queue.assignments.counted()
     links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
-    each = len(aspects_of(queue)) if queue.one_dimension_per_rater else 1
-    return max(0, queue.raters_wanted * each - asked_in - links)
+    asked, begun = raters.count() + links, raters.exclude(started_at=None).count()
+    aspects = len(aspects_of(queue))
+    kinds, each = (aspects, 1) if queue.one_dimension_per_rater else (1, aspects)
+    by_heads = queue.raters_wanted * kinds - asked
+    share = min(queue.items_per_rater or things, things)
+    if not share:
+        return max(0, by_heads)
+    given_out = Rating.objects.filter(assignment__in=raters, kind=Rating.Kind.ITEM).count() / each
+    uncovered = things * queue.raters_wanted * kinds - given_out - share * (asked - begun)
+    return max(0, by_heads, ceil(uncovered / share))
 
 
 def items_left(queue: RatingQueue) -> tuple[int, int]:

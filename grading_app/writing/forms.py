@@ -42,6 +42,14 @@ class ConfirmForm(forms.Form):
     confirmed = forms.BooleanField(label="I have seen what this can cost")
 
 
-class CorrectionForm(forms.Form):
+class ReasonForm(forms.Form):
+    reason = forms.CharField(
+        max_length=500,
+        help_text="Stays in the history",
+        error_messages={"required": "A reason is needed: it stays in the history."},
+    )
+
+
+class CorrectionForm(ReasonForm):
+    field_order = ("text", "reason")
     text = forms.CharField(max_length=LONGEST_TEXT, strip=False, widget=forms.Textarea(attrs={"rows": 8}))
-    reason = forms.CharField(max_length=500, help_text="Stays in the history")

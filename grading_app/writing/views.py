@@ -17,7 +17,7 @@ from evalsite.lib.access import members_only
 from evalsite.lib.wording import count_text
 from grading_app.writing.collecting import collect
 from grading_app.writing.correcting import approve, correct, missing_from
-from grading_app.writing.forms import ConfirmForm, CorrectionForm, WriterForm
+from grading_app.writing.forms import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.writing.planning import ask_for_rubrics
 from runs_app.designs import versioning
 from runs_app.designs.estimating import needs_confirmation
@@ -131,12 +131,12 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
     permission, act = VERBS.get(verb, ("", None))
     if act is None or not request.user.has_perm(permission):
         raise Http404
-    reason = request.POST.get("reason", "").strip()[:500]
-    if verb != "collect" and not reason:
-        messages.error(request, "A reason is needed: it stays in the history.")
+    form = ReasonForm(request.POST)
+    if not form.is_valid() and verb != "collect":
+        messages.error(request, form.errors["reason"][0])
         return redirect("text_set", name, version)
     try:
-        messages.success(request, act(texts, request.user, reason))
+        messages.success(request, act(texts, request.user, form.cleaned_data.get("reason", "")))
     except (ValueError, TransitionError) as problem:
         messages.error(request, str(problem))
     return redirect("text_set", name, version)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
+from django.db import models
 from django.forms import ModelForm
 from django.http import Http404, HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
@@ -16,11 +17,13 @@ from django.utils.safestring import SafeString
 from datasets_app.admin_verbs import Verb, VerbAdmin
 from evalsite.lib.admin import history_list
 from runs_app import prompts
-from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
+from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm, WrittenJSON
 from runs_app.designs import versioning
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
 from runs_app.reading import Turns, turns_of_draft
+
+SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
 
 def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
@@ -62,6 +65,7 @@ class VersionedAdmin(VerbAdmin):
     search_fields = ["name"]
     content: ClassVar[tuple[str, ...]] = ()
     frozen_content: ClassVar[tuple[str, ...]] = ()
+    formfield_overrides = {models.JSONField: {"form_class": WrittenJSON}}
     about = ("version", "status", "content_hash", "created_by", "created_at", "changes")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
@@ -79,6 +83,12 @@ class VersionedAdmin(VerbAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         form = self.form if obj is None or _is_draft(obj) else ModelForm
         return super().get_form(request, obj, change, form=form, **kwargs)
+
+    def render_change_form(self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        row = kwargs.get("obj")
+        if row is not None and not _is_draft(row):
+            context |= dict.fromkeys(SAVING, False)
+        return super().render_change_form(request, context, *args, **kwargs)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return super().has_delete_permission(request, obj) and (obj is None or _is_draft(obj))

@@ -6,13 +6,23 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.forms.fields import InvalidJSONInput
 
 from datasets_app.models import Dataset, Item
 from evalsite.lib.choices import offer_rows
+from evalsite.lib.storable import unstorable
 from runs_app.models import Dimension, Prompt
 
 
-class Conversation(forms.JSONField):
+class WrittenJSON(forms.JSONField):
+    """JSON that is shown again as it was written where no page could show what it says: half a surrogate pair."""
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        read = super().bound_data(data, initial)
+        return InvalidJSONInput(data) if unstorable(read) else read
+
+
+class Conversation(WrittenJSON):
     """Turns as JSON, shown as nothing where there is nothing to show."""
 
     def prepare_value(self, value: Any) -> Any:

@@ -14,6 +14,7 @@ from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import StatusChange, TransitionQuerySet
 from evalsite.lib.hashing import content_hash
 from evalsite.lib.roles import is_member
+from evalsite.lib.storable import unstorable
 
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
@@ -62,6 +63,14 @@ class Versioned(models.Model):
         if kwargs.get("update_fields") is not None:
             kwargs["update_fields"] = {*kwargs["update_fields"], "content_hash"}
         super().save(*args, **kwargs)
+
+    def clean_fields(self, exclude: Any = None) -> None:
+        """As any field is checked, and that mappings and lists hold nothing that neither a hash nor a column takes."""
+        super().clean_fields(exclude)
+        written = [field.name for field in self._meta.fields if isinstance(field, models.JSONField)]
+        faults = {name: unstorable(getattr(self, name)) for name in written if name not in (exclude or ())}
+        if any(faults.values()):
+            raise ValidationError({name: f"What is written {fault}." for name, fault in faults.items() if fault})
 
     @property
     def content(self) -> dict[str, Any]:

@@ -20,6 +20,8 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
         ("sampler", {"name": "s", "temperature": "3"}, "less than or equal to 2.0"),
         ("sampler", {"name": "s", "extra": '{"api_key": "x"}'}, "not settable: api_key"),
         ("sampler", {"name": "Not A Slug"}, "Use small letters"),
+        ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is no number of JSON"),
+        ("sampler", {"name": "s", "extra": '{"stop": "\\ud800"}'}, "is not Unicode text at character 1"),
         ("dimension", {"name": "d", "instructions": "x", "scale_min": "5", "scale_max": "1"}, "must end above"),
         (
             "dimension",
@@ -46,6 +48,7 @@ def test_what_is_in_use_takes_a_new_version_and_no_edit(as_user, researcher, kin
     row, web = make(status="approved"), as_user(researcher)
     shown = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()
     assert "<textarea" not in shown
+    assert 'name="_save"' not in shown
     web.post(
         reverse(f"admin:runs_app_{kind}_changelist"),
         {"action": "new_version", "_selected_action": [row.pk], "confirmed": "yes"},

@@ -44,6 +44,7 @@ def test_the_form_makes_a_draft_of_ones_own(asker, entered):
     ("field", "value", "said"),
     [
         ("name", "queues", "page of its own"),
+        ("name", "new", "page of its own"),
         ("name", "Not A Name", "small letters"),
         ("dimensions", [], "required"),
         ("raters_wanted", "0", "greater than or equal to 1"),
@@ -51,6 +52,7 @@ def test_the_form_makes_a_draft_of_ones_own(asker, entered):
         ("attention_checks", "thing-4 = seven", "is not a key"),
         ("attention_checks", "thing-4 = 7\nthing-4 = 6", "twice"),
         ("attention_checks", "nowhere = 7", "no item nowhere"),
+        ("attention_checks", "thing\0-4 = 7", "Null characters are not allowed."),
         ("attention_checks", "thing-4 = 8", "not on the scale of every dimension"),
         ("practice_items", "3", "Nothing would be left"),
     ],

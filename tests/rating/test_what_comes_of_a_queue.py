@@ -69,6 +69,20 @@ def test_one_rater_alone_agrees_with_nobody():
     assert line.icc is None
 
 
+def test_more_people_are_asked_for_until_their_shares_cover_all():
+    """Six items want two raters each, and a rater is given four of them: three people do it."""
+    queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
+    assert results.raters_missing(queue, 6) == 3
+    queues.invite(queue, 1, by=queue.owner)
+    first = make_rater(queue, started=True)
+    assert results.raters_missing(queue, 6) == 1
+    make_rater(queue)
+    assert results.raters_missing(queue, 6) == 0
+    sessions.rate(first, position=1, value=4, seconds=1.0)
+    queues.release(first, by=queue.owner, reason="had to go")
+    assert results.raters_missing(queue, 6) == 1
+
+
 def test_checks_passed_and_progress_are_told_for_each_rater():
     queue = rated_queue()
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))

@@ -83,6 +83,14 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
             "Line 1: the weight must be a number, not 'much'.",
         ),
         (
+            {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | 1 | says\0 so"},
+            "What is written contains a NUL character.",
+        ),
+        (
+            {"user": "", "system": "", "messages": '[{"role": "user", "content": "{{answer}}\\ud800"}]'},
+            "What is written is not Unicode text at character 11.",
+        ),
+        (
             {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | 0 | says so"},
             'Criterion "true": the weight must be a number above 0, at most 1,000,000,000.',
         ),
@@ -108,6 +116,8 @@ def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, cura
     act(as_user(researcher), "approve", rubric, confirmed="yes", reason="me")
     rubric.refresh_from_db()
     assert rubric.status == "draft"
+    refused = act(as_user(curator), "approve", rubric, confirmed="yes", reason="tried\0")
+    assert "Null characters are not allowed." in refused.content.decode()
     act(as_user(curator), "approve", rubric, confirmed="yes", reason="tried on twenty answers")
     rubric.refresh_from_db()
     change = rubric.history.get()
