@@ -22,7 +22,7 @@ from grading_app.analysis.correlation import pearson
 from grading_app.analysis.frames import Frames, load_frames
 from grading_app.analysis.summaries import score_lines
 from grading_app.analysis.wording import coefficient, interval, per_cent, per_cent_interval
-from runs_app.models import Condition, Endpoint, Experiment, Run
+from runs_app.models import Endpoint, Experiment
 from runs_app.simulating import SimulatorConfig
 
 USERNAME = "demo"
@@ -82,15 +82,21 @@ def _port() -> int:
 
 
 def is_finished() -> bool:
-    """Whether every experiment is planned, with its judges, and every trial of it done."""
-    experiments = Experiment.objects.filter(slug__in=EXPERIMENTS)
-    runs = Run.objects.filter(experiment__in=experiments).select_related("condition")
-    judges = sum(run.condition.stage == Condition.Stage.JUDGE for run in runs)
+    """Whether every experiment is planned, with the judges of its design, and every trial of these is done.
+
+    What people asked for since, another judge or a rubric that was tried, is no part of the demonstration.
+    """
+    experiments = list(Experiment.objects.filter(slug__in=EXPERIMENTS))
+    return len(experiments) == len(EXPERIMENTS) and all(map(_is_done, experiments))
+
+
+def _is_done(experiment: Experiment) -> bool:
+    answers = list(experiment.runs.generating())
+    verdicts = list(experiment.runs.filter(condition__grade_condition__grader__name__in=experiment.graders))
     return (
-        {run.experiment_id for run in runs} == {one.pk for one in experiments}
-        and len(experiments) == len(EXPERIMENTS)
-        and judges == sum(len(one.graders) for one in experiments)
-        and all(run.n_done == run.n_trials for run in runs)
+        bool(answers)
+        and len(verdicts) >= len(experiment.graders)
+        and all(run.n_done == run.n_trials for run in (*answers, *verdicts))
     )
 
 

@@ -103,7 +103,9 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         quorum, graders = cleaned.get("quorum"), cleaned.get("graders")
-        if quorum and graders is not None and quorum > len(graders):
+        if graders is not None and len(graders) < 2:
+            self.add_error("graders", "A panel has at least two judges: one alone is a judge.")
+        elif quorum and graders is not None and quorum > len(graders):
             self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")
         return cleaned
 

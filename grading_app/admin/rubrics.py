@@ -7,7 +7,7 @@ from typing import Any
 
 from django.contrib import admin
 from django.core.exceptions import PermissionDenied
-from django.db.models import Sum
+from django.db.models import Aggregate, Case, Count, OuterRef, Subquery, Sum, When
 from django.db.models.functions import Coalesce
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -23,12 +23,12 @@ from grading_app import rubrics
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
 from grading_app.judging.samplers import usual_sampler
 from grading_app.judging.trying import Try, TryCost, tried_of, try_out
-from grading_app.models import GradeCondition, Rubric
+from grading_app.models import GradeCondition, Grading, Preference, Rubric
 from runs_app import briefing, prompts
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
 from runs_app.designs.estimating import needs_confirmation
 from runs_app.designs.planning import PlanError
-from runs_app.models import Experiment
+from runs_app.models import Experiment, Run
 from runs_app.reading import Turns, turns_of_verdict, turns_of_writer
 
 MOST_USES = 50
@@ -86,6 +86,7 @@ class RubricAdmin(VersionedAdmin):
             "kinds": Rubric.Kind.choices,
             "answer_form": AnswerForm(user=request.user, kind=Rubric.Kind.PAIRWISE, with_texts=True),
             "uses": uses_of(rubric, request.user) if rubric else [],
+            "makes_judges": rubric is not None and rubric.can_judge and request.user.has_perm("grading_app.add_grader"),
         }
         return super().render_change_form(request, context, *args, **kwargs)
 
@@ -180,11 +181,22 @@ def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bo
 
 
 def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
-    """Where it judges, of the experiments that this person may see: the newest first, each with `n_verdicts`."""
+    """Who grades by it, of the experiments that this person may see: the newest first, each with `n_verdicts`.
+
+    A judge's are counted by its runs; a person's are few, and have no run.
+    """
     seen = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
-    verdicts = Coalesce(Sum("judge_condition__runs__n_done"), 0)
-    rows = seen.select_related("experiment", "grader").annotate(n_verdicts=verdicts).order_by("-pk")
-    return list(rows[:MOST_USES])
+    of_judges = _added_up(Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done"))
+    of_people = _added_up(Grading.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")) + _added_up(
+        Preference.objects.filter(condition=OuterRef("pk")), "condition", Count("pk")
+    )
+    verdicts = Case(When(kind=GradeCondition.Kind.PERSON, then=of_people), default=of_judges)
+    rows = seen.select_related("experiment", "grader", "assignment__queue").annotate(n_verdicts=verdicts)
+    return list(rows.order_by("-pk")[:MOST_USES])
+
+
+def _added_up(rows: Any, by: str, what: Aggregate) -> Any:
+    return Coalesce(Subquery(rows.order_by().values(by).annotate(n=what).values("n")), 0)
 
 
 def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:

@@ -59,6 +59,10 @@ class Rubric(Versioned):
         }
         return common | by_kind.get(self.Kind(self.kind), {})
 
+    @property
+    def can_judge(self) -> bool:
+        return self.status == self.Status.APPROVED and self.kind != self.Kind.WRITER
+
     def clean(self) -> None:
         from grading_app import rubrics
 

@@ -119,9 +119,16 @@ def _form_page(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpRe
     if request.method == "POST" and form.is_valid():
         return redirect(form.save())
     fetch_choices(form)
-    back = queue.get_absolute_url() if queue.pk else reverse("rating_queue_list")
+    back = queue.get_absolute_url() if queue.pk else _where_queues_begin(queue)
     context = {"form": form, "heading": heading, "cancel_url": back, "queue": queue}
     return render(request, "grading_app/rating/queue_form.html", context)
+
+
+def _where_queues_begin(queue: RatingQueue) -> str:
+    """Where the button of a new queue stands: of answers, on the page that compares who rated them."""
+    if queue.experiment is None:
+        return reverse("rating_queue_list")
+    return reverse("experiment_agreement", args=[queue.experiment.slug])
 
 
 # --- verbs -----------------------------------------------------------------------------------------------------------

@@ -58,10 +58,15 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "runs": runs,
         "may_edit": request.user.has_perm(EDIT),
         "may_approve": request.user.has_perm(APPROVE) and texts.status == TextSet.Status.DRAFT,
+        "may_judge": texts.status == TextSet.Status.APPROVED and _makes_judges(request.user),
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
     }
     return render(request, "grading_app/writing/text_set.html", context)
+
+
+def _makes_judges(user: Any) -> bool:
+    return bool(user.is_staff and user.has_perm("grading_app.add_grader"))
 
 
 def _visible(request: HttpRequest, name: str, version: int) -> TextSet:

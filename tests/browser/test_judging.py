@@ -14,8 +14,18 @@ from grading_app.writing.collecting import collect
 from grading_app.writing.planning import Writer, ask_for_rubrics
 from runs_app.models import Experiment
 from tests import factories
-from tests.browser.seeing import PHONE, drain_beside
+from tests.browser.seeing import LAPTOP, PHONE, drain_beside
 from tests.judging.conftest import judging, reply
+
+# A box that clips what is too wide for it makes no page scroll sideways.
+FIELDS_FIT = """() => [...document.querySelectorAll('fieldset :is(input, select, textarea)')].every(field =>
+    field.getBoundingClientRect().right < field.closest('fieldset').getBoundingClientRect().right)"""
+
+
+CHOSEN_CAN_BE_READ = """() => {
+    const title = document.querySelector('.selector-chosen-title');
+    return title && getComputedStyle(title.querySelector('label')).color !== getComputedStyle(title).backgroundColor;
+}"""
 
 
 @pytest.fixture
@@ -61,6 +71,10 @@ def write_a_rubric(page, checked):
         page.locator("#id_user").press("Backspace")
     expect(shown.get_by_text("Reference: 0")).to_be_visible()
     checked(page, "rubric editor")
+    page.set_viewport_size(PHONE)
+    page.wait_for_function(FIELDS_FIT)
+    checked(page, "rubric editor, phone")
+    page.set_viewport_size(LAPTOP)
 
 
 def approve_it(page):
@@ -83,12 +97,18 @@ def add_a_judge(page):
     assert Grader.objects.get().sampler.temperature == 0
 
 
+def look_at_panels(page):
+    page.goto("/admin/grading_app/panel/add/")
+    page.wait_for_function(CHOSEN_CAN_BE_READ)
+
+
 def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, experiment):
     page = visitor(curator)
     write_a_rubric(page, checked)
     approve_it(page)
     researcher = visitor(experiment.owner)
     add_a_judge(researcher)
+    look_at_panels(researcher)
     researcher.goto("/experiments/pilot/grading/")
     checked(researcher, "grading tab, empty")
     researcher.get_by_role("link", name="Add a judge").first.click()

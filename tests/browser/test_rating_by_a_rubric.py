@@ -62,6 +62,12 @@ def wait_for(page, done, total):
     page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
 
 
+QUESTION_IS_WHOLE = """() => {
+    const part = document.querySelector('[aria-label="Question"]');
+    return innerHeight === 600 && part.scrollHeight <= part.clientHeight;
+}"""
+
+
 def says_pass(page, lenient):
     """What this rater thinks of the criterion on the screen, read from the page as a person would."""
     return lenient or page.locator(".rating-question h1").inner_text() == "correct" or apples_left(page) > 2
@@ -121,6 +127,8 @@ def test_a_pair_is_chosen_by_arrows(visitor, study):
         assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
         assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
         turn(page, key)
+    page.set_viewport_size({"width": 1280, "height": 600})
+    page.wait_for_function(QUESTION_IS_WHOLE)
     page.get_by_role("region", name="Answer A").focus()
     page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
     page.reload()

@@ -206,5 +206,15 @@ def test_the_journey_on_the_pages(client, writer, curator):
     assert "&lt;b&gt;two&lt;/b&gt;" in done.content.decode()
     only = client.get(reverse("text_set", args=["own", 2]), {"only": "corrected"})
     assert [item.key for item, _ in only.context["rows"]] == ["item-1"]
-    client.post(reverse("text_set_act", args=["own", 2, "approve"]), {"reason": "all read"})
+    approving = reverse("text_set_act", args=["own", 2, "approve"])
+    refused = client.post(approving, {"reason": "all\0read"}, follow=True)
+    assert "Null characters are not allowed." in refused.content.decode()
+    approved = client.post(approving, {"reason": "all read"}, follow=True)
     assert TextSet.objects.get(version=2).status == "approved"
+    assert "Make a judge that reads it" not in approved.content.decode()  # The admin is for staff.
+    curator.is_staff = True
+    curator.save()
+    assert (
+        f"/grader/add/?text_set={approved.context['texts'].pk}"
+        in client.get(approved.wsgi_request.path).content.decode()
+    )

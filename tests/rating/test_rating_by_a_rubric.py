@@ -9,6 +9,7 @@ from django.db import IntegrityError, connection, transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grading_app.admin.rubrics import uses_of
 from grading_app.exporting import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
@@ -92,6 +93,7 @@ def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     assert (grading.score, grading.detail, grading.score_raw) == (judged.score, judged.detail, judged.raw)
     assert (grading.trial_id, grading.score) == (first.trial_id, 0.75)
     assert (grading.condition.kind, grading.condition.rubric, grading.parse_ok) == ("person", queue.rubric, True)
+    assert [(use.assignment, use.n_verdicts) for use in uses_of(queue.rubric, queue.owner)] == [(rater, 1)]
 
 
 def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
@@ -295,6 +297,8 @@ def test_an_error_is_at_its_field(entered, fields, field, said):
 def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(entered):
     study, rubric = make_answers(models=["small", "large"]), make_rubric()
     client = signed_in(study.owner)
+    asked = client.get(f"/experiments/{study.slug}/ratings/new/")
+    assert asked.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
     made = client.post(f"/experiments/{study.slug}/ratings/new/", {**entered, "rubric": rubric.pk})
     client.post(f"{made['Location']}open/", {"reason": "ready"})
     queue = study.rating_queues.get()

@@ -122,7 +122,9 @@ def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, cura
     rubric.refresh_from_db()
     change = rubric.history.get()
     assert (rubric.status, change.by, change.reason) == ("approved", curator, "tried on twenty answers")
-    assert "<textarea" not in as_user(curator).get(page(rubric)).content.decode()
+    shown = as_user(curator).get(page(rubric)).content.decode()
+    assert "<textarea" not in shown
+    assert f"/admin/grading_app/grader/add/?rubric={rubric.pk}" in shown
 
 
 def test_a_rubric_with_a_problem_is_not_approved(as_user, curator):

@@ -1,0 +1,42 @@
+"""`manage.py demo` run again serves what is there, whatever people asked for since."""
+
+import pytest
+
+from grading_app import demonstrating
+from runs_app.models import Condition
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def make_demonstration(*, answered):
+    for slug in demonstrating.EXPERIMENTS:
+        experiment = factories.make_experiment(slug, models=[factories.make_model("small")])
+        for run in factories.make_runs(experiment, status="done"):
+            said = (lambda item, dimension, index: "4") if answered else None
+            factories.plan_trials(run, answer=said)
+    return experiment
+
+
+def test_a_judge_that_somebody_added_keeps_nobody_waiting():
+    experiment = make_demonstration(answered=True)
+    assert demonstrating.is_finished()
+    run = experiment.runs.get()
+    added = Condition.objects.create(
+        experiment=experiment, stage="judge", model=run.condition.model, sampler=run.condition.sampler,
+        condition_id="judge--1", content={},
+    )  # fmt: skip
+    experiment.runs.create(condition=added, wave=run.wave, status="paused", n_pending=5)
+    assert demonstrating.is_finished()
+
+
+def test_answers_and_judges_of_the_design_are_waited_for():
+    experiment = make_demonstration(answered=True)
+    experiment.graders = ["strict-judge"]
+    experiment.save()
+    assert not demonstrating.is_finished()
+
+
+def test_answers_are_waited_for():
+    make_demonstration(answered=False)
+    assert not demonstrating.is_finished()
