@@ -138,7 +138,7 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
         raise Http404
     form = ReasonForm(request.POST)
     if not form.is_valid() and verb != "collect":
-        messages.error(request, form.errors["reason"][0])
+        messages.error(request, str(form.errors["reason"][0]))
         return redirect("text_set", name, version)
     try:
         messages.success(request, act(texts, request.user, form.cleaned_data.get("reason", "")))
