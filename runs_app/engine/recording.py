@@ -20,7 +20,7 @@ from runs_app.engine.admitting import Claim
 from runs_app.engine.books import Books, open_books
 from runs_app.engine.columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, typed, values
 from runs_app.engine.settling import ZERO, Change, Deltas, RunDelta
-from runs_app.engine.statements import as_json, fetched
+from runs_app.engine.statements import as_json, executed, fetched
 from runs_app.engine.throttles import Lesson, taught
 from runs_app.models import Attempt, Trial
 from runs_app.providers.allowances import Allowance
@@ -135,9 +135,7 @@ def _of_runs_there_are(books: Books, rows: Sequence[dict[str, Any]]) -> Sequence
     return found
 
 
-END_CANCELLED = """
-UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[]) RETURNING id
-"""
+END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[])"
 
 
 def _end_cancelled(books: Books, results: Sequence[Result]) -> None:
@@ -151,7 +149,7 @@ def _end_cancelled(books: Books, results: Sequence[Result]) -> None:
         result.status, result.wait_s = Trial.Status.CANCELLED, None
         books.deltas.at(result.claim.place).move("pending", "cancelled")
     if waiting:
-        fetched(END_CANCELLED, [result.claim.trial_id for result in waiting])
+        executed(END_CANCELLED, [result.claim.trial_id for result in waiting])
 
 
 ADD_ATTEMPTS = f"""{INSERT_ATTEMPTS}
