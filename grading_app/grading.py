@@ -29,12 +29,10 @@ LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answ
 
 GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
 DONE = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
-UNGRADED = """ AND NOT EXISTS
-    (SELECT FROM grading_app_grading g WHERE g.condition_id = %(condition)s AND g.trial_id = t.id{among})"""
-# The grades are narrowed as the answers are: merged with them, they are else walked from the first one for each page.
-UNGRADED_OF_ALL = UNGRADED.format(among="")
-UNGRADED_OF_PAGE = UNGRADED.format(among=" AND g.trial_id > %(low)s AND g.trial_id <= %(high)s")
-UNGRADED_OF_TRIALS = UNGRADED.format(among=" AND g.trial_id = ANY(%(trials)s)")
+# Looked up answer by answer, for OFFSET keeps it from being a join: of a condition whose grades came since the last
+# ANALYZE the planner expects one, and would hold each answer of a page against all of them or walk them all.
+UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
+    WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
 KEYS = f"SELECT t.id {DONE}"
 GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
 ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error {DONE}
@@ -216,9 +214,9 @@ class _Grading:
 
     def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
-        of_all, of_page = ("", "") if self.force else (UNGRADED_OF_ALL, UNGRADED_OF_PAGE)
-        for low, high in key_ranges(KEYS + of_all, wanted, PAGE_ROWS):
-            yield _rows(ANSWERS + of_page, {**wanted, "low": low, "high": high})
+        ungraded = "" if self.force else UNGRADED
+        for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
+            yield _rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
 
     def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
         scores = [
@@ -242,7 +240,7 @@ class _Grading:
 
 
 OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choices FROM runs_app_trial t
-    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED_OF_TRIALS}"""  # noqa: S608
+    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
 
 
 def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:

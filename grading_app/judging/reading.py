@@ -21,10 +21,11 @@ from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from runs_app.models import Experiment, Run
 
 DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
+# Looked up reply by reply, as rules do with answers (`grading.UNGRADED`).
 UNREAD = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_grading g
-    WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id)"""
+    WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id OFFSET 0)"""
 UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.condition_id = %(condition)s
-    AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id AND p.judged_by_id >= v.id)"""
+    AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id AND p.judged_by_id >= v.id OFFSET 0)"""
 REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused {unread}
     AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
 WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"

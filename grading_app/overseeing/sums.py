@@ -40,7 +40,7 @@ WITHOUT_PANEL = """WITH seat AS (SELECT p.id AS panel, member::bigint FROM gradi
     met AS (SELECT seat.panel, g.trial_id, array_agg(g.condition_id) AS there
         FROM seat JOIN grading_app_grading g ON g.condition_id = seat.member GROUP BY 1, 2),
     left_out AS (SELECT panel, there, count(*) AS n FROM met WHERE NOT EXISTS (SELECT FROM grading_app_grading g
-        WHERE g.condition_id = met.panel AND g.trial_id = met.trial_id) GROUP BY 1, 2)
+        WHERE g.condition_id = met.panel AND g.trial_id = met.trial_id OFFSET 0) GROUP BY 1, 2)
 SELECT seat.panel, seat.member, sum(l.n) FILTER (WHERE seat.member <> ALL(l.there))::bigint, sum(l.n)::bigint
 FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC NULLS LAST, 2"""
 
