@@ -1,9 +1,9 @@
 """A database with its tables as a folder to copy: making one and migrating it takes seconds, copying it does not."""
 
+import fcntl
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,13 +20,24 @@ def environment(place: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def prepared() -> Iterator[Path]:
-    """A data folder with a migrated database that is not running, to copy from."""
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a migrated database that is not running, to copy from: one for all of pytest-xdist's."""
+    own = tmp_path_factory.getbasetemp()
+    shared = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with (shared / "prepared.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (shared / "prepared").exists():
+            _prepare(shared / "prepared")
+    return shared / "prepared"
+
+
+def _prepare(data: Path) -> None:
+    """Made where the server's user may go, which pytest's folders do not allow; there once it is whole."""
     with open_folder() as folder:
         subprocess.run(
             [sys.executable, str(ROOT / "manage.py"), "migrate", "-v0"], env=environment(folder), check=True, cwd=folder
         )
-        yield folder / "data"
+        copied(folder / "data", data.with_name("unfinished")).rename(data)
 
 
 def copied(folder: Path, to: Path) -> Path:
