@@ -22,7 +22,7 @@ from grading_app.rating import queues, results
 from grading_app.rating.forms import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.rating.norms import make_norms, out_of_date
 from grading_app.rating.tables import ItemMeansTable, QueueTable, item_rows
-from runs_app.views.fetching import editable_experiment
+from runs_app.views.fetching import editable_experiment, first_error
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50
@@ -191,9 +191,8 @@ def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
     queue = _editable(request, name)
     if verb not in VERBS:
         raise Http404
-    form = ReasonForm(request.POST)
     try:
-        text, to = VERBS[verb](queue, request.user, form.cleaned_data["reason"] if form.is_valid() else "")
+        text, to = VERBS[verb](queue, request.user, _reason(request))
     except (queues.QueueError, TransitionError, CurationError) as error:
         messages.error(request, str(error))
         return redirect(queue)
@@ -237,9 +236,8 @@ def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpRe
     """Release or exclude a rater, or make a new link for one."""
     queue = _editable(request, name)
     assignment = get_object_or_404(queue.assignments.select_related("user", "queue"), number=number)
-    form = ReasonForm(request.POST)
-    reason = form.cleaned_data["reason"] if form.is_valid() else ""
     try:
+        reason = _reason(request)
         if verb == "link":
             return _links(request, queue, [queues.invite_again(assignment, by=request.user)])
         {"release": queues.release, "exclude": queues.exclude}[verb](assignment, by=request.user, reason=reason)
@@ -248,6 +246,14 @@ def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpRe
     except queues.QueueError as error:
         messages.error(request, str(error))
     return redirect(queue)
+
+
+def _reason(request: HttpRequest) -> str:
+    """As it was entered. QueueError where it cannot be kept: nothing is done for a reason that is lost."""
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        raise queues.QueueError(first_error(form))
+    return str(form.cleaned_data["reason"])
 
 
 def _links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:

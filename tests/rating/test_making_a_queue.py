@@ -97,6 +97,10 @@ def test_opening_and_closing_take_a_reason_into_the_history(asker, entered):
         "because open", "because close", "because open",
     ]  # fmt: skip
     assert client.get("/ratings/queues/first-study/edit/").status_code == 404
+    for lost in ("long" * 200, "a\0b"):
+        refused = client.post("/ratings/queues/first-study/close/", {"reason": lost}, follow=True).content.decode()
+        assert "Reason: " in refused
+        assert RatingQueue.objects.get().status == "open"
 
 
 def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
