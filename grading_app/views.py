@@ -22,7 +22,7 @@ from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
 from grading_app.grading import scorer_choices
-from grading_app.models import Snapshot
+from grading_app.models import Rubric, Snapshot
 from grading_app.snapshots.views import SnapshotForm
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.above import GRADE
@@ -191,6 +191,10 @@ def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
         ("items", "csv", "", "Items, CSV"),
         ("ledger", "csv", "", "Ledger, CSV"),
     ]
+    if experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE).exists():
+        wanted.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
+    if experiment.rating_queues.exists():
+        wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
     return [
         {"label": label, "address": reverse("experiment_export", args=[experiment.slug, table, form]) + query}
         for table, form, query, label in wanted

@@ -345,11 +345,19 @@ def test_exports_carry_the_rubric_beside_what_people_gave():
 
 
 def test_preferences_are_exported_with_both_answers():
+    assert not offered(make_answers("unrated")) & {"preferences", "ratings"}
     queue = make_rubric_queue("pairwise", items=2)
     rate_all(make_rater(queue, started=True), 1)
     rows = exported(queue, "preferences")
     assert {(row["winner"], row["grader"], row["grade_cost_usd"]) for row in rows} == {("a", "reading rater 1", 0)}
     assert {row["model"] for row in rows} | {row["rival_model"] for row in rows} == {"small", "large"}
+    assert offered(queue.experiment) >= {"preferences", "ratings"}
+
+
+def offered(experiment):
+    """The tables that the page of results offers as files."""
+    page = signed_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
+    return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
 
 
 def exported(queue, table):
