@@ -78,9 +78,22 @@ def test_more_people_are_asked_for_until_their_shares_cover_all():
     assert results.raters_missing(queue, 6) == 1
     make_rater(queue)
     assert results.raters_missing(queue, 6) == 0
+    assert "finds nothing to rate" not in _page_of(queue)
     sessions.rate(first, position=1, value=4, seconds=1.0)
     queues.release(first, by=queue.owner, reason="had to go")
     assert results.raters_missing(queue, 6) == 1
+
+
+def test_who_asks_is_told_when_nothing_is_left_to_rate():
+    queue = make_queue(raters_wanted=1)
+    rate_all(make_rater(queue, started=True))
+    assert "finds nothing to rate" in _page_of(queue)
+    queues.close_queue(queue, by=queue.owner, reason="enough")
+    assert "finds nothing to rate" not in _page_of(queue)
+
+
+def _page_of(queue):
+    return signed_in(queue.owner).get(queue.get_absolute_url()).content.decode()
 
 
 def test_checks_passed_and_progress_are_told_for_each_rater():
