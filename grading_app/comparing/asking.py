@@ -14,6 +14,7 @@ from grading_app.comparing.raters import ANSWERS, CRITERION, PAIRS, Rater, crite
 from runs_app.models import Experiment
 
 MOST_RATERS = 1_000
+OF_UNITS = ("rater", "condition", "dimension")  # Choices that other units do not have: `of` says whose they were.
 FIRST_CHOICE = 6  # What is compared before anybody chose.
 
 
@@ -87,6 +88,9 @@ class QuestionForm(forms.Form):
         self.experiment = experiment
         self.rated, self.offered = _rated(experiment, named)
         asked = data.copy()
+        if asked.get("of", wanted) != wanted:
+            for name in OF_UNITS:
+                asked.setlist(name, [])
         asked["units"] = wanted or self.rated
         super().__init__(asked)
         self._choices("units", units)

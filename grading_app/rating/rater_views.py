@@ -142,8 +142,14 @@ def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
         messages.error(request, str(error))
     else:
         if not recorded:
-            messages.info(request, "That one was rated already; this is the next.")
+            messages.info(request, _why_not(assignment, position))
     return redirect("rating_item", assignment.queue.name)
+
+
+def _why_not(assignment: RaterAssignment, position: int) -> str:
+    if assignment.ratings.filter(position=position).exists():
+        return "That one was rated already; this is the next."
+    return "You are not asked for that one any more: it was not kept. What you rated before is."
 
 
 @require_POST

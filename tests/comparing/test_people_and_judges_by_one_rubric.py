@@ -6,7 +6,7 @@ from django.http import QueryDict
 
 from grading_app.comparing import frames
 from grading_app.comparing.asking import QuestionForm
-from grading_app.models import Grading
+from grading_app.models import GradeCondition, Grading
 from grading_app.rating import queues, sessions
 from tests.comparing.world import graded, make_answers
 from tests.rating.test_answers_are_rated import make_answer_queue
@@ -74,6 +74,20 @@ def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
     assert sorted(side.value for side in one["sides"]) == [0, 0, 1]
     assert one["forms"] == []
     assert client.get(f"/experiments/people/disagreements/{row['trial'].pk}/").context["forms"]
+
+
+def test_other_units_begin_with_their_own_raters(queue, client):
+    """The choices beside were of those before: somebody who chooses other units has not asked for these raters."""
+    client.force_login(queue.experiment.owner)
+    other = GradeCondition.objects.create(
+        experiment=queue.experiment, grade_condition_id="exact_match--1", scorer="exact_match"
+    )
+    Grading.objects.create(condition=other, trial=queue.answers.first().trial, score=1, parse_ok=True)
+    address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete&rater=g{other.pk}"
+    assert client.get(address).context["question"] is None
+    asked = client.get(f"{address}&of=answers").context
+    assert (asked["question"].criterion, len(asked["question"].raters)) == ("complete", 3)
+    assert f'name="of" value="criterion:{queue.rubric_id}:complete"' in client.get(address).content.decode()
 
 
 def test_a_verdict_that_changed_changes_the_page(queue, client):

@@ -85,6 +85,16 @@ def test_a_tap_that_comes_twice_rates_once():
     assert "rated already" in response.content.decode()
 
 
+def test_a_tap_after_a_release_is_told_as_lost():
+    rater = make_rater(make_queue(), started=True)
+    client = signed_in(rater.user)
+    html = rate(client, 2).content.decode()
+    queues.release(rater, by=rater.queue.owner, reason="enough")
+    late = client.post("/ratings/study/rate/", {"shown": shown_in(html), "rating": "2"}, follow=True).content.decode()
+    assert "not asked for that one any more" in late
+    assert [rating.value for rating in rater.ratings.all()] == [2]
+
+
 @pytest.mark.parametrize("value", ["", "0", "8", "4.5", "four", "9" * 40, "٤"])
 def test_what_is_no_point_of_the_scale_is_refused(value):
     rater = make_rater(make_queue())
