@@ -8,11 +8,11 @@ MINUS = "−"
 
 
 def number(value: float | None, places: int = 2) -> str:
-    return MISSING if value is None else f"{value:.{places}f}".replace("-", MINUS)
+    return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # z: no −0.00.
 
 
 def per_cent(share: float | None, places: int = 1) -> str:
-    return MISSING if share is None else f"{100 * share:.{places}f} %".replace("-", MINUS)
+    return MISSING if share is None else f"{100 * share:z.{places}f} %".replace("-", MINUS)
 
 
 def coefficient(r: float | None) -> str:
