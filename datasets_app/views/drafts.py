@@ -17,8 +17,8 @@ from datasets_app.forms import ReasonForm, SampleForm, fresh_seed
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.summaries import categories_of
 from datasets_app.views.fetching import visible_dataset
-from datasets_app.views.items import first_error
 from evalsite.lib.access import members_only
+from evalsite.lib.form_errors import first_error
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 

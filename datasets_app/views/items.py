@@ -19,6 +19,7 @@ from datasets_app.models import Dataset, Item, TransitionError
 from datasets_app.views.datasets import item_filter, without_cursors
 from datasets_app.views.fetching import back, rights, visible_dataset, visible_item
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
 
 
@@ -96,8 +97,3 @@ def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
         messages.error(request, first_error(form))
     elif not wants_part(request):  # The page shows it itself there.
         messages.success(request, done)
-
-
-def first_error(form: ReasonForm) -> str:
-    name, errors = next(iter(form.errors.items()))
-    return f"{form[name].label}: {errors[0]}"

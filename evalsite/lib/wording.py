@@ -19,6 +19,12 @@ def count_text(value: Number | None) -> str:
     return f"{whole:,}".replace(",", THIN_SPACE).replace("-", "−")
 
 
+def score_text(value: float) -> str:
+    """At most four decimals, and none that says nothing: 0.5, 4, −0.6667."""
+    text = f"{value:.4f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text.replace("-", "−")
+
+
 def money_text(value: Number | str | None) -> str:
     """US dollars: cents from one dollar on, three significant digits below; None is "unknown", never zero."""
     if value is None or value == "":

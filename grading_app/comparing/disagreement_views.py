@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from datasets_app.models import Item
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.form_errors import first_error
 from grading_app.comparing import disagreeing
 from grading_app.comparing.adjudicating import AdjudicationError, adjudicate, may_adjudicate
 from grading_app.comparing.agreement_views import page_state
@@ -24,7 +25,7 @@ from grading_app.comparing.pairs import answers_of
 from grading_app.comparing.sides import Side, sides_of, values_by_unit
 from runs_app.models import Trial
 from runs_app.reading import turns_of
-from runs_app.views.fetching import first_error, visible_experiment
+from runs_app.views.fetching import visible_experiment
 
 EXCERPT = 240
 CURSORS = ("after", "before")

@@ -13,6 +13,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
 from evalsite.lib.wording import count_text
 from grading_app.judging import choosing, panels
@@ -26,7 +27,7 @@ from grading_app.overseeing.newer import Newer, judging_address, newer_versions
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
-from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_experiment
+from runs_app.views.fetching import editable_experiment, may_edit, visible_experiment
 from runs_app.views.steering import Action, actions_for
 from runs_app.watching.progress import Totals, state_of
 

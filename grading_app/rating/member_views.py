@@ -17,12 +17,13 @@ from datasets_app.drafts import CurationError
 from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
+from evalsite.lib.form_errors import first_error
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queues, results
 from grading_app.rating.forms import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
 from grading_app.rating.norms import make_norms, out_of_date
 from grading_app.rating.tables import ItemMeansTable, QueueTable, item_rows
-from runs_app.views.fetching import editable_experiment, first_error
+from runs_app.views.fetching import editable_experiment
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 50

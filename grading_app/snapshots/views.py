@@ -9,9 +9,10 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
 
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.form_errors import first_error
 from grading_app.models import Snapshot
 from grading_app.snapshots.making import SnapshotError, path_of, refuse_while_live
-from runs_app.views.fetching import editable_experiment, first_error, visible_experiment
+from runs_app.views.fetching import editable_experiment, visible_experiment
 
 MAKE = "grading_app.tasks.snapshot_experiment"
 SECONDS = 3000  # Of a task that writes all tables; below the time after which the queue would hand it out again.

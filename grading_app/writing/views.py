@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from datasets_app.models import Item, TransitionError
 from evalsite.lib.access import members_only
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.wording import count_text
 from grading_app.writing.collecting import collect
 from grading_app.writing.correcting import approve, correct, missing_from
@@ -23,7 +24,7 @@ from runs_app.designs import versioning
 from runs_app.designs.estimating import needs_confirmation
 from runs_app.designs.planning import PlanError
 from runs_app.models import Run, TextSet
-from runs_app.views.fetching import editable_experiment, first_error
+from runs_app.views.fetching import editable_experiment
 from runs_app.watching.progress import Totals
 
 PER_PAGE = 25

@@ -9,13 +9,14 @@ from django.views.decorators.http import require_POST, require_safe
 from django_tables2 import RequestConfig
 
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
 from runs_app import steering
 from runs_app.filters import BatchFilter
 from runs_app.forms.steering import SteeringForm
 from runs_app.models import ProviderBatch
 from runs_app.tables import BatchListTable
-from runs_app.views.fetching import editable_experiment, first_error, may_edit, visible_batch
+from runs_app.views.fetching import editable_experiment, may_edit, visible_batch
 
 PER_PAGE = 50
 

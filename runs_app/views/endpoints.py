@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from datasets_app.models.history import save_noted
 from evalsite.lib.access import members_only, operators_only
 from evalsite.lib.choices import fetch_choices
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
 from evalsite.lib.roles import is_operator
 from evalsite.lib.wording import count_text
@@ -119,7 +120,10 @@ def model_status(request: HttpRequest, pk: int) -> HttpResponse:
 @operators_only
 def cache_purge(request: HttpRequest) -> HttpResponse:
     form = SteeringForm(request.POST)
-    n = purge(by=request.user, reason=form.cleaned_data["reason"] if form.is_valid() else "")
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return redirect("endpoint_list")
+    n = purge(by=request.user, reason=form.cleaned_data["reason"])
     messages.success(request, f"{count_text(n)} remembered answers are forgotten; the trials that gave them stay.")
     return redirect("endpoint_list")
 

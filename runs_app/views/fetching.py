@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.forms import BaseForm
 from django.http import HttpRequest
 from django.shortcuts import get_object_or_404
 
@@ -49,9 +48,3 @@ def visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
 def posted(request: HttpRequest) -> tuple[Any, Any]:
     """The data and the files for a form: nothing where the page is only opened, so that nothing is checked yet."""
     return (request.POST, request.FILES) if request.method == "POST" else (None, None)
-
-
-def first_error(form: BaseForm) -> str:
-    """What a message says of a small form that has no page of its own."""
-    name, errors = next(iter(form.errors.items()))
-    return f"{form[name].label}: {errors[0]}"

@@ -13,12 +13,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
+from evalsite.lib.form_errors import first_error
 from runs_app import removing
 from runs_app.designs import designing
 from runs_app.forms.experiments import DuplicateForm
 from runs_app.forms.steering import SteeringForm
 from runs_app.models import Experiment
-from runs_app.views.fetching import editable_experiment, first_error, posted, visible_experiment
+from runs_app.views.fetching import editable_experiment, posted, visible_experiment
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -13,6 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
 from evalsite.lib.access import members_only
+from evalsite.lib.form_errors import first_error
 from evalsite.lib.wording import count_text
 from runs_app import steering
 from runs_app.designs import piloting
@@ -22,7 +23,7 @@ from runs_app.forms.steering import ConcurrencyForm, LaunchForm, LaunchScopeForm
 from runs_app.models import Experiment, Run
 from runs_app.models.preflights import with_last_preflight
 from runs_app.models.runs import RunQuerySet
-from runs_app.views.fetching import editable_experiment, editable_run, first_error, posted
+from runs_app.views.fetching import editable_experiment, editable_run, posted
 from runs_app.waking import ask_preflights
 from runs_app.watching.progress import Totals
 

@@ -94,3 +94,11 @@ def test_a_duration_never_shows_sixty_seconds_or_sixty_minutes(seconds):
     shown = {unit: float(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
     below = {"ms": 1000, "s": 60, "min": 60, "h": 24, "d": 12}
     assert all(amount < below[unit] for unit, amount in shown.items())
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.5, "0.5"), (4.0, "4"), (-2 / 3, "−0.6667"), (100, "100"), (-1e-9, "0"), (1e6, "1000000"), (0.1 + 0.2, "0.3")],
+)
+def test_a_score_ends_with_its_last_digit_that_is_no_zero(value, text):
+    assert wording.score_text(value) == text

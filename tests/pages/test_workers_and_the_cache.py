@@ -112,6 +112,12 @@ def test_forgetting_leaves_the_trials(remembered, as_):
     assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
 
 
+def test_a_reason_that_cannot_be_kept_is_an_error_and_nothing_is_forgotten(remembered, as_):
+    text = as_("operator").post(PURGE, {"reason": "x" * 10_000}, follow=True).content.decode()
+    assert "at most" in text
+    assert CachedAnswer.objects.count() == remembered
+
+
 def test_the_page_tells_who_emptied_the_cache_and_why(remembered, as_):
     as_("operator").post(PURGE, {"reason": "<b>prices</b> changed"})
     text = " ".join(as_("researcher").get("/endpoints/").content.decode().split())

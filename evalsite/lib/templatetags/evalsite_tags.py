@@ -31,6 +31,12 @@ def minus(number: str) -> str:
     return number.replace("-", "−")
 
 
+@register.filter
+def score(value: float | None) -> str:
+    """Nothing where there is none."""
+    return "" if value is None else wording.score_text(value)
+
+
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
     """A symbol of the sprite. Without a label it is decoration, hidden from screen readers.
