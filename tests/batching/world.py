@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 
 from django.db import connections
+from django.db.models import F
 from django.utils import timezone
 
 from runs_app import gateway
@@ -50,9 +51,12 @@ def next_run(experiment, number):
 
 
 def make_due():
-    """As if time had passed: leases have ended, waits are over, and a lost submission is as old as it must be."""
+    """As if a month had passed: leases have ended, waits are over, and whoever waited longest still has.
+
+    Were all due since the same moment, which comes first would be a matter of where its row lies, and one might never.
+    """
     past = timezone.now() - timezone.timedelta(seconds=1)
-    ProviderBatch.objects.open().update(next_poll_at=past)
+    ProviderBatch.objects.open().update(next_poll_at=F("next_poll_at") - timezone.timedelta(days=30))
     ProviderBatch.objects.open().exclude(lease_until=None).update(lease_until=past)
 
 
