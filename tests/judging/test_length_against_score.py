@@ -172,4 +172,6 @@ def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment,
         graded(experiment, "judge-" + "x" * at, by_model)
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
-        client.get(reverse("grading_length", args=["pilot"]))
+        page = client.get(reverse("grading_length", args=["pilot"]))
+    assert page.status_code == 200
+    assert len(page.context["choices"]) == 6
