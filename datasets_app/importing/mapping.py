@@ -125,7 +125,10 @@ class BoundMapping:
         return lambda row: ":".join(as_text(row.get(name)) for name in names)
 
     def _template(self, field: str, text: str) -> Value:
-        names = {match[1]: self._column(field, match[1].strip()) for match in PLACEHOLDER.finditer(text)}
+        names = {
+            match[1]: self._column(field, match[1].strip(), in_full=match[2] is None)
+            for match in PLACEHOLDER.finditer(text)
+        }
         filters = {match[2] for match in PLACEHOLDER.finditer(text) if match[2] is not None}
         wrong = sorted(name for name in filters if not name.startswith(AFTER) or name == AFTER)
         if wrong or re.search(r"[{}]", PLACEHOLDER.sub("", text)):
@@ -136,12 +139,14 @@ class BoundMapping:
 
         return filled
 
-    def _column(self, field: str, name: str) -> str:
+    def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
+        """Check the name. A column of which a field takes only a part stays among the metadata."""
         if name not in self.columns:
             near = get_close_matches(name, self.columns, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.columns[:20])}"
             raise Refused(f"map {field}: no column {name!r}; {hint}")
-        self.used.add(name)
+        if in_full:
+            self.used.add(name)
         return name
 
     def _norms(self, dims: str) -> dict[str, tuple[str, str]]:

@@ -83,6 +83,14 @@ def test_a_field_mapped_to_nothing_is_left_out():
     assert (item.target, item.metadata) == ("", {"label": "L"})
 
 
+def test_a_column_of_which_a_field_takes_a_part_stays_in_the_metadata_in_full():
+    table = "id,question,answer\na,Q,Because. #### 7\n"
+    item = read_items(upload(table), mapping={"target": "{answer|after:####}"}).items[0]
+    assert (item.target, item.metadata) == ("7", {"answer": "Because. #### 7"})
+    whole = read_items(upload(table), mapping={"target": "The answer: {answer}"}).items[0]
+    assert whole.metadata == {}, "a template holds all of the column"
+
+
 def test_other_columns_become_metadata_unless_some_are_named():
     table = "id,text,source,page\nx,Q,book,7\n"
     assert read_items(upload(table)).items[0].metadata == {"source": "book", "page": "7"}
