@@ -83,8 +83,17 @@ def archive(dataset: Dataset, *, by: Actor, reason: str) -> None:
 def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") -> Dataset:
     """A new draft with the active items: the next version of the same name, or of another."""
     keys = list(dataset.items.active().values_list("key", flat=True))
+    if not keys:
+        raise CurationError(_nothing_to_copy(dataset))
     recipe = {"strategy": "duplicate", "from": str(dataset)}
     return _drawn(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
+
+
+def _nothing_to_copy(dataset: Dataset) -> str:
+    excluded = dataset.items.count()
+    if not excluded:
+        return f"{dataset} has no items, so there is nothing to copy; add items to it first"
+    return f"all items of {dataset} are excluded ({excluded}), so there is nothing to copy; include some of them first"
 
 
 def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
@@ -142,16 +151,34 @@ def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: st
 
 
 def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "") -> list[str]:
-    """Draw a sampled draft anew, with as many of each category as it has now. The new keys."""
+    """Redraw the active items of a sampled draft, as many of each category as now. Return their keys.
+
+    Excluded items keep their place at the end of the draft, with their notes, and are not drawn again.
+    """
     parent = _parent_of(dataset)
     with changing(dataset):
-        keys = _drawing(reshuffle, _pool(parent, extra=dataset, spare=False), _keys(dataset), seed)
-        dataset.items.all().delete()
+        excluded = dataset.items.filter(excluded=True)
+        out_of_use = set(excluded.values_list("key", flat=True))
+        chosen = list(dataset.items.active().values_list("key", flat=True))
+        if not chosen:
+            raise CurationError(f"{dataset} has no active item to draw anew")
+        pool = [(key, category) for key, category in _redraw_pool(parent, dataset) if key not in out_of_use]
+        keys = _drawing(reshuffle, pool, chosen, seed)
+        dataset.items.active().delete()
         _copy_items(parent, dataset, keys)
+        _move_behind(excluded, len(keys))
         dataset.recipe = {**dataset.recipe, "seed": seed}
         dataset.save(update_fields=["recipe"])
         note(dataset, "items", f"drawn again with seed {seed}", by=by, reason=reason)
     return keys
+
+
+def _move_behind(items: Any, start: int) -> None:
+    """Give these items the positions from `start`, in the order that they have."""
+    rows = list(items.order_by("position", "pk"))
+    for position, item in enumerate(rows, start):
+        item.position = position
+    Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
 
 
 def _drawing(draw: Any, *how: Any) -> list[str]:
@@ -171,18 +198,20 @@ def _keys(dataset: Dataset) -> list[str]:
     return list(dataset.items.values_list("key", flat=True))
 
 
-def _pool(parent: Dataset, extra: Dataset | None = None, *, spare: bool = True) -> list[tuple[str, str]]:
-    """(key, category) of the parent's active items, and of items of `extra` that have left the parent since.
-
-    Those may stay or be replaced, but with `spare` false they are refused: there is nothing to draw them from again.
-    """
+def _pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]]:
+    """(key, category) of the parent's active items, and of items of `extra` that have left the parent since."""
     pool = dict(parent.items.active().values_list("key", "category"))
-    if extra is None:
-        return list(pool.items())
-    gone = {key: category for key, category in extra.items.values_list("key", "category") if key not in pool}
-    if gone and not spare:
-        raise CurationError(f"{parent} has no active item {', '.join(sorted(gone)[:5])}; remove it first")
-    return list((pool | gone).items())
+    gone = extra.items.values_list("key", "category") if extra else ()
+    return list((dict(gone) | pool).items())
+
+
+def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
+    """(key, category) of the parent's active items. CurationError if an active item of the draft is not among them."""
+    pool = dict(parent.items.active().values_list("key", "category"))
+    gone = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
+    if gone:
+        raise CurationError(f"{parent} has no active item {', '.join(gone[:5])}; remove it from {dataset} first")
+    return list(pool.items())
 
 
 # --- single items ----------------------------------------------------------------------------------------------------

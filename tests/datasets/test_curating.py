@@ -156,6 +156,34 @@ def test_a_reshuffle_keeps_the_shares(draft):
     assert drawn.item_count == 6
 
 
+def test_an_exclusion_survives_every_reshuffle(draft):
+    drawn = curating.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    gone = keys(drawn)[0]
+    curating.exclude_items(drawn, [gone], by="a test", reason="blurred")
+    for seed in range(5):
+        assert gone not in curating.reshuffle_items(drawn, by="a test", seed=seed)
+        assert list(drawn.items.filter(excluded=True).values_list("key", "note")) == [(gone, "blurred")]
+        assert (drawn.item_count, drawn.active_count) == (6, 5)
+        assert sorted(drawn.items.values_list("position", flat=True)) == list(range(6))
+
+
+def test_a_draft_of_excluded_items_alone_is_not_drawn_anew(draft):
+    drawn = curating.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    curating.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
+    with pytest.raises(CurationError, match="x@1 has no active item to draw anew"):
+        curating.reshuffle_items(drawn, by="a test", seed=1)
+
+
+def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
+    curating.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
+    with pytest.raises(CurationError, match=r"all items of \S+@1 are excluded \(9\)"):
+        curating.duplicate(draft, by="a test")
+    curating.remove_items(draft, keys(draft), by="a test")
+    with pytest.raises(CurationError, match="has no items, so there is nothing to copy"):
+        curating.duplicate(draft, by="a test")
+    assert Dataset.objects.count() == 1
+
+
 def test_a_reshuffle_refuses_to_lose_what_the_parent_no_longer_has(draft):
     drawn = curating.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     curating.exclude_items(draft, ["k0"], by="a test", reason="wrong")
