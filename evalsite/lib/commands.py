@@ -63,6 +63,11 @@ def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool
         parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
 
 
+def add_list_option(parser: Any, flag: str, **how: Any) -> None:
+    """Add an option that takes one value or more, and adds up when it is given again. Not given is an empty list."""
+    parser.add_argument(flag, action="extend", nargs="+", default=[], **how)
+
+
 def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
     parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="why, for the history")
     add_user(parser)

@@ -15,7 +15,7 @@ from datasets_app.importing.saving import create_dataset, save_items, save_norms
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.commands import VerbCommand, actor, bad_input
+from evalsite.lib.commands import VerbCommand, actor, add_list_option, bad_input
 
 ABOUT = ("title", "description", "source", "licence")
 
@@ -223,7 +223,7 @@ def _add_reading_verbs(verbs: Any) -> None:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
     parser = _verb(verbs, "norms", "human norms from a file to a draft")
     parser.add_argument("file", type=Path)
-    parser.add_argument("--map", nargs="+", default=[], metavar="FIELD=COLUMN")
+    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
     parser = verbs.add_parser("list", help="all datasets")
     parser.add_argument("--status", choices=Dataset.Status.values)
     parser.add_argument("--json", action="store_true")
@@ -271,5 +271,5 @@ def _verb(verbs: Any, name: str, what: str, *, reason: bool = False) -> Any:
 
 
 def _add_source_options(parser: Any) -> None:
-    parser.add_argument("--map", nargs="+", default=[], metavar="FIELD=COLUMN", help="which column is which field")
+    add_list_option(parser, "--map", metavar="FIELD=COLUMN", help="which column is which field")
     parser.add_argument("--images", type=Path, metavar="DIR_OR_ZIP")

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from evalsite.lib.commands import add_list_option
 from grading_app.exporting import FORMATS, TABLES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
@@ -21,12 +22,8 @@ class Command(BaseCommand):
         parser.add_argument("--table", default="trials", metavar="|".join(TABLES))
         parser.add_argument("--format", default="csv", metavar="|".join(FORMATS))
         parser.add_argument("--out", required=True, metavar="PATH", help='where to write; "-" is the standard output')
-        parser.add_argument(
-            "--filter",
-            nargs="*",
-            default=[],
-            metavar="NAME=VALUE",
-            help="only trials with this status, condition, wave, ...",
+        add_list_option(
+            parser, "--filter", metavar="NAME=VALUE", help="only trials with this status, condition, wave, ..."
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -34,10 +31,19 @@ class Command(BaseCommand):
         if experiment is None:
             raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
         try:
-            filters = dict(_pair(text) for text in options["filter"])
+            filters = _filters(options["filter"])
             write_export(export_chunks(experiment, options["table"], options["format"], filters), options["out"])
         except (ExportError, *NO_PLACE) as error:
             raise CommandError(str(error), returncode=2) from error
+
+
+def _filters(texts: list[str]) -> dict[str, str]:
+    """Return name -> value. ExportError for a name that is given twice: no row can have two values."""
+    filters: dict[str, str] = {}
+    for name, value in map(_pair, texts):
+        if filters.setdefault(name, value) != value:
+            raise ExportError(f"filter {name}: given twice, as {filters[name]!r} and {value!r}")
+    return filters
 
 
 def _pair(text: str) -> tuple[str, str]:
