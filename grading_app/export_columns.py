@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from grading_app.spreadsheet import escape_cell_sql
+
 Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
 
-# A spreadsheet runs a cell that starts with one of: tab, carriage return, + - = @. A plain number is harmless.
-FORMULA_STARTS = ", ".join(str(ord(character)) for character in "\t\r+-=@")
-PLAIN_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?$"
 UTC_TEXT = 'YYYY-MM-DD"T"HH24:MI:SS.US'
 MOST_ARGUMENTS = 100  # That a function of PostgreSQL takes.
 
@@ -39,10 +38,7 @@ def spreadsheet_cell(column: Column) -> str:
     cell = exact_cell(column)
     if column.kind not in ("text", "json"):
         return cell
-    return (
-        f"CASE WHEN ascii({cell}) IN ({FORMULA_STARTS}) THEN "
-        f"CASE WHEN {cell} ~ '{PLAIN_NUMBER}' THEN {cell} ELSE '''' || {cell} END ELSE {cell} END"
-    )
+    return escape_cell_sql(cell)
 
 
 def json_members(some: Sequence[Column]) -> str:

@@ -83,6 +83,7 @@ TRIALS = ExportTable(
         *columns("integer", "t", "latency_ms attempts"),
         *columns("text", "t", "error_class error"),
         *columns("time", "t", "claimed_at completed_at"),
+        *columns("text", "t", "rating_step parse_error"),
     ),
     sections=GENERATING_RUNS,
     keys="SELECT t.id FROM runs_app_trial t WHERE t.run_id = %(section)s",

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from django.db import connection
 
+from evalsite.lib.storable import unstorable
 from grading_app.export_columns import Column, exact_cell, json_members, spreadsheet_cell
 from grading_app.export_tables import FILTERS, SHARED_BY_A_RUN, TABLES, ExportTable
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
@@ -49,6 +50,9 @@ class Extract:
         if strangers:
             known = ", ".join(allowed) or "none"
             raise ExportError(f"the table {table} has no filter {', '.join(strangers)}; it has {known}")
+        for name, value in (filters or {}).items():
+            if fault := unstorable(value):
+                raise ExportError(f"the filter {name} {fault}")
         return cls(experiment, chosen, dict(filters or {}))
 
     def pages(self, copy: str, joined: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from django.utils import timezone
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.aspects import Key, aspects_of
 from grading_app.rating.sessions import rated_things
+from grading_app.spreadsheet import escape_cell
 
 if TYPE_CHECKING:
     from grading_app.agreement.alpha import Level
@@ -25,7 +26,6 @@ Thing = tuple[int, int | None, int | None]
 """An item, and of answers the one that is rated, and the one it is compared with."""
 Triple = tuple[Thing, int, float]
 """What was rated, by whom, and how high."""
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +251,8 @@ def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
 
 def _csv_line(cells: Iterable[Any]) -> str:
     out = io.StringIO()
-    csv.writer(out).writerow([_defused(cell) for cell in cells])
+    csv.writer(out).writerow([escape_cell(cell) for cell in cells])
     return out.getvalue()
-
-
-def _defused(cell: Any) -> Any:
-    """A text that a spreadsheet would run as a formula gets an apostrophe in front."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
 def raters_missing(queue: RatingQueue, things: int) -> int:

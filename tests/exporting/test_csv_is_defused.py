@@ -3,10 +3,15 @@
 import csv
 import io
 import json
+from pathlib import Path
 
 import pytest
+from django.conf import settings
+from django.db import connection
 
 from grading_app.exporting import export_chunks
+from grading_app.rating import results
+from grading_app.spreadsheet import escape_cell, escape_cell_sql
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -23,8 +28,31 @@ BOMBS = [
     "--5",
     "-5 apples",
     "+1\n=2",
+    "\n=1",
+    "\n plain words after a line feed",
+    "\r\n=1",
+    ";=1",
+    ";;\t=1",
+    ",=1",
+    "|=1",
+    " =1",
+    "\u00a0=1",
+    "\u3000=1",
+    "\u200b=1",
+    "\ufeff=1",
+    "\u202e=1",
+    "\x1b=1",
+    "\x85=1",
+    "＝1+1",
+    "＋1",
+    "－2+3",
+    "＠SUM(A1)",
+    "﹦1",
+    "\u200b＝1",
+    "; @SUM(A1)",
+    "-5\n",
 ]
-HARMLESS = ["-5", "+3", "-0.25", "5-4", "a=b", " =1", "", "'=1"]
+HARMLESS = ["-5", "+3", "-0.25", "5-4", "a=b", "", "'=1", " spaced", "; and", "\u200bword", "１＝１", "(=1)", "مرحبا"]
 
 
 def answers(file_format, texts):
@@ -57,3 +85,34 @@ def test_names_and_errors_are_defused_too():
     text = b"".join(export_chunks(experiment, "trials", "csv")).decode()
     (row,) = csv.DictReader(io.StringIO(text, newline=""))
     assert (row["item_key"], row["category"], row["error"]) == ("'=key", "'@category", "'=cmd|' /C calc'!A0")
+
+
+def test_the_database_and_the_program_follow_one_rule():
+    """The rule runs as SQL for exports, and as Python for the ratings of one queue."""
+    texts = [*BOMBS, *HARMLESS, *(chr(code) + tail for code in range(1, 0x3000) for tail in ("=1", "a"))]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT {escape_cell_sql('cell')} FROM unnest(%s::text[]) WITH ORDINALITY AS t(cell, n) ORDER BY n",
+            [texts],
+        )
+        by_the_database = [cell for (cell,) in cursor.fetchall()]
+    assert by_the_database == [escape_cell(text) for text in texts]
+
+
+def test_only_one_module_writes_or_escapes_csv_cells():
+    root = Path(settings.BASE_DIR)
+    files = [
+        path for app in ("evalsite", "datasets_app", "runs_app", "grading_app") for path in (root / app).rglob("*.py")
+    ]
+    writers = {path.name for path in files if "csv.writer(" in (text := path.read_text()) or "DictWriter(" in text}
+    copies = {path.name for path in files if "FORMAT csv" in path.read_text()}
+    assert writers == {"results.py"}
+    assert copies == {"exporting.py"}
+    for path in files:
+        if path.name in {"results.py", "export_columns.py"} and path.parent.name in {"rating", "grading_app"}:
+            assert "from grading_app.spreadsheet import" in path.read_text(), path
+
+
+def test_the_ratings_of_a_queue_are_defused():
+    line = results._csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
+    assert next(csv.reader(io.StringIO(line, newline=""))) == ["'＝1", "'\n=1", "';=1", "-5", "-5", ""]

@@ -56,6 +56,8 @@ def test_a_dash_writes_to_the_standard_output(experiment, capfdbinary):
         (["pilot", "--out", "-", "--filter", "colour=red"], "no filter colour"),
         (["pilot", "--out", "-", "--table", "items", "--filter", "status=done"], "it has none"),
         (["pilot", "--out", "-", "--filter", "done"], "NAME=VALUE"),
+        (["pilot", "--out", "-", "--filter", "contains=a\x00b"], "filter contains contains a NUL character"),
+        (["pilot", "--out", "-", "--filter", "contains=\udcff"], "filter contains is not Unicode text at character 1"),
     ],
 )
 def test_bad_input_ends_with_two_and_says_what_exists(experiment, arguments, named):

@@ -21,7 +21,7 @@ TRIAL_COLUMNS = """experiment, condition_id, run_id, wave, wave_label, model, pr
 dataset, dataset_hash, item_key, category, dimension, sample_idx, epoch, status, rating, answer, reasoning,
 raw_response, finish_reason, truncated, response_id, served_model, served_provider, input_tokens, output_tokens,
 reasoning_tokens, cache_read_tokens, cache_write_tokens, cost_usd, from_cache, latency_ms, attempts, error_class,
-error, claimed_at, completed_at""".replace("\n", " ").split(", ")
+error, claimed_at, completed_at, rating_step, parse_error""".replace("\n", " ").split(", ")
 GRADING_COLUMNS = [
     *TRIAL_COLUMNS[:17],
     "grade_condition_id",
@@ -199,3 +199,20 @@ def test_attempts_and_the_ledger_add_up(experiment):
     assert Decimal(str(ledger["cost_usd"])) == sum(Decimal(str(row["cost_usd"] or 0)) for row in attempts)
     assert ledger["input_tokens"] == sum(row["input_tokens"] or 0 for row in attempts)
     assert (ledger["day"], ledger["model"], ledger["stage"]) == ("2026-03-01", "small", "generate")
+
+
+def test_a_rating_comes_with_the_step_that_read_it_and_the_error():
+    experiment = factories.make_experiment(
+        samples=2, dataset=factories.make_dataset(items=1), dimensions=[factories.make_dimension()]
+    )
+    (run,) = factories.make_runs(experiment)
+    outcomes = [
+        {"answer": '{"rating": 4}', "rating": 4, "rating_step": "json"},
+        {"answer": "no idea", "rating": None, "parse_error": "no_rating_found"},
+    ]
+    factories.plan_trials(run, answer=lambda item, dimension, index: outcomes[index])
+    rows = list(csv.DictReader(io.StringIO(b"".join(export_chunks(experiment, "trials", "csv")).decode(), newline="")))
+    assert [(row["rating"], row["rating_step"], row["parse_error"]) for row in rows] == [
+        ("4", "json", ""),
+        ("", "", "no_rating_found"),
+    ]
