@@ -18,7 +18,7 @@ from evalsite.lib.supervising import Child, Chore, Supervisor
 from runs_app.noticeboard import VARIABLE, Noticeboard
 from runs_app.queueing import Pulse, hand_back
 
-THREADS = 8
+THREADS = 16  # For complete requests. The worker has others for large bodies.
 WEB_GRACE_S = 8.0
 QUEUE_GRACE_S = 25.0  # A drain that is told to stop waits 10 s for the calls in flight.
 MIGRATING = 0x65766C73  # The key of an advisory lock.

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from django.conf import settings
 from django.core.management import get_commands, load_command_class
+from django.urls import reverse
 
 from evalsite.lib.environment import KNOWN
 
@@ -136,6 +137,20 @@ def test_proxies_keep_the_host_say_https_and_let_an_import_pass():
     assert int(re.search(r"client_max_body_size (\d+)m;", nginx)[1]) * 2**20 >= settings.UPLOAD_BYTES
     caddy = (DEPLOY / "Caddyfile").read_text()
     assert int(re.search(r"max_size (\d+)MB", caddy)[1]) * 10**6 >= settings.UPLOAD_BYTES
+
+
+def test_proxies_collect_every_request_but_imports_and_give_up_slow_heads():
+    nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
+    (streamed,) = re.findall(r"location ~ (\S+) \{\s+proxy_request_buffering off;", nginx)
+    assert nginx.count("proxy_request_buffering off;") == 1
+    assert "client_header_timeout 10s;" in nginx
+    (matched,) = re.findall(r"@imports path_regexp (\S+)", caddy)
+    assert "read_header 10s" in caddy
+    assert "request_buffers 4MiB" in caddy
+    for pattern in (streamed, matched):
+        for address in (reverse("dataset_new"), reverse("dataset_norms", args=["apples", 2])):
+            assert re.search(pattern, address)
+        assert not re.search(pattern, reverse("experiment_new"))
 
 
 def test_a_command_by_hand_gets_the_settings_of_the_services(tmp_path):

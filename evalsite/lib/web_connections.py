@@ -1,0 +1,186 @@
+"""A client's connection to the web server: bounded waits for threads, and a request collected before one has it."""
+
+from __future__ import annotations
+
+import re
+import select
+import socket
+import time
+from typing import IO, Any
+
+from gunicorn.workers.gthread import TConn
+
+HEAD_S = 10.0  # From the first wait for a request to the end of its head.
+IDLE_S = 30.0  # Without a byte, while a body or a response is under way.
+GRACE_S, BYTES_PER_S = 20.0, 1024  # A body or response of n bytes may take GRACE_S + n / BYTES_PER_S.
+LINGER_S = 2.0  # After the response, until the client closes.
+HEAD_BYTES = 64 * 2**10
+BODY_BYTES = 64 * 2**10  # Larger bodies are read by the threads for uploads.
+RESPONSE_BYTES = 512 * 2**10  # Of one response, held in memory for a client that reads slowly.
+END_OF_HEAD = b"\r\n\r\n"
+
+
+class ClientSocket:
+    """A non-blocking socket whose calls wait within limits. The caller may be a thread or, with `_now`, the event loop.
+
+    A response is sent at once as far as the client takes it. Up to RESPONSE_BYTES of the rest stay in `unsent`, so that
+    the thread is free again; beyond that, the thread waits.
+    """
+
+    def __init__(self, client: socket.socket) -> None:
+        self._client = client
+        self._timeout: float | None = None
+        self._waited_s = 0.0  # In calls of threads, for this request.
+        self._moved = 0
+        self.unsent = bytearray()
+        self.is_complete = False  # The request was received as a whole: there is nothing to wait for.
+        client.setblocking(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def begin_request(self, *, is_complete: bool) -> None:
+        self.is_complete, self._waited_s, self._moved = is_complete, 0.0, 0
+
+    def setblocking(self, flag: bool) -> None:
+        """Forget a time-out. The socket itself stays non-blocking."""
+        self._timeout = None
+
+    def settimeout(self, seconds: float | None) -> None:
+        self._timeout = seconds
+
+    def gettimeout(self) -> float | None:
+        return self._timeout
+
+    def recv(self, size: int) -> bytes:
+        """Return what came, b"" at the end. TimeoutError where the client is slower than the limits allow."""
+        if self.is_complete:
+            return b""
+        self._wait(select.POLLIN)
+        data = self._client.recv(size)
+        self._moved += len(data)
+        return data
+
+    def send(self, data: bytes) -> int:
+        self.sendall(data)
+        return len(data)
+
+    def sendall(self, data: bytes) -> None:
+        self.unsent += data
+        self.send_now()
+        while len(self.unsent) > RESPONSE_BYTES:
+            self._wait(select.POLLOUT)
+            self.send_now()
+
+    def sendfile(self, file: IO[bytes], offset: int = 0, count: int | None = None) -> int:
+        file.seek(offset)
+        left = count if count is not None else 2**63
+        while left and (data := file.read(min(left, 2**16))):
+            self.sendall(data)
+            left -= len(data)
+        return file.tell() - offset
+
+    def send_now(self) -> int:
+        """Send what the client takes without a wait. Return its length."""
+        sent = 0
+        try:
+            while sent < len(self.unsent):
+                sent += self._client.send(memoryview(self.unsent)[sent : sent + 2**18])
+        except BlockingIOError:
+            pass
+        finally:
+            del self.unsent[:sent]
+        self._moved += sent
+        return sent
+
+    def recv_now(self) -> bytes | None:
+        """Return what came, b"" at the end, None where nothing came yet."""
+        try:
+            return self._client.recv(2**16)
+        except BlockingIOError:
+            return None
+
+    def _wait(self, event: int) -> None:
+        poll = select.poll()
+        poll.register(self._client, event)
+        allowed = min(IDLE_S, GRACE_S + self._moved / BYTES_PER_S - self._waited_s)
+        if self._timeout is not None:
+            allowed = min(allowed, self._timeout)
+        began = time.monotonic()
+        ready = poll.poll(max(allowed, 0) * 1000)
+        self._waited_s += time.monotonic() - began
+        if not ready:
+            raise TimeoutError("the client is too slow")
+
+
+class Connection(TConn):  # type: ignore[misc]
+    """A connection whose next request is collected by the event loop, in `received`."""
+
+    def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
+        super().__init__(cfg, ClientSocket(client), address, server)
+        self.received = bytearray()
+        self.deadline = 0.0
+        self.keep = False
+        self.begin_wait()
+
+    def begin_wait(self) -> None:
+        """Set the state for the next request; what was received of it already stays."""
+        self.began = time.monotonic()
+        self.head = b""
+        self.length: int | None = 0
+        self.progress = 0
+        self._searched = 0
+
+    def read_head(self) -> bool:
+        """Return whether the head is complete; then `head` and `length` are set. `length` is None for a large body."""
+        if self.head:
+            return True
+        end = self.received.find(END_OF_HEAD, max(self._searched - len(END_OF_HEAD), 0))
+        self._searched = len(self.received)
+        if end < 0:
+            return False
+        self.head = bytes(self.received[: end + len(END_OF_HEAD)])
+        self.length = body_length(self.head)
+        return True
+
+    @property
+    def is_large(self) -> bool:
+        return self.length is None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.length is not None and len(self.received) >= len(self.head) + self.length
+
+    def take_request(self) -> bytes:
+        """Return the bytes of this request, and keep those of the next one."""
+        end = len(self.received) if self.length is None else len(self.head) + self.length
+        taken = bytes(self.received[:end])
+        del self.received[:end]
+        return taken
+
+    def allow(self, seconds: float) -> None:
+        self.deadline = time.monotonic() + seconds
+
+    def allow_progress(self, moved: int) -> None:
+        """Set the deadline after `moved` more bytes: IDLE_S from now, within the time that all bytes so far allow."""
+        self.progress += moved
+        now = time.monotonic()
+        self.deadline = min(now + IDLE_S, self.began + GRACE_S + self.progress / BYTES_PER_S)
+
+
+def body_length(head: bytes) -> int | None:
+    """Return the length of a small body; None where it is large or cannot be read off the head."""
+    if header(head, b"transfer-encoding") is not None:
+        return None
+    stated = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
+    if not stated:
+        return 0
+    if len(stated) > 1 or not re.fullmatch(rb"[0-9]{1,12}[ \t]*", stated[0]):
+        return None
+    length = int(stated[0])
+    return length if length <= BODY_BYTES else None
+
+
+def header(head: bytes, name: bytes) -> str | None:
+    found = re.search(rb"\r\n" + re.escape(name) + rb"[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)
+    return found[1].decode("latin-1").strip() if found else None
