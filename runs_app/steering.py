@@ -9,8 +9,9 @@ from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor, record_changes
 from runs_app.designs.estimating import Estimate
+from runs_app.designs.extension import DEFAULT_REASON, Extension, add_rows, problems_with
 from runs_app.designs.manifests import write_manifest
-from runs_app.designs.planning import PlanReport, plan
+from runs_app.designs.planning import PlanError, PlanReport, plan
 from runs_app.engine.rounds import reopen
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.engine.starting import start, start_queued
@@ -24,13 +25,19 @@ class LaunchError(Exception):
 
 
 def launch(
-    experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None, approved: Estimate | None = None
+    experiment: Experiment,
+    *,
+    by: Actor,
+    wave: str = "",
+    pilot: int | None = None,
+    approved: Estimate | None = None,
+    reason: str = "",
 ) -> PlanReport:
     """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
 
     `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that cannot be.
     """
-    reason = "launched" if pilot is None else f"launched, a pilot of {pilot}"
+    reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
         if experiment.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
@@ -43,6 +50,29 @@ def launch(
         start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
     experiment.refresh_from_db()
     wake()
+    return report
+
+
+def extend(
+    experiment: Experiment,
+    extension: Extension,
+    *,
+    by: Actor,
+    reason: str = "",
+    wave: str = "",
+    approved: Estimate | None = None,
+) -> PlanReport:
+    """Add rows to a launched design, plan what is missing of this wave, and start it. What was asked stays as it is.
+
+    `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError, and then nothing has changed.
+    """
+    with transaction.atomic():
+        locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+        if problems := list(problems_with(locked, extension)):
+            raise PlanError(problems)
+        add_rows(locked, extension, by=by, reason=reason)
+        report = launch(locked, by=by, wave=wave, approved=approved, reason=reason or DEFAULT_REASON)
+    experiment.refresh_from_db()
     return report
 
 

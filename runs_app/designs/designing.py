@@ -81,12 +81,7 @@ class Maker:
         self.draws: dict[str, Any] = spec.drawn.content
 
     def make(self) -> Experiment:
-        axes = {
-            "language_models": self._models(),
-            "prompts": self._axis("prompts", Prompt, self.spec.prompts, self._prompt),
-            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
-            "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self._dimension),
-        }
+        axes = self.facets()
         graders = self._graders()
         experiment = self._experiment()
         experiment.graders, experiment.draws = graders, self.draws
@@ -96,6 +91,15 @@ class Maker:
         for axis, rows in axes.items():
             getattr(experiment, axis).set(rows)
         return experiment
+
+    def facets(self) -> dict[str, list[Any]]:
+        """Return the rows of each axis, by the experiment's field, and make those that are written inline."""
+        return {
+            "language_models": self._models(),
+            "prompts": self._axis("prompts", Prompt, self.spec.prompts, self._prompt),
+            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
+            "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self._dimension),
+        }
 
     def _experiment(self) -> Experiment:
         settings = {name: value for name in SETTINGS if (value := getattr(self.spec, name)) is not None}

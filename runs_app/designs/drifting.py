@@ -24,9 +24,10 @@ ANSWERED = (Attempt.Outcome.OK, Attempt.Outcome.CACHED, Attempt.Outcome.LATE)
 Trials = Mapping[str, Counter[str]]  # Of each name, trials by the hash of its content.
 
 
-def drift_warnings(experiment: Experiment) -> list[str]:
+def drift_warnings(experiment: Experiment, design: Design | None = None) -> list[str]:
     """Facets, then conditions, of one name and several contents in this experiment: which hashes, how many trials.
 
+    `design` is the design where it is not the one that is stored, as for an extension that is not saved yet.
     A condition is named only where its facets do not say it already: two names may read alike once they are joined.
     """
     if not experiment.pk:
@@ -40,7 +41,7 @@ def drift_warnings(experiment: Experiment) -> list[str]:
         for axis, name in _names(condition).items():
             facets[f"{axis} {name}"][content_hash(condition.content[axis])[:12]] += rows
             made_of[_slug(condition)].add(f"{axis} {name}")
-    for cell in Design.of(experiment).cells:
+    for cell in (design or Design.of(experiment)).cells:
         for axis, facet in cell.facets.items():
             facets[f"{axis} {facet.name}"][facet.content_hash[:12]] += 0
     drifted = {name for name, hashes in facets.items() if len(hashes) > 1}

@@ -133,7 +133,7 @@ def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
         prices=[price_of(model, shows_images=design.shows_images) for model in design.models],
         unknown_prices=design.unknown_prices,
         problems=design.problems(),
-        warnings=[*design.warnings(), *drift_warnings(design.experiment)],
+        warnings=[*design.warnings(), *drift_warnings(design.experiment, design)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
         foreseen=sum(part.foreseen for part in parts),
         full_usd=total_of((design.trials_per_cell, part.each) for part in parts),
@@ -157,7 +157,9 @@ def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
         design,
         wave_label,
         runs=_runs_of(design.experiment),
-        left=points.left(design.experiment, design.adaptive) if design.adaptive and pilot is None else {},
+        left=points.left(design.experiment, design.adaptive, design.points)
+        if design.adaptive and pilot is None
+        else {},
         share=design.expected_share if pilot is None else 1.0,
         known=foreseen_hits(design, wave_label),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,10 +66,12 @@ FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE
 """
 
 
+# Cases that points may yet be given: those that are open, and those that used up their cases before the design grew.
 LEFT = """
-SELECT p.run_id,
-    coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned) FILTER (WHERE p.status = 'open'), 0)
-FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1
+SELECT p.run_id, p.dimension_id, coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned)
+    FILTER (WHERE p.status = 'open'
+        OR (p.status = 'exhausted' AND p.n_planned < least(%(max)s, p.n_items * %(samples)s))), 0)
+FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1, 2
 """
 
 
@@ -134,11 +137,23 @@ def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int)
     ]
 
 
-def left(experiment: Experiment, spec: AdaptiveSpec) -> dict[int, int]:
-    """How many cases the open points of each run may yet be given; a run whose points are all decided has 0."""
+def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
+    """Return how many cases the points of each run may yet be given; a run whose points are all decided has 0.
+
+    `points` are those of the design: where the run has none on a dimension yet, planning makes them.
+    """
+    most: Counter[int | None] = Counter()
+    for point in points:
+        most[point.dimension.pk if point.dimension else None] += point.most(spec, experiment.samples)
+    by_run: dict[int, dict[int | None, int]] = defaultdict(dict)
     with connection.cursor() as cursor:
         cursor.execute(LEFT, {"experiment": experiment.pk, "max": spec.max, "samples": experiment.samples})
-        return {run: int(n) for run, n in cursor.fetchall()}
+        for run, dimension, cases in cursor.fetchall():
+            by_run[run][dimension] = int(cases)
+    return {
+        run: sum(known.values()) + sum(cases for dimension, cases in most.items() if dimension not in known)
+        for run, known in by_run.items()
+    }
 
 
 def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:

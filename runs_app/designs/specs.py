@@ -258,15 +258,56 @@ class ExperimentSpec(Strict):
     drawn: DrawsSpec = DrawsSpec()
 
 
+class ExtensionSpec(Strict):
+    """What joins a launched design: these keys of an experiment file. `settings` are the other keys of a whole one."""
+
+    dataset: Reference | None = None
+    models: list[Either[ModelSpec]] = []
+    prompts: list[Either[PromptSpec]] = []
+    samplers: list[Either[SamplerSpec]] = []
+    dimensions: list[Either[DimensionSpec]] = []
+    samples: int | None = Field(default=None, ge=1, le=10_000)
+    settings: Settings = Field(default={}, exclude=True)
+
+
+def read_extension_yaml(text: str) -> ExtensionSpec:
+    """Return what a file adds: a whole experiment file as it was edited, or only the keys of an ExtensionSpec."""
+    content = _parsed(text)
+    if isinstance(content, dict) and "experiment" in content:
+        return _extension_of(read_spec(content))
+    if not isinstance(content, dict) or "settings" in content:
+        raise SpecError(["an extension is a mapping with models, prompts, samplers, dimensions or samples"])
+    return _validated(ExtensionSpec, content)
+
+
+def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
+    if isinstance(spec.models, DrawSpec):
+        raise SpecError(["models: a draw is made when an experiment is created; name the models that join"])
+    axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
+    others = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
+    settings = {
+        **{key: value for key, value in others.items() if not isinstance(value, dict)},
+        **{f"budget.{key}": value for key, value in others["budget"].items()},
+        **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
+        **({"grade.scorers": spec.grade.scorers} if spec.grade.scorers else {}),
+    }
+    return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
+
+
 def read_yaml(text: str) -> ExperimentSpec:
     """The file, or the manifest of a launch, as a specification. SpecError when it is neither."""
+    return read_spec(_parsed(text))
+
+
+def _parsed(text: str) -> Any:
+    """The content of a file; of a manifest, its design. SpecError when it is no YAML."""
     try:
         content = _content_of(text)
     except yaml.YAMLError as error:
         raise SpecError([f"this is not YAML: {' '.join(str(error).split())}"]) from None
     except (RecursionError, ValueError) as error:
         raise SpecError([f"this cannot be read: {type(error).__name__}"]) from None
-    return read_spec(content["design"] if isinstance(content, dict) and "design" in content else content)
+    return content["design"] if isinstance(content, dict) and "design" in content else content
 
 
 def _content_of(text: str) -> Any:
@@ -288,8 +329,15 @@ def read_spec(content: Any) -> ExperimentSpec:
     """As `read_yaml`, of a mapping."""
     if not isinstance(content, dict):
         raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
+    return _validated(ExperimentSpec, content)
+
+
+Spec = TypeVar("Spec", bound=Strict)
+
+
+def _validated(kind: type[Spec], content: Any) -> Spec:
     try:
-        return ExperimentSpec.model_validate(content)
+        return kind.model_validate(content)
     except ValidationError as error:
         raise SpecError([_sentence(problem) for problem in error.errors()]) from None
 

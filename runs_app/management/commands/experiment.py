@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 from django.db.models import QuerySet
 from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
+from datasets_app.models.history import Actor
 from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.designs.estimating import estimate
-from runs_app.designs.planning import PlanError
+from runs_app.designs.extension import (
+    Extension,
+    ExtensionPreview,
+    first_wave_label,
+    preview_extension,
+    read_extension,
+    settings_that_differ,
+)
+from runs_app.designs.planning import PlanError, PlanReport
+from runs_app.designs.specs import ExtensionSpec, read_extension_yaml
 from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
 from runs_app.management.listing import say_experiments
@@ -35,6 +47,10 @@ CHANGEABLE = {
 }
 
 
+EXTENDED = ("models", "prompts", "samplers", "dimensions")
+OVER_THE_BUDGET = "the ceiling is above the budget; the budget holds, so calls may stop before all trials are made"
+
+
 class Command(VerbCommand):
     help = "Create, look at, launch, steer, copy and remove experiments."
     refusals = (SpecError, PlanError, TransitionError, steering.LaunchError)
@@ -47,12 +63,13 @@ class Command(VerbCommand):
     # --- designs -----------------------------------------------------------------------------------------------------
 
     def do_create(self, file: Path, user: str, name: str, **options: Any) -> None:
-        try:
-            text = file.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
-            bad_input(f"file: {file} cannot be read: {error}")
-        spec = read_yaml(text)
+        spec = read_yaml(_read(file))
         spec = spec.model_copy(update={"experiment": name}) if name else spec
+        if Experiment.objects.filter(slug=spec.experiment).exists():
+            bad_input(
+                f"experiment: {spec.experiment} exists already. `experiment extend {spec.experiment} {file}` adds what "
+                "the file has more; --name NAME creates another experiment"
+            )
         experiment = create_experiment(spec, by=owner(user), trusted=True)
         self.say(f"{experiment} is made, as a draft of {experiment.owner}")
         say_estimate(self, estimate(experiment))
@@ -114,6 +131,49 @@ class Command(VerbCommand):
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
 
+    def do_extend(self, name: str, file: Path | None, user: str, reason: str, **options: Any) -> None:
+        experiment = _experiment(name)
+        spec = _extension_spec(file, options)
+        maker = owner(user) if user else experiment.owner
+        with transaction.atomic():  # What the file defines inline is made for the preview, and goes if it is refused.
+            extension = read_extension(spec, experiment, by=maker, trusted=True)
+            for key in settings_that_differ(spec, experiment):
+                self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
+            if extension.is_empty:
+                self.say(f"{experiment} has all of this already: nothing to add")
+                return
+            report = self._extend(experiment, extension, actor(user), reason, options)
+        if report and options["wait"]:
+            wait_for(self, Run.objects.filter(pk__in=report.run_ids))
+
+    def _extend(
+        self, experiment: Experiment, extension: Extension, by: Actor, reason: str, options: Any
+    ) -> PlanReport | None:
+        wave = first_wave_label(experiment) if options["wave"] is None else options["wave"]
+        preview = preview_extension(experiment, extension, wave_label=wave)
+        self.say(f"joins {experiment}: {extension}")
+        if preview.problems:
+            raise PlanError(preview.problems)
+        self._say_preview(preview)
+        if options["dry_run"]:
+            transaction.set_rollback(True)
+            return None
+        approve(self, experiment, preview.after, options["yes"], "Extend")
+        report = steering.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
+        self.say(f"{experiment} is extended: {count_text(report.trials_added)} new trials in {report.runs} runs")
+        return report
+
+    def _say_preview(self, preview: ExtensionPreview) -> None:
+        new, most = count_text(preview.new_trials), money_text(preview.ceiling_usd)
+        likely = money_text(preview.expected_usd)
+        self.say(f"{preview.new_conditions} new conditions, {new} new trials: at most {most}, expected {likely}")
+        if preview.unlaunched:
+            rest = count_text(preview.unlaunched)
+            self.say(f"and {rest} trials of the design as it was, which were not launched yet")
+        say_estimate(self, preview.after)
+        if preview.is_over_budget:
+            self.stderr.write(f"warning: {OVER_THE_BUDGET}", self.style.WARNING)
+
     def do_set(self, name: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
         data = model_to_dict(experiment, LaunchedExperimentForm.Meta.fields)
@@ -166,6 +226,26 @@ class Command(VerbCommand):
         self.say(f"{name} is deleted")
 
 
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        bad_input(f"file: {file} cannot be read: {error}")
+
+
+def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
+    """Return what the file and the options add together."""
+    spec = read_extension_yaml(_read(file)) if file else ExtensionSpec()
+    given = {axis: [*getattr(spec, axis), *_references(options[axis])] for axis in EXTENDED}
+    samples = options["samples"] if options["samples"] is not None else spec.samples
+    return spec.model_copy(update={**given, "samples": samples})
+
+
+def _references(given: Sequence[str] | None) -> list[str]:
+    """Each name once, however often it was given."""
+    return list(dict.fromkeys(given or ()))
+
+
 def _experiment(name: str) -> Experiment:
     found: Experiment | None = Experiment.objects.select_related("owner", "dataset").filter(slug=name).first()
     return found or _unknown(name)
@@ -213,6 +293,21 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
     add_user(parser)
+    parser = _verb(
+        verbs, "extend", "add models, prompts, samplers, dimensions or samples to a launched design, and start"
+    )
+    parser.add_argument("file", type=Path, nargs="?", help="the experiment file as it was edited, or only what joins")
+    for axis in EXTENDED:
+        name = axis.removesuffix("s")
+        parser.add_argument(
+            f"--{name}", dest=axis, action="append", metavar="NAME", help=f"a {name} that joins; repeatable"
+        )
+    parser.add_argument("--samples", type=int, metavar="N", help="the new number of samples")
+    parser.add_argument("--wave", metavar="LABEL", help="the wave that gets the new trials; default: the first")
+    parser.add_argument("--dry-run", action="store_true", help="show the new trials and their cost only")
+    parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
+    parser.add_argument("--yes", action="store_true", help="the cost is known")
+    add_reason(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         add_reason(_verb(verbs, verb, what))
     parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
