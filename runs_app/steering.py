@@ -8,6 +8,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor, record_changes
+from runs_app.bounds import BOUNDS
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.extension import DEFAULT_REASON, Extension, add_rows, problems_with
 from runs_app.designs.manifests import write_manifest
@@ -203,9 +204,8 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
 
 
 def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
-    """How many calls of this run may be in flight, from the next claim on."""
-    if n < 1:
-        raise ValueError("a run needs at least one call in flight")
+    """Set how many calls of this run may be in flight, from the next claim on. ValueError outside the bound."""
+    BOUNDS["run"]["max_concurrency"].check(n)
     with transaction.atomic():
         row = Run.objects.select_for_update().get(pk=run.pk)
         record_changes([(row, str(row.max_concurrency), str(n))], by=by, reason="", what="max_concurrency")

@@ -6,6 +6,7 @@ not even a week without a worker. They count against the budget, and not against
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
@@ -16,9 +17,13 @@ from django.db.models.functions import Now
 from runs_app.batching.planning import room
 from runs_app.engine.admitting import is_short, pause_for_budget
 from runs_app.engine.allotting import Demand
+from runs_app.engine.broken_runs import stop_broken
 from runs_app.engine.finishing import finish_runs
+from runs_app.engine.rescuing import OUTAGES
 from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Endpoint, ProviderBatch
+
+logger = logging.getLogger("evalsite.drain")
 
 # A round is one batch: while answers of an adaptive run come in, or a point of it waits to be decided, none is made of
 # what the first decisions ask for.
@@ -64,8 +69,20 @@ FROM picked WHERE t.id = picked.id
 
 def admit_batches() -> list[int]:
     """Make the batches that may be made now, one of a run at a time. Returns their keys."""
-    made = (_admit(place) for place in runs_with_work())
+    made = (_admit_or_stop(place) for place in runs_with_work())
     return [batch.pk for batch in made if batch]
+
+
+def _admit_or_stop(place: Place) -> ProviderBatch | None:
+    """A run that cannot be claimed is stopped with a reason: the others make their batches."""
+    try:
+        return _admit(place)
+    except OUTAGES:
+        raise
+    except Exception as fault:
+        logger.exception("no batch can be made of run %s", place.run_id)
+        stop_broken(place, "Its trials could not be claimed", fault)
+        return None
 
 
 def runs_with_work() -> list[Place]:

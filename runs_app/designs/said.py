@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from evalsite.lib.hashing import canonical_json
+from runs_app.bounds import BUDGET, Bound
 
 POINT = re.compile(r"-?[0-9]{1,9}\Z")
 NAMED, INLINE, DRAWN = "named", "inline", "by-draw"  # Tags of the ways to say a thing; no part of what a message shows.
@@ -40,11 +41,16 @@ def _storable(extra: dict[str, Any]) -> dict[str, Any]:
     return extra
 
 
+def within(bound: Bound) -> BeforeValidator:
+    """Return a validator that refuses numbers outside the bound, NaN and infinities too, and states the range."""
+    return BeforeValidator(bound.check)
+
+
 Text = Annotated[str, AfterValidator(_without_nul)]
 # In the engine that reads these, $ is the end of the text, never the end of a line.
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=80)]
 Reference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*(@[0-9]+)?$", max_length=100)]
-Money = Annotated[Decimal, BeforeValidator(_decimal), Field(ge=0, max_digits=12, decimal_places=4)]
+Money = Annotated[Decimal, BeforeValidator(_decimal), within(BUDGET), Field(max_digits=12, decimal_places=4)]
 Settings = Annotated[dict[str, Any], AfterValidator(_storable)]
 Labels = Annotated[dict[int, Text], BeforeValidator(_points)]
 

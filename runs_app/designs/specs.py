@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
+from runs_app.bounds import ADAPTIVE, BOUNDS
 from runs_app.designs.drawing import Candidate, Draw, DrawSpec, Stratum
-from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text
+from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text, within
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
@@ -63,12 +64,15 @@ class PromptSpec(Strict):
         return [{"role": role, "content": text} for role, text in said if text or role == "user"]
 
 
+SAMPLER, DIMENSION, EXPERIMENT = BOUNDS["sampler"], BOUNDS["dimension"], BOUNDS["experiment"]
+
+
 class SamplerSpec(Strict):
     name: Name
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    seed: int | None = None
+    temperature: Annotated[float | None, within(SAMPLER["temperature"])] = None
+    top_p: Annotated[float | None, within(SAMPLER["top_p"])] = None
+    max_tokens: Annotated[int | None, within(SAMPLER["max_tokens"])] = None
+    seed: Annotated[int | None, within(SAMPLER["seed"])] = None
     reasoning_effort: Text = ""
     extra: Settings = {}
 
@@ -77,8 +81,8 @@ class DimensionSpec(Strict):
     name: Name
     title: Text = Field(default="", max_length=120)
     instructions: Text
-    min: int = 1
-    max: int = 7
+    min: Annotated[int, within(DIMENSION["scale_min"])] = 1
+    max: Annotated[int, within(DIMENSION["scale_max"])] = 7
     labels: Labels = {}
 
 
@@ -87,8 +91,6 @@ class BudgetSpec(Strict):
     confirm_above_usd: Money | None = None
 
 
-Share = Annotated[float, Field(ge=0, le=1)]
-Width = Annotated[float, Field(ge=0)]
 RATING = "rating"  # The scorer whose scores are points of a scale, where others say right or wrong.
 Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
 
@@ -103,14 +105,14 @@ class AdaptiveSpec(Strict):
         Discriminator(lambda value: _form_of(value)),
     ]
     scorer: Name
-    round: int = Field(default=32, ge=1, le=10_000)
-    max: int = Field(default=512, ge=1, le=1_000_000)
-    targetci: Width
-    targetciht: Width | None = None
-    abortht: Share | None = None
-    backoffht: Share | None = None
-    minci: Width = 0.0
-    confidence: float = Field(default=0.95, ge=0.5, le=0.999)
+    round: Annotated[int, within(ADAPTIVE["round"])] = 32
+    max: Annotated[int, within(ADAPTIVE["max"])] = 512
+    targetci: Annotated[float, within(ADAPTIVE["targetci"])]
+    targetciht: Annotated[float | None, within(ADAPTIVE["targetciht"])] = None
+    abortht: Annotated[float | None, within(ADAPTIVE["abortht"])] = None
+    backoffht: Annotated[float | None, within(ADAPTIVE["backoffht"])] = None
+    minci: Annotated[float, within(ADAPTIVE["minci"])] = 0.0
+    confidence: Annotated[float, within(ADAPTIVE["confidence"])] = 0.95
     correction: Correction = "mapped"
 
     @field_validator("targetci", "targetciht", "minci")
@@ -239,19 +241,19 @@ class ExperimentSpec(Strict):
     prompts: list[Either[PromptSpec]] = Field(min_length=1)
     samplers: list[Either[SamplerSpec]] = Field(default=[PROVIDER_DEFAULT], min_length=1)
     dimensions: list[Either[DimensionSpec]] = []
-    samples: int | None = None
+    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
     cache: bool | None = None
     cache_buster: bool | None = None
     batch: bool | None = None
     sequential: bool | None = None
-    max_concurrency: int | None = None
-    priority: int | None = None
-    request_timeout_s: float | None = None
-    max_attempts: int | None = None
+    max_concurrency: Annotated[int | None, within(EXPERIMENT["max_concurrency"])] = None
+    priority: Annotated[int | None, within(EXPERIMENT["priority"])] = None
+    request_timeout_s: Annotated[float | None, within(EXPERIMENT["request_timeout_s"])] = None
+    max_attempts: Annotated[int | None, within(EXPERIMENT["max_attempts"])] = None
     on_empty: Literal["keep", "rerun", "skip"] | None = None
-    lease_s: float | None = None
-    stop_failure_rate: float | None = None
-    stop_after_attempts: int | None = None
+    lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
+    stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
+    stop_after_attempts: Annotated[int | None, within(EXPERIMENT["stop_after_attempts"])] = None
     adaptive: AdaptiveSpec | None = None
     budget: BudgetSpec = BudgetSpec()
     grade: GradeSpec = GradeSpec()

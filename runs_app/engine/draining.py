@@ -23,7 +23,8 @@ from evalsite.lib.versions import SchemaMismatch
 from runs_app.batching.keeping import Keeper
 from runs_app.engine import asking, concluding
 from runs_app.engine.admitting import Claim, Crew
-from runs_app.engine.jobs import FAULT, Job, jobs_of, result_of
+from runs_app.engine.broken_runs import prepare_jobs
+from runs_app.engine.jobs import FAULT, Job, result_of
 from runs_app.engine.journal import Journal, record_left_behind
 from runs_app.engine.lookahead import STALE_S, Lookahead
 from runs_app.engine.questions import Questions
@@ -168,8 +169,9 @@ class Drain:
 
     def _write_and_claim(self, results: list[Result], crew: Crew) -> tuple[int, list[Job], dict[int, int]]:
         self._lookout.decide()
-        done = turn(results, self.registration.worker_id, crew)
-        return done.recorded, jobs_of(done.claims, self._questions), done.levels
+        worker_id = self.registration.worker_id
+        done = turn(results, worker_id, crew)
+        return done.recorded, prepare_jobs(done.claims, self._questions, worker_id), done.levels
 
     def _start_some(self) -> None:
         for job in self._ahead.startable(self._in_flight):

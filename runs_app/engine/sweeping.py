@@ -8,6 +8,7 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
+from runs_app.bounds import BOUNDS
 from runs_app.engine import preflighting
 from runs_app.engine.finishing import finish_runs
 from runs_app.engine.recording import count_attempt, insert_attempts
@@ -15,10 +16,13 @@ from runs_app.engine.settling import Deltas, Place, lock
 from runs_app.models import Attempt, Trial
 from runs_app.providers.calls import LOST, SILENT
 
+# Seconds. One lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
+LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s))"
+
 # While the server itself was away nobody could renew a lease: its start renews those of all that was claimed before.
-ENDED = """t.status = 'running' AND t.lease_until < clock_timestamp()
+ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
     AND (t.claimed_at > pg_postmaster_start_time()
-        OR clock_timestamp() > pg_postmaster_start_time() + e.lease_s * interval '1 second')"""
+        OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
 
 EXPIRED = f"""
 SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
@@ -98,7 +102,7 @@ def _lost_attempt(
 
 
 RENEW = f"""
-UPDATE runs_app_trial t SET lease_until = clock_timestamp() + e.lease_s * interval '1 second'
+UPDATE runs_app_trial t SET lease_until = clock_timestamp() + {LEASE_S} * interval '1 second'
 FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
 WHERE r.id = t.run_id AND t.id = ANY(%s) AND t.token = ANY(%s) AND t.status = '{Trial.Status.RUNNING}'
 """  # noqa: S608 - a constant
@@ -116,7 +120,7 @@ def renew(trial_ids: list[int], tokens: list[UUID]) -> int:
 # SKIP LOCKED: what is being written at this moment is as good as answered, and whoever stands in may not wait for it.
 RENEW_ALL = f"""
 WITH held AS (
-    SELECT t.id, e.lease_s FROM runs_app_trial t
+    SELECT t.id, {LEASE_S} AS lease_s FROM runs_app_trial t
     JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_experiment e ON e.id = r.experiment_id
     WHERE t.status = '{Trial.Status.RUNNING}' AND t.worker_id = %s AND t.lease_until IS NOT NULL
     FOR NO KEY UPDATE OF t SKIP LOCKED

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 
 from runs_app.engine.admitting import Claim, Crew, claim, rooms
 from runs_app.engine.books import open_books
+from runs_app.engine.broken_runs import claim_run_by_run
 from runs_app.engine.recording import Result, by_endpoint, enter, portions, runs_of, write_trials
 from runs_app.engine.rescuing import OUTAGES, record_all
+
+logger = logging.getLogger("evalsite.drain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +48,10 @@ def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
         return wrote + held, claims
     except OUTAGES:
         raise
-    except DatabaseError:
-        if not last:
-            raise
-        return wrote + record_all(last, worker_id), []
+    except Exception:  # An answer that cannot be stored, or a run that cannot be claimed: neither stops the others.
+        logger.exception("endpoint %s is served answer by answer and run by run", endpoint_id)
+        wrote += record_all(last, worker_id) if last else 0
+        return wrote, claim_run_by_run(endpoint_id, worker_id, room) if room > 0 else []
 
 
 def _at_once(endpoint_id: int, results: Sequence[Result], worker_id: int, room: int) -> tuple[int, list[Claim]]:

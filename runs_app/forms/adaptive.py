@@ -8,11 +8,10 @@ from django import forms
 from pydantic import ValidationError
 
 from evalsite.lib.choices import choice_field
+from runs_app.bounds import ADAPTIVE
 from runs_app.designs.specs import AdaptiveSpec
-from runs_app.forms.fields import names_in
+from runs_app.forms.fields import bounded_integer, bounded_number, names_in
 
-SHARE: dict[str, Any] = {"min_value": 0, "max_value": 1, "required": False}
-WIDTH: dict[str, Any] = {"min_value": 0, "required": False}
 USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
 
 
@@ -26,18 +25,25 @@ class AdaptiveForm(forms.Form):
         help_text="category, or names of metadata with commas between them. Empty: every case is asked",
     )
     scorer = forms.ChoiceField(required=False, help_text="Says right or wrong; rating, where items are rated")
-    round = forms.IntegerField(min_value=1, required=False, label="Round", help_text="Cases at a time")
-    max = forms.IntegerField(min_value=1, required=False, label="At most", help_text="Cases of a point")
-    targetci = forms.FloatField(
-        **WIDTH,
+    round = bounded_integer(ADAPTIVE["round"], required=False, label="Round", help_text="Cases at a time")
+    max = bounded_integer(ADAPTIVE["max"], required=False, label="At most", help_text="Cases of a point")
+    targetci = bounded_number(
+        ADAPTIVE["targetci"],
+        required=False,
         label="Half-width wanted",
         help_text="0.05 is five percentage points either way; of ratings, points of their scale",
     )
-    confidence = forms.FloatField(min_value=0.5, max_value=0.999, required=False, label="Confidence")
-    minci = forms.FloatField(**WIDTH, label="Least half-width", help_text="No smaller one is asked for")
-    abortht = forms.FloatField(**SHARE, label="Give up above", help_text="Share of answers cut off")
-    backoffht = forms.FloatField(**SHARE, label="Another half-width above", help_text="Share of answers cut off")
-    targetciht = forms.FloatField(**WIDTH, label="That half-width")
+    confidence = bounded_number(ADAPTIVE["confidence"], required=False, label="Confidence")
+    minci = bounded_number(
+        ADAPTIVE["minci"], required=False, label="Least half-width", help_text="No smaller one is asked for"
+    )
+    abortht = bounded_number(
+        ADAPTIVE["abortht"], required=False, label="Give up above", help_text="Share of answers cut off"
+    )
+    backoffht = bounded_number(
+        ADAPTIVE["backoffht"], required=False, label="Another half-width above", help_text="Share of answers cut off"
+    )
+    targetciht = bounded_number(ADAPTIVE["targetciht"], required=False, label="That half-width")
     correction = forms.ChoiceField(
         required=False,
         label="Guessing",

@@ -6,7 +6,31 @@ from typing import Any
 
 from django import forms
 
+from runs_app.bounds import BOUNDS, Bound
 from runs_app.models import Experiment
+
+
+def bounded_integer(bound: Bound, **options: Any) -> forms.IntegerField:
+    """Return a field for whole numbers of this range."""
+    field = forms.IntegerField(**options)
+    _limit(field, bound)
+    return field
+
+
+def bounded_number(bound: Bound, **options: Any) -> forms.FloatField:
+    """Return a field for finite numbers of this range."""
+    field = forms.FloatField(**options)
+    _limit(field, bound)
+    return field
+
+
+def _limit(field: forms.Field, bound: Bound) -> None:
+    def check(value: Any) -> None:
+        if not bound.holds(value):
+            raise forms.ValidationError(f"Must be {bound}.", code="out_of_range")
+
+    field.validators.append(check)
+    field.widget.attrs |= {"min": bound.low, "max": bound.high}
 
 
 class PriorityField(forms.IntegerField):
@@ -14,7 +38,8 @@ class PriorityField(forms.IntegerField):
 
     def __init__(self) -> None:
         help_text = Experiment._meta.get_field("priority").help_text
-        super().__init__(min_value=-9, max_value=9, required=False, initial=0, help_text=help_text)
+        super().__init__(required=False, initial=0, help_text=help_text)
+        _limit(self, BOUNDS["experiment"]["priority"])
 
     def clean(self, value: Any) -> int:
         return super().clean(value) or 0

@@ -7,7 +7,9 @@ from typing import Any
 
 from django import forms
 
+from runs_app.bounds import BOUNDS
 from runs_app.designs.detecting import USUAL, Assumptions
+from runs_app.forms.fields import bounded_integer
 
 
 class SteeringForm(forms.Form):
@@ -22,11 +24,11 @@ class SteeringForm(forms.Form):
 
 
 class ConcurrencyForm(forms.Form):
-    max_concurrency = forms.IntegerField(min_value=1, max_value=10_000, label="Calls in flight")
+    max_concurrency = bounded_integer(BOUNDS["run"]["max_concurrency"], label="Calls in flight")
 
 
 class PriorityForm(SteeringForm):
-    priority = forms.IntegerField(min_value=-9, max_value=9, label="Priority")
+    priority = bounded_integer(BOUNDS["experiment"]["priority"], label="Priority")
 
 
 class AssumptionsForm(forms.Form):

@@ -7,7 +7,6 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 
 from datasets_app.models.datasets import slug_validator
@@ -15,6 +14,7 @@ from datasets_app.models.history import StatusChange, TransitionQuerySet
 from evalsite.lib.hashing import content_hash
 from evalsite.lib.roles import is_member
 from evalsite.lib.storable import unstorable
+from runs_app.models.bounded import InRange, range_constraints
 
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
@@ -116,8 +116,8 @@ class Dimension(Versioned):
 
     title = models.CharField(max_length=120, blank=True)
     instructions = models.TextField()
-    scale_min = models.IntegerField(default=1)
-    scale_max = models.IntegerField(default=7)
+    scale_min = models.IntegerField(default=1, validators=[InRange("dimension", "scale_min")])
+    scale_max = models.IntegerField(default=7, validators=[InRange("dimension", "scale_max")])
     labels = models.JSONField(
         default=dict, blank=True, help_text='A label for each point: {"1": "Very low", "7": "Very high"}'
     )
@@ -128,6 +128,7 @@ class Dimension(Versioned):
             models.CheckConstraint(
                 condition=models.Q(scale_min__lt=models.F("scale_max")), name="dimension_scale_has_two_points"
             ),
+            *range_constraints("dimension"),
         ]
 
     @property
@@ -164,17 +165,23 @@ class Dimension(Versioned):
 class Sampler(Versioned):
     """How an answer is drawn: the provider's own defaults where a setting is empty."""
 
-    temperature = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0.0), MaxValueValidator(2.0)])
-    top_p = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0.0), MaxValueValidator(1.0)])
-    max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    temperature = models.FloatField(null=True, blank=True, validators=[InRange("sampler", "temperature")])
+    top_p = models.FloatField(null=True, blank=True, validators=[InRange("sampler", "top_p")])
+    max_tokens = models.PositiveIntegerField(null=True, blank=True, validators=[InRange("sampler", "max_tokens")])
     seed = models.BigIntegerField(
-        null=True, blank=True, help_text="The first epoch's seed; each further epoch adds one"
+        null=True,
+        blank=True,
+        validators=[InRange("sampler", "seed")],
+        help_text="The first epoch's seed; each further epoch adds one",
     )
     reasoning_effort = models.CharField(max_length=20, blank=True)
     extra = models.JSONField(default=dict, blank=True, help_text="Further parameters, passed on as they are")
 
     class Meta(Versioned.Meta):
-        constraints = [models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version")]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version"),
+            *range_constraints("sampler"),
+        ]
 
     @property
     def content(self) -> dict[str, Any]:

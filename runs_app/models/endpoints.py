@@ -8,7 +8,7 @@ from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
+from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
@@ -17,6 +17,7 @@ from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
 from runs_app.costing.costs import Prices
+from runs_app.models.bounded import InRange, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.providers.hosts import problem_with_url
 
@@ -114,13 +115,19 @@ class Endpoint(Served):
         help_text="The environment variable that holds the key; the key itself is never stored",
     )
     max_concurrency = models.PositiveIntegerField(
-        default=16, validators=[MinValueValidator(1)], help_text="Calls in flight, over all workers"
+        default=16, validators=[InRange("endpoint", "max_concurrency")], help_text="Calls in flight, over all workers"
     )
     is_free = models.BooleanField("free", default=False, help_text="Calls cost nothing here: a model of one's own")
     is_active = models.BooleanField("active", default=True)
-    requests_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    tokens_per_minute = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
-    requests_per_day = models.PositiveIntegerField(null=True, blank=True, validators=[MinValueValidator(1)])
+    requests_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, validators=[InRange("endpoint", "requests_per_minute")]
+    )
+    tokens_per_minute = models.PositiveIntegerField(
+        null=True, blank=True, validators=[InRange("endpoint", "tokens_per_minute")]
+    )
+    requests_per_day = models.PositiveIntegerField(
+        null=True, blank=True, validators=[InRange("endpoint", "requests_per_day")]
+    )
     day_zone = models.CharField(
         "time zone of its day",
         max_length=40,
@@ -137,11 +144,14 @@ class Endpoint(Served):
     batch_max_requests = models.PositiveIntegerField(
         "calls a batch",
         default=5_000,
-        validators=[MinValueValidator(1), MaxValueValidator(50_000)],
+        validators=[InRange("endpoint", "batch_max_requests")],
         help_text="At most, in one batch",
     )
     batch_max_open = models.PositiveIntegerField(
-        "open batches", default=4, validators=[MinValueValidator(1)], help_text="At most, over all runs"
+        "open batches",
+        default=4,
+        validators=[InRange("endpoint", "batch_max_open")],
+        help_text="At most, over all runs",
     )
     provider_routes = models.JSONField(
         default=list,
@@ -166,6 +176,7 @@ class Endpoint(Served):
 
     class Meta:
         ordering = ["name"]
+        constraints = range_constraints("endpoint")
 
     def __str__(self) -> str:
         return self.name
@@ -230,28 +241,36 @@ class LanguageModel(Served):
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")
     model = models.CharField(max_length=200, help_text="The id that the provider knows it by")
     input_price = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[InRange("languagemodel", "input_price")]
     )
     output_price = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+        max_digits=12, decimal_places=6, null=True, blank=True, validators=[InRange("languagemodel", "output_price")]
     )
     cache_read_price = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        blank=True,
+        validators=[InRange("languagemodel", "cache_read_price")],
     )
     cache_write_price = models.DecimalField(
-        max_digits=12, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(Decimal(0))]
+        max_digits=12,
+        decimal_places=6,
+        null=True,
+        blank=True,
+        validators=[InRange("languagemodel", "cache_write_price")],
     )
     max_output_tokens = models.PositiveIntegerField(
         null=True,
         blank=True,
-        validators=[MinValueValidator(1)],
+        validators=[InRange("languagemodel", "max_output_tokens")],
         help_text="The most it writes in one answer: the ceiling of a call whose sampler sets no max_tokens",
     )
     batch_discount = models.DecimalField(
         max_digits=4,
         decimal_places=3,
         default=Decimal("0.5"),
-        validators=[MinValueValidator(Decimal(0)), MaxValueValidator(Decimal(1))],
+        validators=[InRange("languagemodel", "batch_discount")],
         help_text="Share of these prices that a call in a batch saves",
     )
     cache_marks = models.BooleanField(
@@ -272,6 +291,7 @@ class LanguageModel(Served):
 
     class Meta:
         ordering = ["name"]
+        constraints = range_constraints("languagemodel")
 
     def __str__(self) -> str:
         return self.name

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Self
 
 from django.conf import settings
-from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models, transaction
 from django.urls import reverse
 
@@ -13,6 +12,7 @@ from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.roles import is_member, is_operator, is_viewer
+from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -65,7 +65,7 @@ class Experiment(Counted):
     samplers = models.ManyToManyField(Sampler, related_name="experiments")
     dimensions = models.ManyToManyField(Dimension, related_name="experiments", blank=True)
     samples = models.PositiveIntegerField(
-        default=1, validators=[MinValueValidator(1), MaxValueValidator(10_000)], help_text="Repetitions of each cell"
+        default=1, validators=[InRange("experiment", "samples")], help_text="Repetitions of each cell"
     )
     scorers = models.JSONField(default=list, blank=True, help_text="Scorers that grade the stored answers")
     graders = models.JSONField(
@@ -90,16 +90,21 @@ class Experiment(Counted):
     )
     sequential = models.BooleanField(default=False, help_text="Conditions one after the other instead of side by side")
     max_concurrency = models.PositiveIntegerField(
-        default=32, validators=[MinValueValidator(1)], help_text="Calls in flight for each condition"
+        default=32,
+        validators=[InRange("experiment", "max_concurrency")],
+        help_text="Calls in flight for each condition",
     )
     priority = models.SmallIntegerField(
         default=0,
         db_default=0,
-        validators=[MinValueValidator(-9), MaxValueValidator(9)],
+        validators=[InRange("experiment", "priority")],
         help_text="Where experiments share an endpoint, a higher one goes first: -9 to 9",
     )
     request_timeout_s = models.FloatField(
-        "time-out", default=60, validators=[MinValueValidator(0.1)], help_text="Seconds a call may take"
+        "time-out",
+        default=60,
+        validators=[InRange("experiment", "request_timeout_s")],
+        help_text="Seconds a call may take",
     )
     on_empty = models.CharField(
         "empty answers",
@@ -109,19 +114,23 @@ class Experiment(Counted):
         db_default="keep",
         help_text="What becomes of a trial whose answer is blank",
     )
-    max_attempts = models.PositiveSmallIntegerField(default=3, validators=[MinValueValidator(1), MaxValueValidator(20)])
+    max_attempts = models.PositiveSmallIntegerField(default=3, validators=[InRange("experiment", "max_attempts")])
     lease_s = models.FloatField(
         "lease",
         default=120,
-        validators=[MinValueValidator(1)],
+        validators=[InRange("experiment", "lease_s")],
         help_text="Seconds after which a silent worker's claims return",
     )
     stop_failure_rate = models.FloatField(
         default=0.05,
-        validators=[MinValueValidator(0), MaxValueValidator(1)],
-        help_text="Share of permanent failures above which a run stops itself",
+        validators=[InRange("experiment", "stop_failure_rate")],
+        help_text="Share of permanent failures above which a run stops itself, with 95 % confidence",
     )
-    stop_after_attempts = models.PositiveIntegerField(default=20, help_text="... once this many attempts were made")
+    stop_after_attempts = models.PositiveIntegerField(
+        default=20,
+        validators=[InRange("experiment", "stop_after_attempts")],
+        help_text="... once this many attempts were made",
+    )
 
     max_usd = models.DecimalField(
         "budget",
@@ -129,11 +138,15 @@ class Experiment(Counted):
         decimal_places=4,
         null=True,
         blank=True,
-        validators=[MinValueValidator(0)],
+        validators=[InRange("experiment", "max_usd")],
         help_text="US dollars; never passed",
     )
     confirm_above_usd = models.DecimalField(
-        max_digits=12, decimal_places=4, null=True, blank=True, validators=[MinValueValidator(0)]
+        max_digits=12,
+        decimal_places=4,
+        null=True,
+        blank=True,
+        validators=[InRange("experiment", "confirm_above_usd")],
     )
     spent_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
     reserved_usd = models.DecimalField(max_digits=16, decimal_places=8, default=0, editable=False)
@@ -143,6 +156,7 @@ class Experiment(Counted):
 
     class Meta:
         ordering = ["-created_at", "-pk"]
+        constraints = [*range_constraints("experiment"), adaptive_constraint("experiment", "adaptive")]
 
     def __str__(self) -> str:
         return self.slug

@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
+from runs_app.models.bounded import InRange, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.models.experiments import Condition, Experiment, Wave
 
@@ -52,7 +53,7 @@ class Run(Counted):
     wave = models.ForeignKey(Wave, on_delete=models.CASCADE, related_name="runs")
     status = models.CharField(max_length=10, choices=Status, default=Status.PLANNED, editable=False)
     stop_reason = models.TextField(blank=True, editable=False)
-    max_concurrency = models.PositiveIntegerField(default=32)
+    max_concurrency = models.PositiveIntegerField(default=32, validators=[InRange("run", "max_concurrency")])
     is_batched = models.BooleanField(default=False, editable=False, help_text="Its trials go out in batches")
     reserve_usd = models.DecimalField(
         max_digits=14, decimal_places=8, default=0, help_text="Reserved for each claimed trial"
@@ -92,7 +93,10 @@ class Run(Counted):
 
     class Meta:
         ordering = ["pk"]
-        constraints = [models.UniqueConstraint(fields=["condition", "wave"], name="run_condition_wave")]
+        constraints = [
+            models.UniqueConstraint(fields=["condition", "wave"], name="run_condition_wave"),
+            *range_constraints("run"),
+        ]
         indexes = [models.Index(fields=["status"], name="run_status", condition=models.Q(status="running"))]
 
     def __str__(self) -> str:

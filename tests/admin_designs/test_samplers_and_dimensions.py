@@ -17,7 +17,7 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
 @pytest.mark.parametrize(
     ("kind", "fields", "problem"),
     [
-        ("sampler", {"name": "s", "temperature": "3"}, "less than or equal to 2.0"),
+        ("sampler", {"name": "s", "temperature": "3"}, "Must be between 0 and 2."),
         ("sampler", {"name": "s", "extra": '{"api_key": "x"}'}, "not settable: api_key"),
         ("sampler", {"name": "Not A Slug"}, "Use small letters"),
         ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is no number of JSON"),

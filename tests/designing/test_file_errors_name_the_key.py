@@ -30,13 +30,13 @@ def test_a_small_file_is_enough():
         ("samples: '3'", "samples: input should be a valid integer"),
         ("samples: true", "samples: input should be a valid integer"),
         ("samplers: [{name: greedy, temprature: 0}]", "samplers[0].temprature: unknown key; did you mean temperature?"),
-        ("samplers: [plain, {name: s, temperature: .nan}]", "samplers[1].temperature: input should be a finite number"),
+        ("samplers: [plain, {name: s, temperature: .nan}]", "samplers[1].temperature: must be between 0 and 2"),
         ("samplers: []", "samplers: list should have at least 1 item after validation, not 0"),
         (
             "dimensions: [{name: v, instructions: x, labels: {1: No}}]",
             "dimensions[0].labels[1]: input should be a valid string",
         ),
-        ("budget: {max_usd: -1}", "budget.max_usd: input should be greater than or equal to 0"),
+        ("budget: {max_usd: -1}", "budget.max_usd: must be between 0 and 10,000,000 US dollars"),
         ("budget: {max_usd: 0.00001}", "budget.max_usd: decimal input should have no more than 4 decimal places"),
         (
             "grade: {graders: [{name: j, model: small, rubric: {name: r, user: x, kind: stars}}]}",

@@ -131,10 +131,10 @@ def test_a_draft_dataset_is_refused(lab, curator):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"samples": 0}, "samples: Ensure this value is greater than or equal to 1."),
+        ({"samples": 0}, "samples: must be between 1 and 10,000"),
         (
             {"samplers": [{"name": "hot", "temperature": 3}]},
-            "samplers[0].temperature: Ensure this value is less than or equal to 2.0.",
+            "samplers[0].temperature: must be between 0 and 2",
         ),
         (
             {"samplers": [{"name": "s", "extra": {"api_key": "x"}}]},

@@ -133,9 +133,10 @@ def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transacti
     )
 
 
-def test_concurrency_below_one_is_refused(run):
-    with pytest.raises(ValueError, match="at least one"):
-        steering.set_concurrency(run, 0, by="test")
+@pytest.mark.parametrize("n", [0, 100_001])
+def test_a_concurrency_out_of_range_is_refused(run, n):
+    with pytest.raises(ValueError, match="between 1 and 100,000"):
+        steering.set_concurrency(run, n, by="test")
 
 
 def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):

@@ -84,7 +84,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("base_url", "http://user:secret@127.0.0.1/", "must not hold a name or a password"),
         ("key_env", "sk-live-123", "environment variable"),
         ("name", "Not a slug", "small letters"),
-        ("max_concurrency", "0", "greater than or equal to 1"),
+        ("max_concurrency", "0", "Must be between 1 and 100,000."),
     ],
 )
 def test_a_refusal_is_at_its_field(as_, field, value, said):

@@ -1,0 +1,102 @@
+"""The range of each number in a design, an endpoint and a model, for forms, experiment files and the database. Pure.
+
+A number without a bound can stop more than its own design. A lease of 1e300 seconds, for example, makes PostgreSQL
+refuse the statement that claims trials for every run of an endpoint.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+MOST_TOKENS = 10_000_000  # In one answer.
+MOST_USD = 10_000_000
+DAY_S = 86_400
+EXACT_INTEGER = 2**53 - 1  # The largest integer that every JSON reader keeps as it is.
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A closed range. NaN and the infinities lie outside every range."""
+
+    low: float
+    high: float
+    unit: str = ""
+
+    def __str__(self) -> str:
+        return f"between {_text_of(self.low)} and {_text_of(self.high)}" + (f" {self.unit}" if self.unit else "")
+
+    def holds(self, value: float | Decimal) -> bool:
+        """Return whether the value is a finite number within the range."""
+        return (isinstance(value, int) or math.isfinite(value)) and self.low <= value <= self.high
+
+    def check(self, value: Any) -> Any:
+        """Return the value. Raise ValueError, which states the range, if it is a number outside."""
+        if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not self.holds(value):
+            raise ValueError(f"must be {self}")
+        return value
+
+
+def _text_of(number: float) -> str:
+    return f"{number:,}" if isinstance(number, int) else f"{number:,g}"
+
+
+PRICE = Bound(0, 100_000, "US dollars a million tokens")
+SHARE = Bound(0, 1)
+WIDTH = Bound(0, 1_000_000)
+BUDGET = Bound(0, MOST_USD, "US dollars")
+CALLS = Bound(1, 100_000)
+SCALE_POINT = Bound(-1_000_000, 1_000_000)
+
+# By table and column.
+BOUNDS: dict[str, dict[str, Bound]] = {
+    "experiment": {
+        "samples": Bound(1, 10_000),
+        "max_concurrency": CALLS,
+        "priority": Bound(-9, 9),
+        "request_timeout_s": Bound(0.1, 3_600, "seconds"),
+        "max_attempts": Bound(1, 20),
+        "lease_s": Bound(1, DAY_S, "seconds"),
+        "stop_failure_rate": SHARE,
+        "stop_after_attempts": Bound(1, 1_000_000),
+        "max_usd": BUDGET,
+        "confirm_above_usd": BUDGET,
+    },
+    "run": {"max_concurrency": CALLS},
+    "sampler": {
+        "temperature": Bound(0, 2),
+        "top_p": SHARE,
+        "max_tokens": Bound(1, MOST_TOKENS),
+        "seed": Bound(-EXACT_INTEGER, EXACT_INTEGER),
+    },
+    "dimension": {"scale_min": SCALE_POINT, "scale_max": SCALE_POINT},
+    "endpoint": {
+        "max_concurrency": CALLS,
+        "requests_per_minute": Bound(1, 10_000_000),
+        "tokens_per_minute": Bound(1, 1_000_000_000),
+        "requests_per_day": Bound(1, 1_000_000_000),
+        "batch_max_requests": Bound(1, 50_000),
+        "batch_max_open": Bound(1, 1_000),
+    },
+    "languagemodel": {
+        "input_price": PRICE,
+        "output_price": PRICE,
+        "cache_read_price": PRICE,
+        "cache_write_price": PRICE,
+        "max_output_tokens": Bound(1, MOST_TOKENS),
+        "batch_discount": SHARE,
+    },
+}
+# Keys of `adaptive`, a mapping of an experiment. Half-widths are shares, or points of a scale where items are rated.
+ADAPTIVE: dict[str, Bound] = {
+    "round": Bound(1, 10_000),
+    "max": Bound(1, 1_000_000),
+    "targetci": WIDTH,
+    "targetciht": WIDTH,
+    "minci": WIDTH,
+    "abortht": SHARE,
+    "backoffht": SHARE,
+    "confidence": Bound(0.5, 0.999),
+}

@@ -1,0 +1,98 @@
+"""Runs that cannot be claimed or prepared: each is stopped with a reason, so that the others of its endpoint go on.
+
+A drain claims for all runs of an endpoint in one statement, which is fast. If that fails, for whatever reason, it
+claims run by run, each in a transaction of its own, and learns which run is at fault.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Sequence
+
+from django.db import DatabaseError, transaction
+
+from runs_app.engine import concluding
+from runs_app.engine.admitting import Claim, claim
+from runs_app.engine.books import open_books
+from runs_app.engine.jobs import Job, jobs_of
+from runs_app.engine.questions import Questions
+from runs_app.engine.recording import Result
+from runs_app.engine.rescuing import OUTAGES, record_all
+from runs_app.engine.settling import Place, lock
+from runs_app.engine.statements import fetched
+from runs_app.models import Run
+
+logger = logging.getLogger("evalsite.drain")
+
+CLAIMABLE_RUNS = """
+SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
+JOIN runs_app_condition c ON c.id = r.condition_id JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched AND m.endpoint_id = %s
+ORDER BY r.id
+"""
+
+
+def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
+    """Claim at most `room` trials, after a claim for all runs together failed. Stop the runs that fail alone, too."""
+    claims: list[Claim] = []
+    for place in [Place(*row) for row in fetched(CLAIMABLE_RUNS, endpoint_id)]:
+        if len(claims) >= room:
+            break
+        try:
+            with transaction.atomic():
+                if books := open_books(endpoint_id, [place.run_id]):
+                    new = claim(books, worker_id, room - len(claims))
+                    books.settle()
+                    claims += new
+        except OUTAGES:
+            raise
+        except Exception as fault:  # Also ArithmeticError and ValueError, from numbers that cannot be.
+            logger.exception("run %s cannot be claimed", place.run_id)
+            stop_broken(place, "Its trials could not be claimed", fault)
+    return claims
+
+
+def prepare_jobs(claims: Sequence[Claim], questions: Questions, worker_id: int) -> list[Job]:
+    """Return what these claims ask. A run whose requests cannot be prepared is stopped and gives its claims back."""
+    try:
+        return jobs_of(claims, questions)
+    except OUTAGES:
+        raise
+    except Exception:
+        logger.exception("requests of %s claims could not be prepared together", len(claims))
+    by_run: dict[Place, list[Claim]] = defaultdict(list)
+    for one in claims:
+        by_run[one.place].append(one)
+    jobs: list[Job] = []
+    for place, some in by_run.items():
+        try:
+            jobs += jobs_of(some, questions)
+        except OUTAGES:
+            raise
+        except Exception as fault:
+            logger.exception("requests of run %s cannot be prepared", place.run_id)
+            stop_broken(place, "Its requests could not be prepared", fault)
+            released = concluding.released()
+            record_all([Result(one, released.status, trial=released.trial, unspent=True) for one in some], worker_id)
+    return jobs
+
+
+def stop_broken(place: Place, what: str, fault: Exception) -> None:
+    """Stop a run with this reason. It may be resumed, and stops again if its design is still broken."""
+    reason = f"{what}: {_first_line(fault)}. Correct the design, then resume the run."
+    try:
+        with transaction.atomic():
+            lock({place})
+            Run.objects.filter(pk=place.run_id).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+            )
+    except OUTAGES:
+        raise
+    except DatabaseError:  # The run fails again at the next claim; the others go on meanwhile.
+        logger.exception("run %s could not be stopped", place.run_id)
+
+
+def _first_line(fault: Exception) -> str:
+    lines = str(fault).splitlines()
+    return (lines[0] if lines else type(fault).__name__)[:300].rstrip(".")

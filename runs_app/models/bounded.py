@@ -1,0 +1,62 @@
+"""Bounds of numbers as validators of fields and as CHECK constraints of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+from django.utils.deconstruct import deconstructible
+
+from runs_app.bounds import ADAPTIVE, BOUNDS, Bound
+
+
+@deconstructible
+class InRange:
+    """A validator: a finite number within the bound of this table's column."""
+
+    def __init__(self, table: str, column: str) -> None:
+        self.table, self.column = table, column
+
+    def __call__(self, value: Any) -> None:
+        bound = BOUNDS[self.table][self.column]
+        if not bound.holds(value):
+            raise ValidationError(f"Must be {bound}.", code="out_of_range")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InRange) and (self.table, self.column) == (other.table, other.column)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class RangeConstraint(models.CheckConstraint):
+    """A CHECK beside the validator `InRange` of the same column, so that forms need no query to check it."""
+
+    def validate(self, *args: Any, **options: Any) -> None:
+        """Do nothing: the validator has checked the value and names its field."""
+
+
+def range_constraints(table: str) -> list[models.BaseConstraint]:
+    """Return one CHECK for each bounded column of this table. In PostgreSQL, NaN lies above every number."""
+    return [
+        RangeConstraint(condition=_between(column, bound), name=f"{table}_{column}_in_range")
+        for column, bound in BOUNDS[table].items()
+    ]
+
+
+def adaptive_constraint(table: str, column: str) -> models.CheckConstraint:
+    """Return a CHECK for the numbers of an `adaptive` mapping. Keys that are missing pass."""
+    condition = models.Q()
+    for key, bound in ADAPTIVE.items():
+        condition &= _between(f"{column}__{key}", bound) | models.Q(**{f"{column}__{key}__isnull": True})
+    return models.CheckConstraint(
+        condition=condition,
+        name=f"{table}_{column}_in_range",
+        violation_error_message=f"{column} has a number that is not allowed.",
+    )
+
+
+def _between(lookup: str, bound: Bound) -> models.Q:
+    limits: Mapping[str, Any] = {f"{lookup}__gte": bound.low, f"{lookup}__lte": bound.high}
+    return models.Q(**limits)

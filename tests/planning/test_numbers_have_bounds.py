@@ -1,0 +1,152 @@
+"""No number of a design is so large, small or strange that it stops work: file, form and database refuse the same."""
+
+import json
+from decimal import Decimal
+from math import inf, nan
+
+import pytest
+import yaml
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, connection, transaction
+from django.db.models import DecimalField
+
+from runs_app.bounds import ADAPTIVE, BOUNDS
+from runs_app.designs.specs import SpecError, read_yaml
+from runs_app.forms.adaptive import AdaptiveForm
+from runs_app.models import Dimension, Endpoint, Experiment, LanguageModel, Run, Sampler
+from tests import factories
+
+TABLES = {
+    "experiment": Experiment,
+    "run": Run,
+    "sampler": Sampler,
+    "dimension": Dimension,
+    "endpoint": Endpoint,
+    "languagemodel": LanguageModel,
+}
+COLUMNS = [(table, column) for table, bounds in BOUNDS.items() for column in bounds]
+BUDGET = ("max_usd", "confirm_above_usd")
+DESIGN = {"experiment": "pilot", "dataset": "questions", "models": ["small"], "prompts": ["plain"]}
+ADAPTIVE_DESIGN = {"by": "category", "scorer": "exact", "targetci": 0.1}
+
+
+def outside(bound):
+    """Numbers beyond both ends; and those that are no number, where a column can hold them."""
+    return [bound.low - 1, bound.high + 1, nan, inf, -inf]
+
+
+def problem_of(**said):
+    with pytest.raises(SpecError) as refused:
+        read_yaml(yaml.safe_dump(DESIGN | said))
+    (problem,) = refused.value.problems
+    return problem
+
+
+@pytest.mark.parametrize("name", sorted(set(BOUNDS["experiment"]) - set(BUDGET)))
+def test_an_experiment_file_is_refused_with_the_key_and_the_range(name):
+    bound = BOUNDS["experiment"][name]
+    for number in outside(bound):
+        assert problem_of(**{name: number}) == f"{name}: must be {bound}"
+
+
+@pytest.mark.parametrize("name", BUDGET)
+def test_a_budget_is_refused_with_the_key_and_the_range(name):
+    bound = BOUNDS["experiment"][name]
+    for number in outside(bound):
+        assert problem_of(budget={name: number}) == f"budget.{name}: must be {bound}"
+
+
+@pytest.mark.parametrize("name", BOUNDS["sampler"])
+def test_a_sampler_in_a_file_is_refused_with_the_key_and_the_range(name):
+    bound = BOUNDS["sampler"][name]
+    for number in outside(bound):
+        assert problem_of(samplers=[{"name": "s", name: number}]) == f"samplers[0].{name}: must be {bound}"
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_an_adaptive_setting_is_refused_with_the_key_and_the_range(name):
+    bound = ADAPTIVE[name]
+    for number in outside(bound):
+        assert f"adaptive.{name}: must be {bound}" in problem_of(adaptive=ADAPTIVE_DESIGN | {name: number})
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_the_form_takes_the_same_range_for_adaptive_settings(name):
+    bound = ADAPTIVE[name]
+    for number in (bound.low - 1, bound.high + 1):
+        said = {f"adaptive-{key}": str(value) for key, value in (ADAPTIVE_DESIGN | {name: number}).items()}
+        form = AdaptiveForm(said, stored={}, scorers=[("exact", "Exact match")])
+        assert f"Must be {bound}." in form.errors[name]
+
+
+def test_a_number_with_thousands_of_digits_is_refused_like_any_other():
+    assert problem_of(samples=10**400) == "samples: must be between 1 and 10,000"
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_a_field_names_the_range(table, column):
+    bound, field = BOUNDS[table][column], TABLES[table]._meta.get_field(column)
+    as_stored = Decimal if isinstance(field, DecimalField) else lambda number: number
+    for number in map(as_stored, outside(bound)):
+        with pytest.raises(ValidationError) as refused:
+            field.run_validators(number)
+        assert f"Must be {bound}." in refused.value.messages
+    field.run_validators(as_stored(bound.low))
+    field.run_validators(as_stored(bound.high))
+
+
+@pytest.mark.parametrize("table", ["experiment", "sampler", "dimension"])
+def test_the_documented_ranges_are_those_that_hold(table):
+    text = (settings.BASE_DIR / "docs" / "experiment-file.md").read_text(encoding="utf-8")
+    for column, bound in BOUNDS[table].items():
+        assert f"| `{column}` | {str(bound).removeprefix('between ').replace(' and ', ' to ')}" in text
+
+
+@pytest.fixture
+def rows(db):
+    """One row of each table that has bounds."""
+    experiment = factories.make_experiment(dimensions=[factories.make_dimension()])
+    factories.make_runs(experiment, status="planned")
+    return {table: kind.objects.first() for table, kind in TABLES.items()}
+
+
+def written(table, pk, assignment, value):
+    """Whether the database takes this value, frozen rows and all."""
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL session_replication_role = replica")  # Frozen rows change, too.
+            cursor.execute(f"UPDATE runs_app_{table} SET {assignment} WHERE id = %s", [value, pk])
+    except DatabaseError as error:
+        return str(error.__cause__.diag.constraint_name or error.__cause__.sqlstate)
+    return "written"
+
+
+@pytest.mark.parametrize(("table", "column"), COLUMNS)
+def test_the_database_refuses_what_lies_outside(rows, table, column):
+    bound, constraint = BOUNDS[table][column], f"{table}_{column}_in_range"
+    cast = TABLES[table]._meta.get_field(column).db_type(connection).split()[0].split("(")[0]
+    cast = "double precision" if cast == "double" else cast
+    refusals = {
+        constraint,
+        "dimension_scale_has_two_points",
+        "22003",
+        f"runs_app_{table}_{column}_check",
+    }  # 22003: the type itself is too small.
+    for number in outside(bound) if cast in ("double precision", "numeric") else (bound.low - 1, bound.high + 1):
+        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(number)) in refusals, number
+    if column not in ("scale_min", "scale_max"):
+        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.low)) == "written"
+        assert written(table, rows[table].pk, f"{column} = %s::{cast}", str(bound.high)) == "written"
+
+
+@pytest.mark.parametrize("name", ADAPTIVE)
+def test_the_database_refuses_adaptive_settings_outside(rows, name):
+    for number in (ADAPTIVE[name].low - 1, ADAPTIVE[name].high + 1, "many"):
+        stored = json.dumps(ADAPTIVE_DESIGN | {name: number})
+        assert written("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", stored) == (
+            "experiment_adaptive_in_range"
+        )
+    assert written("experiment", rows["experiment"].pk, "adaptive = %s::jsonb", json.dumps(ADAPTIVE_DESIGN)) == (
+        "written"
+    )
