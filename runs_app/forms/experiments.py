@@ -17,6 +17,7 @@ from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.stopping.rules import MIN_FAILURES
 
 LONGEST_FILE = 1_000_000
 
@@ -70,7 +71,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "priority", "request_timeout_s", "max_attempts", "on_empty", "max_usd", "confirm_above_usd",
+            "priority", "request_timeout_s", "max_attempts", "on_empty", "stop_failure_rate", "stop_after_attempts",
+            "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
             "samples": "Samples",
@@ -79,6 +81,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             "max_concurrency": "Calls in flight",
             "request_timeout_s": "Time-out",
             "max_attempts": "Attempts",
+            "stop_failure_rate": "Failures that stop a run",
+            "stop_after_attempts": "Attempts before it may stop",
             "cache": "Use the response cache",
             "cache_buster": "Salt each request",
             "batch": "Hand calls over in batches",
@@ -87,6 +91,9 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {
             "slug": "Small letters, digits, - and _; it is part of the address",
             "max_attempts": "Tries a trial gets before it counts as failed",
+            "stop_failure_rate": "Share of attempts that fail permanently, 0 to 1. A run stops itself after at least "
+            f"{MIN_FAILURES} failures, once the share is above this with 95 % confidence",
+            "stop_after_attempts": "A run with fewer attempts does not stop itself",
             "confirm_above_usd": "US dollars; a launch whose ceiling is higher asks once more",
             "max_usd": "US dollars; never passed. Without one, a model's price may be unknown",
         }
@@ -100,6 +107,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             offer_rows(self, name, rows)
         row_field(self, "dataset").empty_label = "Choose a dataset"
         choice_field(self, "scorers").choices = scorer_choices()
+        for name in ("stop_failure_rate", "stop_after_attempts"):
+            self.fields[name].required = False
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
         )
@@ -116,6 +125,17 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         if chosen and chosen["scorer"] not in cleaned.get("scorers", []):
             cleaned["scorers"] = [*cleaned.get("scorers", []), chosen["scorer"]]
         return cleaned
+
+    def clean_stop_failure_rate(self) -> float:
+        return self._or_default("stop_failure_rate")
+
+    def clean_stop_after_attempts(self) -> int:
+        return int(self._or_default("stop_after_attempts"))
+
+    def _or_default(self, name: str) -> float:
+        """Return the value of a field that may be left empty, or the model's default."""
+        value = self.cleaned_data[name]
+        return float(Experiment._meta.get_field(name).default) if value is None else value
 
     def _take_errors(self, part: forms.Form, name: str) -> None:
         for field, errors in part.errors.items():

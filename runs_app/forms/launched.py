@@ -35,11 +35,12 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             "title", "description", "sharing", "samples", "on_empty", "priority", "max_usd", "confirm_above_usd",
             "stop_failure_rate",
         ]  # fmt: skip
-        labels = {**ExperimentForm.Meta.labels, "stop_failure_rate": "Failures that stop a run"}
+        labels = ExperimentForm.Meta.labels
         help_texts = {
             "samples": "May grow; the next launch adds what is missing",
             "max_usd": "US dollars; holds from the next call on",
-            "stop_failure_rate": "Share of attempts that failed for good since it was started last, 0 to 1",
+            "stop_failure_rate": ExperimentForm.Meta.help_texts["stop_failure_rate"]
+            + ". Counted since it was started last",
             "confirm_above_usd": ExperimentForm.Meta.help_texts["confirm_above_usd"],
         }
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}

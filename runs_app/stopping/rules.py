@@ -16,19 +16,27 @@ Correction = Literal["mapped", "excess_counts"]
 Scale = tuple[int, int]  # The least and the highest rating.
 
 
+MIN_FAILURES = 5
+
+
 def should_stop_itself(
     attempts: int, permanent_failures: int, *, threshold: float | Decimal = 0.05, minimum: int = 20
 ) -> str | None:
-    """The reason to stop, for the history; None to go on.
+    """Return the reason to stop, for the history, or None to go on.
 
-    A run stops when more than `threshold` (a share) of its attempts failed for good, once there are `minimum` of them:
-    a wrong key, model name or parameter is then not paid for, or waited for, ten thousand times.
+    A run stops when the share of its attempts that failed permanently is above `threshold` beyond doubt: after
+    `minimum` attempts and MIN_FAILURES failures, the lower bound of the share's 95 % Wilson interval is above it. A
+    wrong key, model name or parameter is then not paid for ten thousand times, and two failures of 29 are no reason.
     """
-    if attempts < minimum or permanent_failures <= Decimal(str(threshold)) * attempts:
+    failures = min(permanent_failures, attempts)
+    if attempts < minimum or failures < MIN_FAILURES:
+        return None
+    low = wilson(failures, attempts).low
+    if low <= threshold:
         return None
     return (
-        f"{permanent_failures:,} of {attempts:,} attempts failed for good "
-        f"({permanent_failures / attempts:.1%}, and {float(threshold):.1%} is the limit)."
+        f"{failures:,} of {attempts:,} attempts failed for good ({failures / attempts:.1%}). The share is above "
+        f"{low:.1%} with 95 % confidence, and {float(threshold):.1%} is the limit."
     )
 
 

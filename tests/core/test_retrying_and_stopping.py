@@ -4,29 +4,50 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evalsite.lib.wilson import wilson
 from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, backoff_s
-from runs_app.stopping.rules import should_stop_itself
+from runs_app.stopping.rules import MIN_FAILURES, should_stop_itself
 
 units = st.floats(0, 1)
 
 
 @pytest.mark.parametrize(
     ("attempts", "failures", "stops"),
-    [(19, 19, False), (20, 1, False), (20, 2, True), (40, 2, False), (41, 2, False), (100, 5, False), (100, 6, True)],
+    [
+        (19, 19, False),
+        (20, 4, False),
+        (20, 5, True),
+        (29, 2, False),  # Seven per cent, and no evidence against five.
+        (40, 5, True),
+        (50, 5, False),
+        (100, 6, False),
+        (100, 11, True),
+        (1319, 2, False),
+        (10_000, 520, False),
+        (10_000, 560, True),
+    ],
 )
-def test_a_run_stops_when_failures_pass_five_percent_after_twenty_attempts(attempts, failures, stops):
+def test_a_run_stops_when_failures_are_surely_above_five_percent_after_twenty_attempts(attempts, failures, stops):
     assert (should_stop_itself(attempts, failures) is not None) == stops
 
 
 def test_the_limits_can_be_set():
-    assert should_stop_itself(5, 3, threshold=Decimal("0.5"), minimum=5)
-    assert should_stop_itself(5, 3, threshold=0.6, minimum=5) is None
+    assert should_stop_itself(6, 6, threshold=Decimal("0.5"), minimum=5)
+    assert should_stop_itself(6, 6, threshold=0.7, minimum=5) is None
+    assert should_stop_itself(6, 6, threshold=0.5, minimum=7) is None
     assert should_stop_itself(1000, 1000, threshold=1) is None
-    assert should_stop_itself(100, 29, threshold=0.29) is None  # In floats, .29 * 100 is less than 29.
+
+
+def test_five_failures_are_needed_however_low_the_limit():
+    assert should_stop_itself(20, MIN_FAILURES - 1, threshold=0) is None
+    assert should_stop_itself(20, MIN_FAILURES, threshold=0)
 
 
 def test_the_reason_gives_the_numbers():
-    assert should_stop_itself(1200, 90) == "90 of 1,200 attempts failed for good (7.5%, and 5.0% is the limit)."
+    assert should_stop_itself(1200, 90) == (
+        "90 of 1,200 attempts failed for good (7.5%). "
+        "The share is above 6.1% with 95 % confidence, and 5.0% is the limit."
+    )
 
 
 @given(st.integers(0, 500), st.data())
@@ -35,6 +56,7 @@ def test_fewer_failures_never_stop_what_more_would_not(attempts, data):
     if should_stop_itself(attempts, failures):
         assert should_stop_itself(attempts, attempts)
         assert attempts >= 20
+        assert wilson(failures, attempts).low > 0.05
 
 
 def test_waits_double_up_to_the_cap():

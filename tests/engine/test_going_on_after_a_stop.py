@@ -88,3 +88,27 @@ def test_a_limit_that_is_lowered_below_what_failed_stops_the_run_and_says_so(run
     run.refresh_from_db()
     assert (run.status, run.n_pending) == ("stopped", 30)
     assert "10.0% is the limit" in run.stop_reason
+
+
+REFUSED, ANSWERED = ("failure", ErrorClass.CONTENT_REFUSED), ("answer", None)
+
+
+def attempted(worker, outcomes):
+    claims = admit(worker, len(outcomes))
+    record([result_of(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
+    return Run.objects.get()
+
+
+def test_two_failures_of_twenty_nine_do_not_stop_a_run(run):
+    worker = Registration().worker_id
+    attempted(worker, [REFUSED] * 2 + [ANSWERED] * 18)
+    run = attempted(worker, [ANSWERED] * 9)
+    assert (run.status, run.n_attempts, run.n_permanent) == ("running", 29, 2)
+
+
+def test_a_run_whose_failures_are_surely_above_the_limit_stops_at_the_fifth(run):
+    worker = Registration().worker_id
+    assert attempted(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
+    run = attempted(worker, [REFUSED])
+    assert (run.status, run.n_permanent) == ("stopped", 5)
+    assert run.stop_reason.startswith("5 of 21 attempts failed for good (23.8%). The share is above 10.")

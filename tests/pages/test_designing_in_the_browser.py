@@ -59,12 +59,17 @@ def test_the_form_makes_a_draft_of_ones_own(entered, as_, people):
     [
         ("slug", "", "required"),
         ("slug", "Not A Slug", "small letters"),
-        ("samples", "0", "greater than or equal to 1"),
-        ("max_usd", "-1", "greater than or equal to 0"),
+        ("samples", "0", "Must be between 1 and 10,000."),
+        ("max_usd", "-1", "Must be between 0 and 10,000,000 US dollars."),
         ("dataset", "", "required"),
         ("language_models", [], "required"),
         ("prompts", ["999999"], "not one of the available choices"),
-        ("max_attempts", "21", "less than or equal to 20"),
+        ("max_attempts", "21", "Must be between 1 and 20."),
+        ("request_timeout_s", "nan", "Enter a number."),
+        ("request_timeout_s", "1e300", "Must be between 0.1 and 3,600 seconds."),
+        ("max_concurrency", "100001", "Must be between 1 and 100,000."),
+        ("stop_failure_rate", "1.5", "Must be between 0 and 1."),
+        ("stop_after_attempts", "0", "Must be between 1 and 1,000,000."),
         ("scorers", ["no-such-scorer"], "not one of the available choices"),
     ],
 )
@@ -74,6 +79,17 @@ def test_an_error_is_at_its_field_and_nothing_is_saved(entered, as_, field, valu
     assert said in " ".join(response.context["form"].errors[field])
     assert f'aria-describedby="id_{field}' in response.content.decode() or field in response.content.decode()
     assert not Experiment.objects.exists()
+
+
+def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(entered, as_):
+    client = as_("researcher")
+    page = client.get(NEW).content.decode()
+    assert "Failures that stop a run" in page
+    assert "with 95 % confidence" in page
+    client.post(NEW, entered | {"stop_failure_rate": "0.2", "stop_after_attempts": "50"})
+    client.post(NEW, entered | {"slug": "second-try", "stop_failure_rate": "", "stop_after_attempts": ""})
+    limits = Experiment.objects.order_by("pk").values_list("stop_failure_rate", "stop_after_attempts")
+    assert list(limits) == [(0.2, 50), (0.05, 20)]
 
 
 def test_a_name_that_is_taken_is_refused(entered, as_):
