@@ -219,6 +219,8 @@ Q_CLUSTER: dict[str, Any] = {
     "ack_failures": True,
     "save_limit": 50,
     "catch_up": False,
+    # Rows of its schedule are not signed. What is due now and then is asked for by `up` (runs_app/queueing.py).
+    "scheduler": False,
     "poll": 0.5,
     "label": "Task queue",
     "time_zone": "UTC",

@@ -10,7 +10,9 @@ class RunsConfig(AppConfig):
 
     def ready(self) -> None:
         from runs_app.noticeboard import Noticeboard
+        from runs_app.task_payloads import guard_queue
 
+        guard_queue()
         if Noticeboard.here():
             from runs_app.queueing import announce_busy_workers
 

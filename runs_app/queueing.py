@@ -7,6 +7,7 @@ that the cluster hangs.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -16,9 +17,13 @@ from django_q.brokers.orm import ORM
 from django_q.conf import Conf
 from django_q.models import OrmQ
 from django_q.signals import post_execute_in_worker, pre_execute
+from django_q.signing import BadSignature, SignedPackage
 from django_q.tasks import async_task
 
 from runs_app.noticeboard import Noticeboard
+from runs_app.task_payloads import check_task
+
+logger = logging.getLogger("evalsite.queue")
 
 TEND = "runs_app.tasks.tend"
 PULSE_S = 10.0  # Between a request that was done and the next.
@@ -29,7 +34,8 @@ LATE_LOOKS = 20  # Looks at an undone request while a worker is idle, after whic
 class Broker(ORM):  # type: ignore[misc]
     """Takes from the queue that all clusters share, and from those of the `up` that started this cluster.
 
-    A task that is taken moves to this cluster's queue: if the cluster dies, it is known what it had.
+    A task that is taken moves to this cluster's queue: if the cluster dies, it is known what it had. A task that is
+    not signed, or that calls a function outside the list, is removed and never run.
     """
 
     def dequeue(self) -> list[tuple[int, str]]:
@@ -44,7 +50,19 @@ class Broker(ORM):  # type: ignore[misc]
         pk, payload, key, lock = found
         own = board.queue if board and key == self.list_key else key
         taken = OrmQ.objects.filter(pk=pk, lock=lock).update(key=own, lock=self.timeout(payload))
-        return [(pk, payload)] if taken else []  # Where not taken, another cluster was quicker.
+        if not taken:
+            return []  # Another cluster was quicker.
+        return [(pk, payload)] if self._accepts(pk, payload) else []
+
+    def _accepts(self, pk: int, payload: str) -> bool:
+        """Return whether a task may run; remove it if not."""
+        try:
+            check_task(SignedPackage.loads(payload))
+        except (BadSignature, TypeError, ValueError) as refusal:
+            logger.error("task %s is refused and removed: %s", pk, refusal)
+            self.fail(pk)
+            return False
+        return True
 
 
 def hand_back(board: Noticeboard) -> None:

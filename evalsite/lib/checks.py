@@ -70,6 +70,8 @@ def queue_counts_once(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
     """With other settings, the task queue hands slow tasks out twice and failing ones for ever."""
     queue = settings.Q_CLUSTER
     problems = []
+    if queue.get("scheduler", True):
+        problems.append("scheduler must be off: rows of its table are not signed, and it runs whatever they name")
     if queue["queue_limit"] != queue["workers"] or queue["bulk"] != 1:
         problems.append("queue_limit must equal workers and bulk must be 1: a task's lock starts when it is prefetched")
     if queue["retry"] < 2 * queue["timeout"]:

@@ -9,7 +9,8 @@ however it dies.
 
 `pg_isready` tells whether the server answers. A process id is never asked: `postmaster.pid` may name a stranger.
 
-The server listens on a socket in a folder of mode 0700 and on nothing else, which is why it can trust whoever connects.
+The server listens on a socket in a folder of mode 0700 and on nothing else. It asks the kernel who connects (`peer`),
+and takes the site's own account and root alone: root's server runs as another account, which others may share.
 """
 
 import fcntl
@@ -66,6 +67,8 @@ class Embedded:
         self.socket_dir = _socket_dir(self.data_dir)
         self.log = self.data_dir / "server.log"
         self._cluster = self.data_dir / "data"
+        self._hba_file = self.data_dir / "pg_hba.conf"
+        self._ident_file = self.data_dir / "pg_ident.conf"
 
     def connection(self) -> dict[str, str]:
         """What libpq needs to connect. The port is named so that a PGPORT in the environment changes nothing."""
@@ -162,7 +165,8 @@ class Embedded:
 
     def _pg_isready(self) -> int:
         quietly = ("--quiet", "--timeout=3", f"--host={self.socket_dir}", f"--port={PORT}")
-        return self._program("pg_isready", *quietly, f"--username={NAME}", f"--dbname={NAME}").returncode
+        asked = self._program("pg_isready", *quietly, f"--username={NAME}", f"--dbname={NAME}", as_caller=True)
+        return asked.returncode
 
     def _unreachable(self) -> str:
         with suppress(OSError, IndexError):
@@ -176,11 +180,33 @@ class Embedded:
     def _launch(self, server_lock: int) -> None:
         self._sweep()
         self._make_socket_dir()
+        self._write_access_rules()
         if self.log.exists() and self.log.stat().st_size > LONGEST_LOG:
             self.log.replace(self.log.with_suffix(".log.old"))
-        settings = {**SETTINGS, "unix_socket_directories": str(self.socket_dir)}
+        settings = {**SETTINGS, **self._places()}
         options = " ".join(shlex.quote(f"--{name}={value}") for name, value in settings.items())
         self._check("pg_ctl", "start", "--silent", f"--timeout={PATIENCE_S}", f"--options={options}", keep=server_lock)
+
+    def _places(self) -> dict[str, str]:
+        return {
+            "unix_socket_directories": str(self.socket_dir),
+            "hba_file": str(self._hba_file),
+            "ident_file": str(self._ident_file),
+        }
+
+    def _write_access_rules(self) -> None:
+        """Write who may connect. Not in the cluster: its owner may be an account that others share."""
+        names = sorted({_user_name(uid) for uid in (0, os.geteuid(), self.data_dir.stat().st_uid)})
+        self._write_rules(self._hba_file, [f"local all {NAME} peer map={NAME}"])
+        self._write_rules(self._ident_file, [f'{NAME} "{name}" {NAME}' for name in names])
+
+    def _write_rules(self, path: Path, lines: list[str]) -> None:
+        draft = path.with_name(f"{path.name}.new")
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write("\n".join(["# Written at each start of the server.", *lines, ""]))
+            os.fchmod(file.fileno(), 0o644 if self._identity else 0o600)  # Root's server runs as an account of its own.
+        draft.replace(path)
 
     def _shut_down(self) -> None:
         server_lock = self._settle()
@@ -205,7 +231,8 @@ class Embedded:
             shutil.rmtree(rubbish, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
         self._hand_over(fresh)
-        self._check("initdb", f"--username={NAME}", "--auth=trust", "--encoding=UTF8", *self._locale(), cluster=fresh)
+        closed = ("--auth-local=reject", "--auth-host=reject")  # Our own rules hold: `_write_access_rules`.
+        self._check("initdb", f"--username={NAME}", *closed, "--encoding=UTF8", *self._locale(), cluster=fresh)
         create = f"CREATE DATABASE {NAME}\n".encode()
         self._check("postgres", "--single", "-c", "exit_on_error=on", "postgres", cluster=fresh, given=create)
         fresh.rename(self._cluster)
@@ -299,6 +326,7 @@ class Embedded:
         cluster: Path | None = None,
         given: bytes | None = None,
         keep: int | None = None,
+        as_caller: bool = False,
     ) -> subprocess.CompletedProcess[bytes]:
         """Run one of PostgreSQL's programs, its output going to the log.
 
@@ -318,7 +346,7 @@ class Embedded:
                 cwd="/",
                 env=environment,
                 pass_fds=() if keep is None else (keep,),
-                **self._identity,
+                **({} if as_caller else self._identity),
             )
 
     def _tail_of_log(self) -> str:

@@ -5,8 +5,11 @@ import pwd
 import shutil
 import stat
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from evalsite.lib import postgres
@@ -47,6 +50,84 @@ def test_root_runs_it_as_nobody(fresh: Embedded) -> None:
     assert owner_of(postmaster(fresh)) == nobody
     assert (fresh.data_dir / "data").stat().st_uid == nobody
     assert (fresh.data_dir / "gate.lock").stat().st_uid == 0
+
+
+def as_account(uid: int, work: Callable[[], object]) -> str:
+    """What the work returns, or the error that it raised, in a forked process of another account.
+
+    Forked, because another account may not be able to reach this Python.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(pwd.getpwuid(uid).pw_gid)
+        os.setuid(uid)
+        try:
+            said = str(work())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reads it
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode()[:60_000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def connecting(embedded: Embedded, **changes: str) -> Callable[[], object]:
+    def connect() -> object:
+        with psycopg.connect(**embedded.connection(), **changes) as connection:
+            return connection.execute("SELECT current_user").fetchone()
+
+    return connect
+
+
+NOBODY = pwd.getpwnam("nobody").pw_uid
+
+
+def test_another_process_of_nobody_cannot_connect_to_roots_server(fresh: Embedded) -> None:
+    fresh.start()
+    assert owner_of(postmaster(fresh)) == NOBODY
+    assert "Peer authentication failed" in as_account(NOBODY, connecting(fresh))
+    assert query(fresh, "SELECT current_user") == "evalsite"
+
+
+def test_nobody_cannot_change_who_may_connect(fresh: Embedded) -> None:
+    fresh.start()
+    for name in ("hba_file", "ident_file"):
+        path = Path(str(query(fresh, f"SHOW {name}")))
+        assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (0, 0o644)
+        assert path.parent.stat().st_uid == 0
+    assert "Peer authentication failed" not in fresh.log.read_text(), "the site's own programs are let in"
+
+
+def test_the_owner_of_a_folder_and_root_may_connect_and_nobody_else(place: Path) -> None:
+    folder = place / "home"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, SOMEONE, SOMEONE)
+    assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").start()) == "None"
+    embedded = Embedded(folder / "postgres")
+    embedded.socket_dir = next(Path(tempfile.gettempdir()).glob(f"evalsite-{SOMEONE}-{embedded.socket_dir.name[-12:]}"))
+    try:
+        assert owner_of(postmaster(embedded)) == SOMEONE
+        assert as_account(SOMEONE, connecting(embedded)) == "('evalsite',)"
+        assert connecting(embedded)() == ("evalsite",)
+        embedded.socket_dir.chmod(0o777)  # As if a stranger had got into the folder.
+        (embedded.socket_dir / ".s.PGSQL.5432").chmod(0o777)
+        assert "Peer authentication failed" in as_account(NOBODY, connecting(embedded))
+    finally:
+        assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").stop()) == "None"
+
+
+def test_a_folder_of_an_earlier_version_gets_the_rules_at_its_next_start(embedded: Embedded) -> None:
+    (embedded.data_dir / "data" / "pg_hba.conf").write_text("local all all trust\n")
+    for name in ("pg_hba.conf", "pg_ident.conf"):
+        (embedded.data_dir / name).write_text("local all all trust\n")
+    embedded.start()
+    rules = query(embedded, "SELECT string_agg(concat_ws(' ', type, auth_method), ',') FROM pg_hba_file_rules")
+    assert rules == "local peer"
 
 
 def test_a_strict_umask_of_root_is_no_hindrance(place: Path) -> None:

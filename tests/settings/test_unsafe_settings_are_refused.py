@@ -50,8 +50,10 @@ def test_debugging_in_public_is_an_error(settings):
     assert checks.debugging_is_local(None) == []
 
 
-@pytest.mark.parametrize("change", [{"queue_limit": 50}, {"bulk": 10}, {"retry": 60}, {"max_attempts": 0}])
-def test_a_queue_that_would_run_tasks_twice_is_an_error(settings, change):
+@pytest.mark.parametrize(
+    "change", [{"queue_limit": 50}, {"bulk": 10}, {"retry": 60}, {"max_attempts": 0}, {"scheduler": True}]
+)
+def test_a_queue_that_would_run_tasks_twice_or_unsigned_is_an_error(settings, change):
     assert checks.queue_counts_once(None) == []
     settings.Q_CLUSTER = {**settings.Q_CLUSTER, **change}
     assert [one.id for one in checks.queue_counts_once(None)] == ["evalsite.E002"]

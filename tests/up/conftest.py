@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from evalsite.lib.postgres import Embedded
 from tests.clusters import copied, environment
-from tests.postgres.conftest import ROOT, open_folder
+from tests.postgres.conftest import ROOT, open_folder, query
 
 
 def until(condition: Callable[[], object], seconds: float = 90) -> None:
@@ -73,7 +74,7 @@ class Site:
         assert self.process.poll() is None, self.said()
         refused = False
         try:
-            self.was_served |= json.loads(self.get("/healthz")) == {"status": "ok"}
+            self.was_served |= json.loads(self.get("/healthz"))["status"] == "ok"
         except OSError as error:
             refused = isinstance(getattr(error, "reason", None), ConnectionRefusedError)
         else:
@@ -89,11 +90,15 @@ class Site:
         command = [sys.executable, str(ROOT / "manage.py"), *arguments]
         return subprocess.run(command, env=environment(self.place), check=True, capture_output=True, text=True).stdout
 
-    def enqueue(self, made: Path) -> None:
-        """Have the cluster make a folder, as proof that a task ran."""
-        self.manage(
-            "shell", "--no-imports", "-c", f"import django_q.tasks as q; q.async_task('os.mkdir', {str(made)!r})"
-        )
+    def enqueue(self) -> str:
+        """Queue a task of the site; its id."""
+        code = "import django_q.tasks as q; print(q.async_task('runs_app.tasks.tend'))"
+        return self.manage("shell", "--no-imports", "-c", code).strip()
+
+    def has_done(self, task: str) -> bool:
+        """Whether the cluster ran the task and stored its result."""
+        done = f"SELECT count(*) FROM django_q_task WHERE id = '{task}' AND success"
+        return query(Embedded(self.place / "data" / "postgres"), done) == 1
 
     def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60) -> int:
         self.process.send_signal(number)

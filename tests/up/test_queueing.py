@@ -60,7 +60,7 @@ def busy(board, n):
 
 
 def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
-    async_task("os.getpid")
+    async_task(queueing.TEND)
     ((pk, payload),) = Broker().dequeue()
     row = OrmQ.objects.get()
     assert (row.pk, row.payload, row.key) == (pk, payload, board.queue)
@@ -69,8 +69,8 @@ def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
 
 
 def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board, monkeypatch):
-    async_task("os.getpid", cluster=board.queue)
-    async_task("os.getpid")
+    async_task(queueing.TEND, cluster=board.queue)
+    async_task(queueing.TEND)
     monkeypatch.delenv(VARIABLE)
     assert len(Broker().dequeue()) == 1
     assert Broker().dequeue() == []
@@ -78,7 +78,7 @@ def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board
 
 
 def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
-    async_task("os.getpid")
+    async_task(queueing.TEND)
     assert Broker().dequeue()
     hand_back(board)
     assert keys() == [Conf.CLUSTER_NAME]
@@ -161,7 +161,7 @@ def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced
 
 
 def test_a_new_cluster_starts_with_nothing_held_against_it(board, pulse, replaced):
-    async_task("os.getpid")
+    async_task(queueing.TEND)
     Broker().dequeue()
     for _ in range(LATE_LOOKS - 1):
         pulse()

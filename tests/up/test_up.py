@@ -36,7 +36,7 @@ def workers_are_ready(site: Site) -> bool:
 
 
 def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
-    site, place = lasting_site, lasting_site.place
+    site = lasting_site
     assert b"<form" in site.get("/accounts/login/")
 
     until(lambda: workers_are_ready(site))
@@ -45,8 +45,8 @@ def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
     os.kill(cluster, signal.SIGKILL)
     until(lambda: site.child("qcluster") not in (None, cluster))
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in orphans))
-    site.enqueue(place / "after the cluster")
-    until((place / "after the cluster").is_dir)
+    task = site.enqueue()
+    until(lambda: site.has_done(task))
 
     web = site.child("gunicorn")
     os.kill(web, signal.SIGKILL)
@@ -57,16 +57,20 @@ def test_what_is_killed_is_replaced_and_works_again(lasting_site: Site) -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/wchan").exists(), reason="/proc does not tell what a process waits for")
 def test_a_cluster_that_hangs_is_replaced_and_what_it_had_taken_is_done(lasting_site: Site) -> None:
-    site, place = lasting_site, lasting_site.place
+    site = lasting_site
     until(lambda: workers_are_ready(site))
     cluster = site.child("qcluster")
     os.kill(idle_worker(cluster), signal.SIGKILL)
     began = time.monotonic()
-    site.enqueue(place / "taken while it hung")
-    until((place / "taken while it hung").is_dir, 60)
+    task = site.enqueue()
+    until(lambda: site.has_done(task), 60)
     assert site.child("qcluster") != cluster
     assert "with a worker idle" in site.said()
     assert time.monotonic() - began < 50
+
+
+def test_a_site_that_runs_as_root_says_so(lasting_site: Site) -> None:
+    assert ("the site runs as root" in lasting_site.said()) is (os.geteuid() == 0)
 
 
 def test_a_client_that_does_not_hang_up_delays_nobody(lasting_site: Site) -> None:

@@ -13,6 +13,10 @@ from evalsite.lib.supervising import GivingUp
 from runs_app.serving import LOOPBACK, AddressError, listening, migrate, serve
 
 WORK_FAILED, BAD_INPUT = 1, 2
+AS_ROOT = (
+    "Warning: the site runs as root, which it does not need. Its web server and workers can then do anything on this"
+    " machine, and an embedded PostgreSQL runs as nobody. Run it as an account of its own (docs/deploy.md)."
+)
 
 
 class Command(BaseCommand):
@@ -30,6 +34,8 @@ class Command(BaseCommand):
             self.stderr.write("Set EVALSITE_ALLOWED_HOSTS to the names this site is reached by: others are refused.")
         try:
             with listening(host, port) as listener:
+                if os.geteuid() == 0:
+                    self.stderr.write(AS_ROOT, self.style.WARNING)
                 migrate()
                 serve(listener, drains=workers, when_served=self._say_where)
         except AddressError as error:
