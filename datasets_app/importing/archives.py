@@ -8,15 +8,18 @@ import zipfile
 import zlib
 from collections import defaultdict
 from difflib import get_close_matches
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
-from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.records import Refused
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
 ENCRYPTED = 0x1
+LONGEST_NAME = 255
+COMPARED, LENGTHS_APART = 1000, 4  # Names that a missing one is compared with.
 DRIVE = re.compile(r"[A-Za-z]:")
 DAMAGED = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError)
 
@@ -47,11 +50,22 @@ class ZipMembers:
         return list(self.members)
 
     def read(self, name: str) -> bytes:
-        """At most what the member declares, and no more than the limits leave: a declared size may be a lie."""
+        """Return an image's bytes: at most what the member declares, and one more than an image may have."""
+        return self._read(name, self.limits.image_bytes)
+
+    def read_table(self, name: str) -> bytes:
+        size = self.members[name].file_size
+        if size > self.limits.table_bytes:
+            most = self.limits.table_bytes // MIB
+            raise Refused(f"{name} in the archive has {size / MIB:.0f} MiB; at most {most} MiB are read")
+        return self._read(name, self.limits.table_bytes)
+
+    def _read(self, name: str, most: int) -> bytes:
+        """At most `most` + 1 bytes. Refused where the member holds more than it declares: its size may be a lie."""
         member = self.members[name]
         try:
             with self.archive.open(member) as stream:
-                data = stream.read(member.file_size + 1)
+                data = stream.read(min(member.file_size, most) + 1)
         except DAMAGED as error:
             raise Refused(f"{name} in the archive is damaged: {error}") from None
         self.unpacked += len(data)
@@ -113,12 +127,17 @@ class FolderMembers:
 
 
 class ImageFinder:
-    """Finds the image that a table means: by path, by file name, or by the name without its ending, in any case."""
+    """Finds the image that a table means: by path, by file name, or by the name without its ending, in any case.
 
-    def __init__(self, source: ImageSource) -> None:
+    `hints` is how often it looks for a similar name where there is none: that compares with many names.
+    """
+
+    def __init__(self, source: ImageSource, hints: int = LIMITS.hints) -> None:
         self.source = source
+        self.hints = hints
         self.paths = [name for name in source.names() if PurePosixPath(name.lower()).suffix in IMAGE_SUFFIXES]
         self.spellings: dict[str, list[str]] = defaultdict(list)
+        self.known = frozenset(self.paths)
         for path in self.paths:
             pure = PurePosixPath(path)
             for spelling in dict.fromkeys([str(pure), pure.name, str(pure.with_suffix("")), pure.stem]):
@@ -127,16 +146,23 @@ class ImageFinder:
     def find(self, wanted: str) -> str:
         """The member's name; NotFound where none or several fit."""
         asked = wanted.strip().replace("\\", "/").removeprefix("./")
-        if asked in self.paths:
+        if asked in self.known:
             return asked
         found = self.spellings.get(asked.casefold()) or self.spellings.get(PurePosixPath(asked).name.casefold(), [])
         if len(found) == 1:
             return found[0]
         if found:
             raise NotFound(f"image {wanted!r} could be {' or '.join(sorted(found)[:3])}; give its path")
-        near = get_close_matches(asked.casefold(), self.spellings, n=1)
-        hint = f"; the nearest is {self.spellings[near[0]][0]!r}" if near else ""
-        raise NotFound(f"image {wanted!r} is not among the {len(self.paths)} images{hint}")
+        raise NotFound(f"image {wanted!r} is not among the {len(self.paths)} images{self._hint(asked.casefold())}")
+
+    def _hint(self, asked: str) -> str:
+        """A similar name, for the first names that are missing, among those of a similar length."""
+        if not self.hints or len(asked) > LONGEST_NAME:
+            return ""
+        self.hints -= 1
+        alike = (name for name in self.spellings if abs(len(name) - len(asked)) <= LENGTHS_APART)
+        near = get_close_matches(asked, islice(alike, COMPARED), n=1)
+        return f"; the nearest is {self.spellings[near[0]][0]!r}" if near else ""
 
 
 def _is_clutter(name: str) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -22,11 +22,12 @@ from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.mapping import BoundMapping, NoValue, as_text, guess_mapping
 from datasets_app.importing.norms import row_norms
 from datasets_app.importing.opening import Openable, name_of, opened
-from datasets_app.importing.records import ItemRecord, Reading, Refused, Report, Row, StashedImage
+from datasets_app.importing.records import ItemRecord, Reading, Refused, Report, Row, ScratchFolder, StashedImage
 from datasets_app.importing.sources import TABLE_SUFFIXES, file_sha256, file_size, kind_of, read_rows
 from datasets_app.importing.stash import Stash
 
 IMAGE_ONLY_COLUMNS = ["key", "image", "category"]
+PREVIEW_CHARS = 5_000
 
 
 def read_items(
@@ -35,19 +36,21 @@ def read_items(
     mapping: Mapping[str, str] | None = None,
     images: Openable | None = None,
     limits: Limits = LIMITS,
+    scratch: ScratchFolder | None = None,
+    watch: Callable[[int], None] | None = None,
 ) -> Reading:
     """Read a table, or a zip of images with or without a table in it, into items.
 
     `images` is a folder or a zip beside the table. A mapping that is given is merged over the guessed one; a field
-    mapped to "" is left out. Whatever is wrong ends up in the reading's errors, never in an exception: only a reading
-    that is `ok` may be saved.
+    mapped to "" is left out. Images go to `scratch`, and `watch` is called with the number of each row. Whatever is
+    wrong ends up in the reading's errors, never in an exception: only a reading that is `ok` may be saved.
     """
     report = Report(limits.remarks)
-    reading = Reading([], [], dict(mapping or {}), name_of(source), "", report)
+    reading = Reading([], [], dict(mapping or {}), name_of(source), "", report, scratch)
     with ExitStack() as stack:
         try:
             file, _ = stack.enter_context(opened(source))
-            _read_file(reading, file, _given_images(images, stack, limits), limits)
+            _read_file(reading, file, _given_images(images, stack, limits), limits, watch)
         except Refused as error:
             report.error(None, "file" if not str(error).startswith("map ") else "mapping", str(error))
     if not reading.items and reading.ok:
@@ -73,7 +76,7 @@ def _preview(value: Any) -> str:
         text = as_text(value)
     except NoValue:
         text = "(bytes)"
-    return text if len(text) <= 200 else text[:199] + "…"
+    return text if len(text) <= PREVIEW_CHARS else f"{text[:PREVIEW_CHARS]}… and {len(text) - PREVIEW_CHARS:,} more"
 
 
 def _given_images(images: Openable | None, stack: ExitStack, limits: Limits) -> ImageFinder | None:
@@ -85,19 +88,31 @@ def _given_images(images: Openable | None, stack: ExitStack, limits: Limits) -> 
     return ImageFinder(ZipMembers(file, limits))
 
 
-def _read_file(reading: Reading, file: BinaryIO, finder: ImageFinder | None, limits: Limits) -> None:
+def _read_file(
+    reading: Reading,
+    file: BinaryIO,
+    finder: ImageFinder | None,
+    limits: Limits,
+    watch: Callable[[int], None] | None,
+) -> None:
     if file_size(file) > limits.file_bytes:
         raise Refused(f"the file is larger than {limits.file_bytes // MIB} MiB")
     reading.source_sha256 = file_sha256(file)
     table, name, inside = _table_and_images(file, reading.source_name, limits)
-    stash = Stash(finder or inside, limits)
-    reading.scratch = stash.scratch
+    reading.scratch = reading.scratch or ScratchFolder()
+    stash = Stash(finder or inside, limits, reading.scratch)
     if name:
         reading.columns, rows = read_rows(table, name, reading.report, limits)
     else:
         reading.columns, rows = IMAGE_ONLY_COLUMNS, _rows_of_images(stash.finder)
     reading.mapping = _whole_mapping(reading, stash.finder is not None)
-    _Assembly(reading, stash, limits).read(rows)
+    _Assembly(reading, stash, limits).read(_watched(rows, watch) if watch else rows)
+
+
+def _watched(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]:
+    for row in rows:
+        watch(row.number)
+        yield row
 
 
 def _table_and_images(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO, str, ImageFinder | None]:
@@ -113,7 +128,7 @@ def _table_and_images(file: BinaryIO, name: str, limits: Limits) -> tuple[Binary
     finder = ImageFinder(archive)
     if not tables:
         return file, "", finder
-    return io.BytesIO(archive.read(tables[0])), tables[0], finder
+    return io.BytesIO(archive.read_table(tables[0])), tables[0], finder
 
 
 def _rows_of_images(finder: ImageFinder | None) -> Iterator[Row]:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import chain
 from typing import Any
 
+from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import Refused
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
@@ -122,7 +124,7 @@ class BoundMapping:
         names = [self._column(field, name) for name in text.split("+")]
         if field == "choices":
             return lambda row: [row[name] for name in names if row.get(name) not in (None, "")]
-        return lambda row: ":".join(as_text(row.get(name)) for name in names)
+        return lambda row: ":".join(_bounded(as_text(row.get(name)) for name in names))
 
     def _template(self, field: str, text: str) -> Value:
         names = {
@@ -134,15 +136,19 @@ class BoundMapping:
         if wrong or re.search(r"[{}]", PLACEHOLDER.sub("", text)):
             raise Refused(f"map {field}: write {{column}} or {{column|after:TEXT}}, not {text!r}")
 
+        matches = list(PLACEHOLDER.finditer(text))
+        between = PLACEHOLDER.split(text)[:: PLACEHOLDER.groups + 1]
+
         def filled(row: Mapping[str, Any]) -> str:
-            return PLACEHOLDER.sub(lambda match: _filtered(as_text(row.get(names[match[1]])), match, names), text)
+            values = _bounded(_filtered(as_text(row.get(names[match[1]])), match, names) for match in matches)
+            return between[0] + "".join(chain.from_iterable(zip(values, between[1:], strict=True)))
 
         return filled
 
     def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
         """Check the name. A column of which a field takes only a part stays among the metadata."""
         if name not in self.columns:
-            near = get_close_matches(name, self.columns, n=1)
+            near = get_close_matches(name[:100], self.columns, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.columns[:20])}"
             raise Refused(f"map {field}: no column {name!r}; {hint}")
         if in_full:
@@ -163,6 +169,17 @@ class BoundMapping:
         if named is None:
             return [column for column in self.columns if column not in self.used]
         return [self._column("metadata", name) for name in named.split("+") if name]
+
+
+def _bounded(texts: Iterable[str]) -> list[str]:
+    """The texts; NoValue as soon as they are longer together than a field may be."""
+    taken, size = [], 0
+    for text in texts:
+        size += len(text)
+        if size > LIMITS.text_chars:
+            raise NoValue(f"comes to more than {LIMITS.text_chars:,} characters")
+        taken.append(text)
+    return taken
 
 
 def _filtered(value: str, match: re.Match[str], names: Mapping[str, str]) -> str:

@@ -12,7 +12,7 @@ from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.records import Refused, Report, Row
 
 BATCH_ROWS = 256
-BROKEN = (OSError, ValueError, OverflowError, MemoryError)  # pyarrow's own errors derive from these, but for a few.
+BROKEN = (OSError, ValueError, OverflowError, RecursionError)  # pyarrow's own errors derive from these, but for a few.
 
 
 def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
@@ -21,27 +21,31 @@ def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
     from pyarrow import parquet
 
     try:
-        schema = parquet.ParquetFile(file).schema
+        header = parquet.ParquetFile(file)
+        check_size(header.metadata, len(header.schema_arrow.names), limits)
+        schema = header.schema
         leaves = (schema.column(index) for index in range(len(schema)))
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
         # Kept as dictionaries, a text that a million rows repeat is held once, until rows are made of it.
         table = parquet.ParquetFile(file, read_dictionary=texts)
     except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"the file is not Parquet: {error}") from None
-    _check_size(table.metadata, limits)
     columns = list(table.schema_arrow.names)
     if len(set(columns)) < len(columns):
         raise Refused("the table names a column twice")
     return columns, _rows(table, limits)
 
 
-def _check_size(metadata: Any, limits: Limits) -> None:
-    """Before a page is unpacked: a few kilobytes of Parquet can stand for gigabytes."""
+def check_size(metadata: Any, columns: int, limits: Limits) -> None:
+    """Refuse by the header, before a page is decoded: a few kilobytes of Parquet can stand for gigabytes."""
+    if columns > limits.columns:
+        raise Refused(f"the table has {columns:,} columns; at most {limits.columns} are read")
     if metadata.num_rows > limits.rows:
         raise Refused(f"the table has {metadata.num_rows:,} rows; at most {limits.rows:,} are read")
-    unpacked = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
-    if unpacked > limits.file_bytes:
-        raise Refused(f"the table unpacks to more than {limits.file_bytes // MIB} MiB")
+    groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+    values = sum(group.column(index).num_values for group in groups for index in range(metadata.num_columns))
+    if max(sum(group.total_byte_size for group in groups), 8 * values) > limits.decoded_bytes:
+        raise Refused(f"the table holds more than {limits.decoded_bytes // MIB} MiB of data once decoded")
 
 
 def _rows(table: Any, limits: Limits) -> Iterator[Row]:
@@ -49,36 +53,39 @@ def _rows(table: Any, limits: Limits) -> Iterator[Row]:
 
     number = 0
     try:
-        for batch in table.iter_batches(batch_size=BATCH_ROWS):
+        for batch in table.iter_batches(batch_size=BATCH_ROWS, use_threads=False):
             for values in _unfolded(batch, limits):
                 number += 1
                 yield Row(number, None, {name: plain(value) for name, value in values.items()})
+    except pyarrow.ArrowMemoryError:
+        raise MemoryError from None
     except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"after row {number}: {error}") from None
 
 
 def _unfolded(batch: Any, limits: Limits) -> Iterator[dict[str, Any]]:
-    """The rows of a batch, in halves as long as it would unfold to more than one image's worth of bytes."""
-    if batch.nbytes + sum(_repeated_bytes(column) for column in batch.columns) <= limits.image_bytes:
+    """The rows of a batch, in halves as long as they would decode to more than one image's worth of bytes."""
+    repeated = sum(_repeated_bytes(column) for column in batch.columns)
+    if batch.nbytes + repeated <= limits.image_bytes:
         yield from batch.to_pylist()
     elif batch.num_rows > 1:
         middle = batch.num_rows // 2
         yield from _unfolded(batch.slice(0, middle), limits)
         yield from _unfolded(batch.slice(middle), limits)
-    elif batch.num_rows and sum(_repeated_bytes(column) for column in batch.columns) <= limits.image_bytes:
+    elif batch.num_rows and repeated <= limits.image_bytes:
         yield from batch.to_pylist()  # Its dictionary is large, its one row is not.
     elif batch.num_rows:
         raise Refused(f"a row holds more than {limits.image_bytes // MIB} MiB")
 
 
 def _repeated_bytes(array: Any) -> int:
-    """At most what the texts of an array take, once each is written out as often as it is named."""
+    """Return the bytes of an array's texts, each counted as often as it occurs. Nothing is decoded for that."""
     import pyarrow
     from pyarrow import compute
 
     if isinstance(array, pyarrow.DictionaryArray):
-        used = array.dictionary.take(compute.unique(array.indices.drop_null()))
-        return len(array) * (compute.max(compute.binary_length(used)).as_py() or 0)
+        lengths = compute.binary_length(array.dictionary)
+        return compute.sum(lengths.take(array.indices)).as_py() or 0
     if isinstance(array, pyarrow.StructArray):
         return sum(_repeated_bytes(member) for member in array.flatten())
     if isinstance(array, pyarrow.ListArray | pyarrow.LargeListArray):

@@ -136,6 +136,13 @@ class ScratchFolder:
         self.path = Path(mkdtemp(prefix="evalsite-import-"))
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
+    @classmethod
+    def at(cls, path: Path) -> ScratchFolder:
+        """A folder that somebody else made, and removes."""
+        scratch = cls.__new__(cls)
+        scratch.path = path
+        return scratch
+
 
 @dataclass(slots=True)
 class Reading:

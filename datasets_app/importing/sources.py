@@ -7,7 +7,8 @@ import csv
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
@@ -15,10 +16,12 @@ from typing import Any, BinaryIO, cast
 from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.parquet import parquet_rows
 from datasets_app.importing.records import Refused, Report, Row
+from evalsite.lib.storable import unstorable
 
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
 DELIMITERS = ",;\t|"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+VALUE_BYTES = 8  # What each value counts besides its text, so that a million empty ones are not free.
 
 
 def file_sha256(file: BinaryIO) -> str:
@@ -61,16 +64,66 @@ def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tupl
         raise Refused("this is an archive, not a table")
     reader = {"csv": csv_rows, "jsonl": json_lines, "json": json_array, "parquet": parquet_rows}[kind]
     columns, rows = reader(file, report, limits)
-    if len(columns) > limits.columns:
-        raise Refused(f"the table has {len(columns)} columns; at most {limits.columns} are read")
-    return columns, _bounded(rows, limits)
+    _check_names(columns, limits)
+    return columns, _bounded(rows, name, report, limits)
 
 
-def _bounded(rows: Iterator[Row], limits: Limits) -> Iterator[Row]:
+def check_number_of_columns(number: int, limits: Limits) -> None:
+    """Refused for too many. Readers call this before they do anything for each column."""
+    if number > limits.columns:
+        raise Refused(f"the table has {number:,} columns; at most {limits.columns} are read")
+
+
+def _check_names(columns: list[str], limits: Limits) -> None:
+    check_number_of_columns(len(columns), limits)
+    for position, name in enumerate(columns, 1):
+        if len(name) > limits.column_chars:
+            raise Refused(f"the name of column {position} has {len(name):,} characters; at most {limits.column_chars}")
+        if fault := unstorable(name):
+            raise Refused(f"the name of column {position} {fault}")
+
+
+def _bounded(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
+    """Rows within the limits. A row with text that cannot be stored is an error, and is left out."""
+    decoded = 0
     for row in rows:
         if row.number > limits.rows:
             raise Refused(f"the table has more than {limits.rows:,} rows; split it into several datasets")
-        yield row
+        faults = {}
+        for column, value in row.values.items():
+            size, faults[column] = _measure(value)
+            decoded += size
+        if decoded > limits.decoded_bytes:
+            most = limits.decoded_bytes // MIB
+            raise Refused(f"{name} holds more than {most} MiB of data once decoded (by row {row.number}); split it")
+        bad = next((column for column, fault in faults.items() if fault), None)
+        if bad is None:
+            yield row
+        else:
+            report.error(row, _printable(bad), faults[bad])
+
+
+def _measure(value: Any) -> tuple[int, str]:
+    """Return the decoded bytes of a value, and what of it cannot be stored, as the end of a sentence."""
+    size, fault, left = 0, "", [value]
+    while left:
+        part = left.pop()
+        size += VALUE_BYTES
+        if isinstance(part, str):
+            size += len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass"))
+            fault = fault or unstorable(part)
+        elif isinstance(part, bytes):
+            size += len(part)
+        elif isinstance(part, Mapping):
+            left += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            left += part
+    return size, fault
+
+
+def _printable(name: str) -> str:
+    """A column's name in which characters that cannot be stored are shown as question marks."""
+    return name.replace("\x00", "?").encode("utf-8", "replace").decode()
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
@@ -131,9 +184,19 @@ def csv_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str],
     delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
     file.seek(0)
     csv.field_size_limit(limits.text_chars)  # Of the whole process; nothing else here reads CSV that people send.
-    reader = csv.reader(_text(file, encoding), delimiter=delimiter, strict=True)
-    columns = _header(_records(reader), report)
+    reader = csv.reader(_lines(_text(file, encoding), limits), delimiter=delimiter, strict=True)
+    columns = _header(_records(reader), report, limits)
     return [name for name in columns if name], _csv_body(reader, columns, report)
+
+
+def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
+    """Lines with their ends. Refused for one that is too long, before all of it is held."""
+    number = 0
+    while line := text.readline(limits.line_chars + 1):
+        number += 1
+        if len(line) > limits.line_chars:
+            raise Refused(f"line {number} is longer than {limits.line_chars:,} characters")
+        yield line
 
 
 def sniff_delimiter(sample: str) -> str:
@@ -163,18 +226,19 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
             yield line, cells
 
 
-def _header(records: Iterator[tuple[int, list[str]]], report: Report) -> list[str]:
+def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Limits) -> list[str]:
     """Names of the columns; "" for an unnamed one, which is left out."""
     _, cells = next(records, (0, []))
     if not cells:
         raise Refused("the table has no header")
+    check_number_of_columns(len(cells), limits)
     names = [cell.strip() for cell in cells]
     for position, (cell, name) in enumerate(zip(cells, names, strict=True), 1):
         if not name:
             report.warning(None, "header", f"column {position} has no name and is left out")
         elif name != cell:
             report.warning(None, "header", f"column {cell!r} is read as {name!r}")
-    twice = sorted({name for name in names if name and names.count(name) > 1})
+    twice = sorted(name for name, number in Counter(names).items() if name and number > 1)
     if twice:
         raise Refused(f"the header names a column twice: {', '.join(twice)}")
     return names
@@ -206,17 +270,14 @@ def parse_json(text: str) -> Any:
 
 def json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
     encoding = encoding_of(file, report)
-    columns = _columns_of(islice(_json_objects(_text(file, encoding), Report(), limits), 200))
+    columns = _columns_of(islice(_json_objects(_text(file, encoding), Report(), limits), 200), limits)
     file.seek(0)
     return columns, _json_objects(_text(file, encoding), report, limits)
 
 
 def _json_objects(lines: io.TextIOWrapper, report: Report, limits: Limits) -> Iterator[Row]:
-    number, line = 0, 0
-    while text := lines.readline(10 * limits.text_chars):
-        line += 1
-        if not text.endswith(("\n", "\r")) and len(text) >= 10 * limits.text_chars:
-            raise Refused(f"line {line} is longer than {10 * limits.text_chars:,} characters")
+    number = 0
+    for line, text in enumerate(_lines(lines, limits), 1):
         if not text.strip():
             continue
         number += 1
@@ -251,9 +312,13 @@ def json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str
     for number, value in enumerate(values, 1):
         if not isinstance(value, dict):
             report.error(Row(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
-    return _columns_of(iter(rows)), iter(rows)
+    return _columns_of(iter(rows), limits), iter(rows)
 
 
-def _columns_of(rows: Iterator[Row]) -> list[str]:
-    """Every name that occurs, in the order of its first occurrence."""
-    return list(dict.fromkeys(name for row in rows for name in row.values))
+def _columns_of(rows: Iterator[Row], limits: Limits) -> list[str]:
+    """Every name that occurs, in the order of its first occurrence. Refused once they are too many."""
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(row.values)
+        check_number_of_columns(len(names), limits)
+    return list(names)

@@ -7,16 +7,18 @@ from pathlib import PurePosixPath
 
 from datasets_app.importing.archives import ImageFinder, NotFound
 from datasets_app.importing.images import BadImage, read_image
-from datasets_app.importing.limits import Limits
-from datasets_app.importing.records import ScratchFolder, StashedImage
+from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.records import Refused, ScratchFolder, StashedImage
 
 
 class Stash:
-    def __init__(self, finder: ImageFinder | None, limits: Limits) -> None:
+    def __init__(self, finder: ImageFinder | None, limits: Limits, scratch: ScratchFolder) -> None:
         self.finder = finder
         self.limits = limits
-        self.scratch = ScratchFolder()
+        self.scratch = scratch
         self.by_name: dict[str, StashedImage | BadImage] = {}
+        self.stored: set[str] = set()
+        self.bytes = 0
 
     def by_path(self, wanted: str) -> StashedImage:
         """The image a row names. NotFound or BadImage say what is wrong with it."""
@@ -46,7 +48,12 @@ class Stash:
         except BadImage as error:
             return error
         path = self.scratch.path / f"{image.sha256}.{image.format}"
-        path.write_bytes(image.data)
+        if image.sha256 not in self.stored:
+            self.stored.add(image.sha256)
+            self.bytes += len(image.data)
+            if self.bytes > self.limits.unpacked_bytes:
+                raise Refused(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
+            path.write_bytes(image.data)
         return StashedImage(
             image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]
         )

@@ -62,9 +62,9 @@ def test_texts_that_the_database_cannot_hold_are_errors():
         '{"id": "a", "text": "x\\u0000"}\n{"id": "b", "text": "\\ud800"}\n{"id": "c", "text": "Q", "m": ["\\u0000"]}\n'
     )
     assert errors_of(lines, name="a.jsonl") == [
-        "row 1 (line 1), input: contains a NUL character",
-        "row 2 (line 2), input: is not Unicode text at character 1",
-        "row 3 (line 3), metadata: contains a NUL character",
+        "row 1 (line 1), text: contains a NUL character",
+        "row 2 (line 2), text: is not Unicode text at character 1",
+        "row 3 (line 3), m: contains a NUL character",
     ]
 
 
