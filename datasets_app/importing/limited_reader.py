@@ -1,0 +1,178 @@
+"""Reading files in a process of their own, under limits of memory and time. Every upload and import goes this way.
+
+A table can decode to many times its size, and its decoders are native code. The process that reads it holds no key
+and no connection. If it dies or passes a limit, the caller gets `Refused` with the file's name and the limit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from datasets_app.importing.limits import LIMITS, MIB, Limits
+from datasets_app.importing.norms import NormReading
+from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
+from datasets_app.importing.reading_files import load_readings
+from datasets_app.importing.records import Reading, Refused, Report, ScratchFolder
+
+logger = logging.getLogger(__name__)
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+LOOK_S = 0.5
+STDERR_CHARS = 2000
+# Arrow's own allocators reserve address space ahead of need, which the limit would count.
+ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
+PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
+
+Watch = Callable[[int], None]
+
+
+class FileToRead(NamedTuple):
+    """A file, or a folder of images, and the name that people know it by."""
+
+    path: Path
+    name: str
+
+
+class TableColumns(NamedTuple):
+    """The columns of a table, its first rows as text, and whether images came with it."""
+
+    columns: list[str]
+    first_rows: list[list[str]]
+    brings_images: bool
+
+
+def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None) -> TableColumns:
+    """Return what a form needs that asks for the mapping. Refused where the file cannot be read."""
+    scratch = ScratchFolder()
+    _run(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch)
+    return TableColumns(**json.loads((scratch.path / COLUMNS).read_text(encoding="utf-8")))
+
+
+def read_upload(
+    files: Mapping[str, FileToRead], mapping: Mapping[str, str], limits: Limits = LIMITS, watch: Watch | None = None
+) -> tuple[Reading, NormReading]:
+    """Read the parts "items", "images" and "norms". What is wrong with them is in the reports, as from `read_items`."""
+    scratch = ScratchFolder()
+    try:
+        _run(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
+        return load_readings(scratch)
+    except Refused as error:
+        report = Report()
+        report.error(None, "file", str(error))
+        return Reading([], [], dict(mapping), files["items"].name, "", report), NormReading()
+
+
+def read_norm_table(
+    file: FileToRead, items: Mapping[str, str], mapping: Mapping[str, str] | None = None, limits: Limits = LIMITS
+) -> NormReading:
+    """Read norms for `items` (key -> category), as `read_norms` does."""
+    scratch = ScratchFolder()
+    request = {"items": dict(items), "mapping": dict(mapping or {})}
+    try:
+        _run(scratch, "norms", {"norms": file}, limits, limits.preview_seconds, None, **request)
+        return load_readings(scratch)[1]
+    except Refused as error:
+        reading = NormReading()
+        reading.report.error(None, "norms", str(error))
+        return reading
+
+
+def _run(
+    scratch: ScratchFolder,
+    task: str,
+    files: Mapping[str, FileToRead],
+    limits: Limits,
+    seconds: int,
+    watch: Watch | None,
+    **more: Any,
+) -> None:
+    """Have a process of its own do it. `watch` is called with the rows read so far; what it raises ends the process."""
+    _require_readable(files)
+    request = {
+        "task": task,
+        "files": {part: [str(file.path.resolve()), file.name] for part, file in files.items()},
+        "limits": asdict(limits),
+        "seconds": seconds,
+        "out": str(scratch.path),
+        **more,
+    }
+    with (scratch.path / "stderr").open("w+b") as stderr:
+        code = _exit_code(request, stderr, seconds, watch or (lambda rows: None), scratch.path)
+        stderr.seek(0)
+        said = stderr.read(STDERR_CHARS).decode(errors="replace")
+    if code != DONE:
+        logger.warning("The reader of %s ended with %s: %s", task, code, said)
+        raise Refused(_why(code, files, limits, seconds))
+    if (scratch.path / REFUSAL).exists():
+        raise Refused(json.loads((scratch.path / REFUSAL).read_text()))
+
+
+def _require_readable(files: Mapping[str, FileToRead]) -> None:
+    for part, file in files.items():
+        if not (file.path.is_file() or (part == "images" and file.path.is_dir())) or not os.access(file.path, os.R_OK):
+            raise Refused(f"{file.path}: no file that can be read")
+
+
+def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
+    """Run the process to its end. It is killed where it takes longer, and where the caller gives up."""
+    environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | ENVIRONMENT
+    process = subprocess.Popen(
+        [sys.executable, "-m", "datasets_app.importing.reader_process"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+        cwd=BASE_DIR,
+        env=environment,
+    )
+    try:
+        deadline = time.monotonic() + seconds
+        _send(process, json.dumps(request).encode())
+        while True:
+            try:
+                return process.wait(LOOK_S)
+            except subprocess.TimeoutExpired:
+                watch(_rows_read(folder))
+            if time.monotonic() > deadline:
+                return -signal.SIGXCPU
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
+    stdin = process.stdin
+    assert stdin is not None  # noqa: S101 - it was asked for
+    try:
+        with stdin:
+            stdin.write(request)
+    except BrokenPipeError:
+        pass  # It has ended already; its exit code says how.
+
+
+def _rows_read(folder: Path) -> int:
+    try:
+        return int((folder / PROGRESS).read_text())
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _why(code: int, files: Mapping[str, FileToRead], limits: Limits, seconds: int) -> str:
+    names = " with ".join(file.name for file in files.values())
+    if code == OUT_OF_MEMORY:
+        return f"reading {names} takes more than {limits.reader_memory_bytes // MIB} MiB of memory; split it"
+    if code == -signal.SIGXCPU:
+        return f"reading {names} takes longer than {seconds} s; split it"
+    if code == OUT_OF_SPACE:
+        return f"{names} decodes to more than {limits.unpacked_bytes // MIB} MiB, or than the disk has left; split it"
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    return f"the process that read {names} has died ({how}); the file may be damaged"

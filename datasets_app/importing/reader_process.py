@@ -1,0 +1,134 @@
+"""The process that reads one upload: without keys, without a database, under limits of memory and time.
+
+`datasets_app.importing.limited_reader` starts it as `python -m datasets_app.importing.reader_process`, with a request
+as JSON on its standard input. It ends with an exit code of this module; its results are in the request's folder.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import io
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+DONE, OUT_OF_MEMORY, OUT_OF_SPACE = 0, 3, 4
+COLUMNS, PROGRESS, REFUSAL = "columns.json", "progress", "refusal.json"
+PR_SET_PDEATHSIG = 1
+EVERY_S = 0.5
+
+
+def restrict(memory_bytes: int, file_bytes: int, seconds: int) -> None:
+    """Limit this process for good. It ends with its parent, and leaves no core file."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def perform(request: dict[str, Any]) -> None:
+    """Read what the request names. What cannot be read at all goes to `refusal.json`."""
+    from datasets_app.importing.limits import Limits
+    from datasets_app.importing.records import Refused
+
+    limits = Limits(**request["limits"])
+    out = Path(request["out"])
+    try:
+        {"columns": _read_columns, "items": _read_items, "norms": _read_norms}[request["task"]](request, out, limits)
+    except Refused as error:
+        (out / REFUSAL).write_text(json.dumps(str(error)))
+
+
+def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
+    from datasets_app.importing.items import read_columns
+    from datasets_app.importing.sources import kind_of
+
+    path, name = request["files"]["items"]
+    with _open(path, name) as file:
+        columns, rows = read_columns(file, limits=limits)
+        file.seek(0)
+        brings_images = kind_of(file, name) in ("zip", "parquet")
+    content = {"columns": columns, "first_rows": rows, "brings_images": brings_images}
+    (out / COLUMNS).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+
+
+def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
+    from datasets_app.importing.items import read_items
+    from datasets_app.importing.norms import NormReading, read_norms
+    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.records import ScratchFolder
+
+    files = request["files"]
+    images = files.get("images")
+    with _open(*files["items"]) as file:
+        reading = read_items(
+            file,
+            mapping=request["mapping"],
+            images=images and (Path(images[0]) if Path(images[0]).is_dir() else _open(*images)),
+            limits=limits,
+            scratch=ScratchFolder.at(out),
+            watch=_progress(out),
+        )
+    norms = NormReading()
+    if reading.ok and "norms" in files:
+        with _open(*files["norms"]) as file:
+            norms = read_norms(file, {item.key: item.category for item in reading.items}, limits=limits)
+    write_readings(out, reading, norms)
+
+
+def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
+    from datasets_app.importing.norms import read_norms
+    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.records import Reading, Report
+
+    with _open(*request["files"]["norms"]) as file:
+        norms = read_norms(file, request["items"], request["mapping"], limits)
+    write_readings(out, Reading([], [], {}, "", "", Report()), norms)
+
+
+def _open(path: str, name: str) -> Any:
+    """The file under the name that it was uploaded with."""
+    raw = io.FileIO(path)
+    raw.name = name
+    return io.BufferedReader(raw)
+
+
+def _progress(out: Path) -> Callable[[int], None]:
+    """Return a function that writes how many rows were read, twice a second."""
+    due = time.monotonic() + EVERY_S
+
+    def watch(rows: int) -> None:
+        nonlocal due
+        if time.monotonic() >= due:
+            due = time.monotonic() + EVERY_S
+            draft = out / f"{PROGRESS}.new"
+            draft.write_text(str(rows))
+            draft.replace(out / PROGRESS)
+
+    return watch
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    restrict(request["limits"]["reader_memory_bytes"], request["limits"]["unpacked_bytes"], request["seconds"])
+    try:
+        perform(request)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)  # At once: to unwind and to report would take memory.
+    except OSError as error:
+        if error.errno in (errno.EFBIG, errno.ENOSPC):
+            os._exit(OUT_OF_SPACE)
+        raise
+
+
+if __name__ == "__main__":
+    main()
