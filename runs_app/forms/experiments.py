@@ -103,7 +103,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.user = user
         chosen = self.instance if self.instance.pk else None
-        for name, rows in _usable(user, chosen).items():
+        for name, rows in usable_rows(user, chosen).items():
             offer_rows(self, name, rows)
         row_field(self, "dataset").empty_label = "Choose a dataset"
         choice_field(self, "scorers").choices = scorer_choices()
@@ -166,8 +166,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return experiment
 
 
-def _usable(user: Any, chosen: Experiment | None) -> dict[str, Any]:
-    """What may be crossed now, and what this draft crosses already."""
+def usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
+    """Return what may be crossed now, by field, and what the draft `chosen` crosses already."""
 
     def also(kind: Any, usable: Q, field: str) -> Any:
         rows = kind.objects.visible_to(user)

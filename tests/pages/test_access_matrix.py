@@ -66,6 +66,7 @@ MATRIX = {
     "experiment_from_file": MEMBERS,
     "experiment_detail": of_experiment(),
     "experiment_edit": of_experiment(),
+    "experiment_extend": of_experiment(),
     "experiment_yaml": of_experiment(),
     "experiment_manifest": of_experiment(args="slug manifest"),
     "experiment_preview": of_experiment(),

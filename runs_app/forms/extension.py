@@ -1,0 +1,95 @@
+"""The form that extends a launched design."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.urls import reverse
+from django.utils.html import format_html
+
+from evalsite.lib.choices import choice_field, offer_rows
+from runs_app.designs.extension import Extension, ExtensionPreview, first_wave_label
+from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, usable_rows
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+
+AXES = ("language_models", "prompts", "samplers", "dimensions")
+
+
+class ExtensionForm(forms.Form):
+    """Rows that may join the design of `experiment`: usable ones that it does not have yet."""
+
+    language_models = Rows(queryset=LanguageModel.objects.none(), required=False, label="Add models")
+    prompts = Rows(queryset=Prompt.objects.none(), required=False, label="Add prompts")
+    samplers = Rows(queryset=Sampler.objects.none(), required=False, label="Add samplers")
+    dimensions = Rows(queryset=Dimension.objects.none(), required=False, label="Add dimensions")
+    samples = forms.IntegerField(max_value=10_000, required=False, label="Samples")
+    wave = forms.ChoiceField(label="Wave", help_text="The observation of the design that gets the new trials")
+    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+    seen = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
+
+    def __init__(self, *args: Any, experiment: Experiment, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.experiment = experiment
+        self.present = {axis: list(getattr(experiment, axis).order_by("pk")) for axis in AXES}
+        for axis, rows in usable_rows(user).items():
+            if axis in AXES:
+                offer_rows(self, axis, rows.exclude(pk__in=[row.pk for row in self.present[axis]]))
+        samples = self.fields["samples"]
+        samples.widget.attrs["min"] = experiment.samples
+        samples.initial = experiment.samples
+        samples.help_text = f"Repetitions of each cell, now {experiment.samples}; can only grow"
+        self._offer_waves()
+        if not self.present["dimensions"]:
+            del self.fields["dimensions"]
+
+    def _offer_waves(self) -> None:
+        waves = list(self.experiment.waves.order_by("number"))
+        if len(waves) < 2:
+            del self.fields["wave"]
+            return
+        choice_field(self, "wave").choices = [(str(wave.number), str(wave)) for wave in waves]
+        self.labels = {str(wave.number): wave.label for wave in waves}
+
+    def explain_what_is_missing(self) -> None:
+        """Say where an axis has nothing more to offer. The choices are fetched."""
+        for axis in AXES:
+            if axis in self.fields and not list(self.fields[axis].widget.choices):
+                _, label, url_name = NOTHING_TO_CHOOSE[axis]
+                link = format_html('<a href="{}">{}</a>', reverse(url_name), label)
+                self.fields[axis].help_text = format_html("The design has all that may be used. {}", link)
+
+    def clean_samples(self) -> int | None:
+        samples: int | None = self.cleaned_data["samples"]
+        if samples is not None and samples < self.experiment.samples:
+            raise forms.ValidationError(
+                f"There are trials for {self.experiment.samples} samples already; this can only grow."
+            )
+        return None if samples == self.experiment.samples else samples
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and self.extension.is_empty:
+            raise forms.ValidationError("Choose at least one thing that joins, or more samples.")
+        return cleaned
+
+    @property
+    def extension(self) -> Extension:
+        """What was chosen. The form is valid."""
+        rows = {axis: list(self.cleaned_data.get(axis, ())) for axis in AXES}
+        return Extension(**rows, samples=self.cleaned_data["samples"])
+
+    @property
+    def wave_label(self) -> str:
+        if "wave" not in self.fields:
+            return first_wave_label(self.experiment)
+        return self.labels[self.cleaned_data["wave"]]
+
+    def confirms(self, preview: ExtensionPreview) -> bool:
+        """Whether this size and cost were seen, and confirmed where that is needed; else the form says what is not."""
+        if self.cleaned_data["seen"] != preview.digest:
+            self.add_error(None, "The size or the cost has changed since it was shown. Look at it, then extend.")
+        elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:
+            self.add_error("confirmed", "Confirm that you have seen what this can cost.")
+        return not self.errors

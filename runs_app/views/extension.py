@@ -1,0 +1,67 @@
+"""The page that extends a launched design: choose, see the new trials and their cost, confirm."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from evalsite.lib.access import members_only
+from evalsite.lib.choices import fetch_choices
+from evalsite.lib.wording import count_text
+from runs_app import steering
+from runs_app.designs.extension import ExtensionPreview, preview_extension
+from runs_app.designs.planning import PlanError
+from runs_app.forms.extension import ExtensionForm
+from runs_app.models import Experiment
+from runs_app.views.fetching import editable_experiment, posted
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
+    """Show what the chosen rows would add; extend once that was seen and confirmed. A draft is edited instead."""
+    experiment = editable_experiment(request, slug)
+    if experiment.status == Experiment.Status.DRAFT:
+        return redirect("experiment_edit", slug)
+    form = ExtensionForm(posted(request)[0], experiment=experiment, user=request.user)
+    preview = _preview(form)
+    if preview and "extend" in request.POST and _extended(request, form, preview):
+        return redirect("experiment_progress", slug)
+    fetch_choices(form)
+    form.explain_what_is_missing()
+    return render(
+        request, "runs_app/experiment_extend.html", {"experiment": experiment, "form": form, "preview": preview}
+    )
+
+
+def _preview(form: ExtensionForm) -> ExtensionPreview | None:
+    """What the choices add; None before anything valid is chosen."""
+    if not form.is_bound or not form.is_valid():
+        return None
+    return preview_extension(form.experiment, form.extension, wave_label=form.wave_label)
+
+
+def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
+    """Extend, if this preview was seen and confirmed; whether it was. Else the form or the preview says why not."""
+    if preview.problems or not form.confirms(preview):
+        return False
+    try:
+        report = steering.extend(
+            form.experiment,
+            form.extension,
+            by=request.user,
+            reason=form.cleaned_data["reason"],
+            wave=form.wave_label,
+            approved=preview.after,
+        )
+    except PlanError as problem:
+        form.add_error(None, problem.problems)
+        return False
+    except steering.LaunchError as problem:
+        form.add_error(None, str(problem))
+        return False
+    trials = count_text(report.trials_added)
+    messages.success(request, f"Extended: {trials} new {'trial' if report.trials_added == 1 else 'trials'}.")
+    return True

@@ -1,0 +1,122 @@
+"""The page that extends a launched design: the cost is seen before it is confirmed, and nothing typed is lost."""
+
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from runs_app import steering
+from runs_app.models import Experiment, Manifest, Run, Trial
+from tests import factories
+
+
+@pytest.fixture
+def launched(people):
+    experiment = factories.make_experiment(
+        "grows", owner=people["owner"], models=[factories.make_model("small", max_output_tokens=100)], samples=2
+    )
+    steering.launch(experiment, by=people["owner"])
+    return experiment
+
+
+@pytest.fixture
+def other(launched):
+    return factories.make_model("other", max_output_tokens=100)
+
+
+@pytest.fixture
+def post(launched, as_):
+    """Post to the page as the owner."""
+    address = reverse("experiment_extend", args=[launched.slug])
+    return lambda **fields: as_("owner").post(address, {"samples": "2", **fields})
+
+
+def test_the_design_tab_leads_to_it_and_it_shows_what_is_there(launched, other, as_):
+    assert reverse("experiment_extend", args=["grows"]) in as_("owner").get("/experiments/grows/").content.decode()
+    shown = as_("owner").get("/experiments/grows/extend/")
+    assert '<span class="chip">small</span>' in shown.content.decode()
+    assert [str(row) for row in shown.context["form"].fields["language_models"].queryset] == ["other"]
+    assert "Extend and launch" not in shown.content.decode()
+
+
+def test_the_new_trials_and_their_cost_are_shown_before_anything_is_made(post, launched, other):
+    n = Trial.objects.count()
+    shown = post(language_models=[other.pk], samples=launched.samples)
+    preview = shown.context["preview"]
+    assert (preview.new_conditions, preview.new_trials) == (1, n)
+    assert preview.ceiling_usd > 0
+    assert "Extend and launch" in shown.content.decode()
+    assert (Trial.objects.count(), Manifest.objects.count(), launched.language_models.count()) == (n, 1, 1)
+
+
+def test_what_was_seen_and_confirmed_is_launched_with_author_and_reason(post, launched, other, people):
+    n = Trial.objects.count()
+    seen = post(language_models=[other.pk]).context["preview"].digest
+    done = post(language_models=[other.pk], seen=seen, reason="Compare sizes", extend="1")
+    assert done.url == "/experiments/grows/progress/"
+    assert Trial.objects.count() == 2 * n
+    assert set(Run.objects.values_list("status", flat=True)) == {"running"}
+    change = launched.history.get(what="language model")
+    assert (change.to_value, change.by, change.reason) == ("other", people["owner"], "Compare sizes")
+    assert Manifest.objects.first().created_by == people["owner"]
+
+
+def test_a_cost_that_changed_meanwhile_is_shown_again(post, launched, other):
+    seen = post(language_models=[other.pk]).context["preview"].digest
+    other.output_price = Decimal(50)
+    other.save()
+    again = post(language_models=[other.pk], seen=seen, extend="1")
+    assert "has changed since it was shown" in again.content.decode()
+    assert launched.language_models.count() == 1
+
+
+def test_a_cost_above_the_limit_wants_a_tick(post, launched, other):
+    Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
+    seen = post(language_models=[other.pk]).context["preview"].digest
+    refused = post(language_models=[other.pk], seen=seen, extend="1", reason="Kept words")
+    assert "Confirm that you have seen" in str(refused.context["form"].errors["confirmed"])
+    assert "Kept words" in refused.content.decode()
+    assert post(language_models=[other.pk], seen=seen, extend="1", confirmed="on").status_code == 302
+
+
+def test_under_a_budget_a_model_without_a_price_is_refused(post, launched):
+    Experiment.objects.update(max_usd=5)
+    unpriced = factories.make_model("unpriced", input_price=None, output_price=None)
+    seen = post(language_models=[unpriced.pk]).context["preview"].digest
+    refused = post(language_models=[unpriced.pk], seen=seen, extend="1")
+    assert "unpriced has no price, and the experiment has a budget" in refused.content.decode()
+    assert "Extend and launch" not in refused.content.decode()
+    assert launched.language_models.count() == 1
+
+
+def test_an_extension_above_the_budget_warns_and_the_budget_holds(post, other):
+    Experiment.objects.update(max_usd=Decimal("0.00001"))
+    shown = post(language_models=[other.pk])
+    assert "The ceiling is above the budget" in shown.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "Choose at least one thing that joins"),
+        ({"samples": "1"}, "can only grow"),
+        ({"language_models": ["999999"]}, "not one of the available choices"),
+    ],
+)
+def test_what_cannot_join_is_said_and_nothing_changes(post, launched, fields, said):
+    n = Trial.objects.count()
+    assert said in post(extend="1", **fields).content.decode()
+    assert Trial.objects.count() == n
+
+
+def test_of_several_waves_one_is_chosen(post, launched, other, people):
+    steering.launch(launched, by=people["owner"], wave="march")
+    fields = {"language_models": [other.pk], "wave": "1"}
+    seen = post(**fields).context["preview"].digest
+    assert post(**fields, seen=seen, extend="1").status_code == 302
+    assert list(Run.objects.filter(condition__model=other).values_list("wave__label", flat=True)) == ["march"]
+
+
+def test_a_draft_leads_to_its_form(as_, people):
+    factories.make_experiment("idea", owner=people["owner"])
+    assert as_("owner").get("/experiments/idea/extend/").url == "/experiments/idea/edit/"
