@@ -21,6 +21,7 @@ if "*" in ALLOWED_HOSTS and not DEBUG:
     raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
 # Hosts that a model may be served from, beside the providers' own; loopback is always allowed.
 LLM_ALLOWED_HOSTS = environment.words("EVALSITE_LLM_ALLOWED_HOSTS")
+LLM_KEY_NAMES = environment.words("EVALSITE_LLM_KEY_NAMES")  # Empty: every name that `keys.NAME` allows.
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/providers/observing.py
 
 

@@ -23,10 +23,12 @@ from django.conf import settings
 
 from runs_app.batch_apis.rehearsing import Rehearsal, Replay
 from runs_app.costing.costs import Usage
-from runs_app.providers import observing
+from runs_app.providers import observing, parameters
+from runs_app.providers.billing import dollars, larger
 from runs_app.providers.calls import CallFailure, CallReply, CallRequest, ErrorClass, Shaped
-from runs_app.providers.exchange import KEYLESS, Exchange, close
-from runs_app.providers.replies import read_reply
+from runs_app.providers.exchange import Exchange, close
+from runs_app.providers.keys import KEYLESS, problem_with_name, read_key
+from runs_app.providers.replies import computed_cost, read_reply
 
 __all__ = ["call", "close", "read", "shape", "warm_up", "way_in"]
 
@@ -42,12 +44,12 @@ PROVIDER_URLS: dict[str, str | None] = {
 _NEED_A_URL = frozenset({"hosted_vllm"})
 _SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # no list has their prices; litellm would ask the server
 
-# Parameters that litellm translates for each provider.
+# Parameters that litellm translates for each provider. `parameters` says which of all may be sent.
 _TRANSLATED = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
     | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "thinking", "verbosity", "service_tier"}
 )
-# Further ones by their names at the provider. Where OpenAI's form is spoken, any other goes into the body as it is.
+# Further ones by their names at the provider. Where OpenAI's form is spoken, the others go into the body as they are.
 _NATIVE: dict[str, frozenset[str]] = {
     "anthropic": frozenset({"top_k"}),
     "gemini": frozenset({"top_k"}),
@@ -55,11 +57,6 @@ _NATIVE: dict[str, frozenset[str]] = {
         {"top_k", "min_p", "num_ctx", "repeat_penalty", "repeat_last_n", "mirostat", "think", "keep_alive"}
     ),
 }
-# What would change who is asked, what is asked, or how often: never taken from parameters.
-_RESERVED = frozenset(
-    {"model", "messages", "stream", "n", "api_key", "api_base", "base_url", "extra_body", "extra_headers", "headers"}
-    | {"response_format", "prompt", "input"}
-)
 
 
 async def call(request: CallRequest) -> CallReply:
@@ -88,9 +85,10 @@ async def _called(request: CallRequest) -> CallReply:
         response = await _response(request, exchange)
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
     except CallFailure as failure:
-        raise _with_circumstances(failure, exchange, started) from None
+        raise _with_circumstances(_with_bill(request, failure, exchange), exchange, started) from None
     except Exception as error:  # noqa: BLE001 - whatever a provider's adapter raises is a failed call
-        raise _with_circumstances(exchange.failure_after(error), exchange, started) from None
+        billed = _with_bill(request, exchange.failure_after(error), exchange)
+        raise _with_circumstances(billed, exchange, started) from None
 
 
 async def _response(request: CallRequest, exchange: Exchange) -> Any:
@@ -108,6 +106,19 @@ async def _response(request: CallRequest, exchange: Exchange) -> Any:
 
 def _with_circumstances(failure: CallFailure, exchange: Exchange, started: float) -> CallFailure:
     failure.latency_ms, failure.trace_id = _milliseconds_since(started), exchange.trace_id
+    return failure
+
+
+def _with_bill(
+    request: CallRequest, failure: CallFailure, exchange: Exchange, discount: Decimal = Decimal(0)
+) -> CallFailure:
+    """Add what the provider billed for a call without an answer: the cost that it states, or that of its tokens."""
+    bill = exchange.bill
+    computed = None
+    if bill.usage is not None:
+        at_list = computed_cost(request, bill.usage, _listed_cost)
+        computed = None if at_list is None else dollars(at_list * (1 - discount))
+    failure.usage, failure.cost_usd = bill.usage, larger(bill.stated_usd, computed)
     return failure
 
 
@@ -195,21 +206,28 @@ def _key(request: CallRequest) -> str:
     """The endpoint's key, or a dummy where none is needed: litellm would else look for one in the environment."""
     if not request.key_env:
         return KEYLESS
-    key = os.environ.get(request.key_env, "").strip()
+    if problem := problem_with_name(request.key_env):
+        raise CallFailure(ErrorClass.NOT_ALLOWED, f"key variable: {problem}", was_sent=False)
+    key = read_key(request.key_env)
     if not key:
         raise CallFailure(ErrorClass.MISSING_KEY, f"the environment variable {request.key_env} is not set")
     return key
 
 
 def _parameters(request: CallRequest) -> dict[str, Any]:
-    """The sampler's parameters as litellm takes them. litellm has control arguments too, so only known names pass."""
+    """The sampler's parameters as litellm takes them. litellm has control arguments too, so only known names pass.
+
+    Anthropic requires a limit, and litellm would choose one. So the model's own limit is sent, which the reservation
+    rests on.
+    """
     given = {name: value for name, value in request.parameters.items() if value is not None}
+    if problem := parameters.problem_for(request.provider, given):
+        raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
+    if request.provider == "anthropic" and request.max_output_tokens and not parameters.sets_a_limit(given):
+        given["max_tokens"] = request.max_output_tokens
     named = _TRANSLATED | _NATIVE.get(request.provider, frozenset())
     passed = {name: value for name, value in given.items() if name in named}
     extra = {name: value for name, value in given.items() if name not in named}
-    refused = sorted(extra if request.provider in _NATIVE else _RESERVED & extra.keys())
-    if refused:
-        raise CallFailure(ErrorClass.NOT_ALLOWED, f"parameter {refused[0]!r} may not be set for {request.provider}")
     if extra:
         passed["extra_body"] = extra
     if request.provider == "ollama_chat" and "reasoning_effort" not in given:
@@ -286,20 +304,24 @@ async def read(request: CallRequest, status: int, body: bytes, discount: Decimal
     replay: Replay = _exchange_class(Replay)(request, _key(request), status, body)
     try:
         reply = read_reply(request, await _response(request, replay), replay, 0, _listed_cost)
-    except CallFailure:
-        raise
+    except CallFailure as failure:
+        raise _with_bill(request, failure, replay, discount) from None
     except Exception as error:  # noqa: BLE001 - as in `call`
-        raise replay.failure_after(error) from None
+        raise _with_bill(request, replay.failure_after(error), replay, discount) from None
     return _at_batch_price(request, reply, discount)
 
 
 def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
-    """What it cost; its list price stays, and the ledger calls the difference what the batch saved."""
+    """What it cost; its list price stays, and the ledger calls the difference what the batch saved.
+
+    A cost that the provider states counts if it is the larger one.
+    """
     if reply.cost_source not in ("price list", "litellm"):
         return reply
     listed = _listed_batch_share(request, reply) if reply.cost_source == "litellm" else None
     share = 1 - discount if listed is None else listed
-    return replace(reply, cost_usd=None if reply.cost_usd is None else reply.cost_usd * share)
+    cost = None if reply.cost_usd is None else reply.cost_usd * share
+    return replace(reply, cost_usd=larger(cost, reply.stated_usd))
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:

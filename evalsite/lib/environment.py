@@ -12,6 +12,7 @@ KNOWN = frozenset(
         "EVALSITE_DRAINS",
         "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
+        "EVALSITE_LLM_KEY_NAMES",
         "EVALSITE_NOTICEBOARD",  # For the children of `up` alone.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",

@@ -113,7 +113,7 @@ def _problems_with_money(experiment: Experiment, grader: Grader, model: Language
 
 def limit_of(grader: Grader) -> int | None:
     """Tokens of the longest verdict that is asked for."""
-    return grader.sampler.most_tokens or grader.language_model.max_output_tokens
+    return grader.sampler.output_ceiling(grader.language_model.max_output_tokens)
 
 
 def solvers_of(experiment: Experiment) -> list[LanguageModel]:

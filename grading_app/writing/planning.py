@@ -59,7 +59,7 @@ class Writer:
     @property
     def limit(self) -> int | None:
         """Tokens of the longest rubric that is asked for."""
-        return self.sampler.most_tokens or self.model.max_output_tokens
+        return self.sampler.output_ceiling(self.model.max_output_tokens)
 
     @property
     def request_tokens(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from runs_app.providers.calls import CallRequest, Shaped
 from runs_app.providers.exchange import Exchange
+from runs_app.providers.keys import redact_body
 
 
 class Rehearsed(Exception):
@@ -38,5 +39,6 @@ class Replay(Exchange):
         self._came = status, body
 
     async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
-        self.status, self.body = self._came
+        self.status, body = self._came
+        self.body = redact_body(body, self.key)
         self.headers = {"content-type": "application/json"}

@@ -14,6 +14,7 @@ from runs_app.providers import failures
 from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.providers.exchange import MAX_REPLY_BYTES, bounded, session
 from runs_app.providers.hosts import problem_with_url
+from runs_app.providers.keys import known_secrets, redact_body
 
 REQUEST_S = 60.0
 UPLOAD_S = 600.0  # Of a file of 200 MB on a slow line.
@@ -45,7 +46,7 @@ class Door:
                 content = await bounded(reply)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._broken(error) from None
-        text = content.decode("utf-8", "replace")
+        text = redact_body(content, self.key).decode("utf-8", "replace")
         if reply.status >= 300:
             raise self._refused(reply, text)
         payload = failures.json_object(text)
@@ -59,9 +60,10 @@ class Door:
         try:
             async with self._request("GET", path, timeout, {}) as reply:
                 if reply.status >= 300:
-                    raise self._refused(reply, (await bounded(reply)).decode("utf-8", "replace"))
+                    body = redact_body(await bounded(reply), self.key)
+                    raise self._refused(reply, body.decode("utf-8", "replace"))
                 async for line in _split(reply.content.iter_any()):
-                    yield line
+                    yield redact_body(line, self.key)
         except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
             raise self._broken(error) from None
 
@@ -93,7 +95,7 @@ class Door:
         return self._failure(kind, f"{type(error).__name__}: {error}", was_sent=not never)
 
     def _failure(self, kind: ErrorClass, message: str, **circumstances: Any) -> CallFailure:
-        return CallFailure(kind, failures.storable_message(message, (self.key,)), **circumstances)
+        return CallFailure(kind, failures.storable_message(message, (*known_secrets(), self.key)), **circumstances)
 
 
 async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

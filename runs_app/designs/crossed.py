@@ -17,6 +17,7 @@ from runs_app.designs.crossing import Cell, Facet, cross
 from runs_app.designs.points import PointSize
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.providers import parameters
 
 USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.
 
@@ -108,12 +109,12 @@ class Design:
     def ceiling(self, cell: Cell) -> Decimal | None:
         """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
         model, sampler = self._model(cell), self._sampler(cell)
-        limit = sampler.most_tokens or model.max_output_tokens
+        limit = sampler.output_ceiling(model.max_output_tokens)
         return costs.ceiling_per_call(self.prices(cell), self.input_tokens(cell), limit)
 
     def expected_tokens(self, cell: Cell) -> int:
         """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
-        limit = self._sampler(cell).most_tokens or USUAL_OUTPUT
+        limit = self._sampler(cell).output_ceiling() or USUAL_OUTPUT
         return self.input_tokens(cell) + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
@@ -217,6 +218,10 @@ class Design:
             for name, lacking in self._missing(prompt):
                 if self.n_items and lacking == self.n_items:
                     yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
+        for provider in dict.fromkeys(model.endpoint.provider for model in self.models):
+            for sampler in self.samplers:
+                if problem := parameters.problem_for(provider, sampler.content):
+                    yield f"sampler {sampler}: {problem}"
 
     def _unbounded(self) -> Iterator[str]:
         """Under a budget, every call needs a ceiling."""
@@ -228,7 +233,7 @@ class Design:
             if model.prices.free or not model.prices.known or model.max_output_tokens:
                 continue
             for sampler in self.samplers:
-                if sampler.most_tokens is None:
+                if not sampler.bounds_output:
                     yield (
                         f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
                         "and the experiment has a budget"

@@ -19,7 +19,7 @@ def with_judges(found: Estimate, design: Design, wave_label: str, pilot: int | N
     if not (experiment.pk and experiment.graders):
         return found
     asked = [cell.sampler.key for cell in design.cells]
-    limits = [sampler.most_tokens for sampler in design.samplers if sampler.pk in asked]
+    limits = [sampler.output_ceiling() for sampler in design.samplers if sampler.pk in asked]
     limits += [model.max_output_tokens for model in design.models] if None in limits else []
     longest = max((limit for limit in limits if limit is not None), default=None)
     judges: Estimate = grading().judges_foreseen(experiment, wave_label, pilot or found.trials, longest)

@@ -82,7 +82,7 @@ def _going_on(runs: RunQuerySet) -> RunQuerySet:
 def _ceiling(run: Run) -> Decimal | None:
     model = run.condition.model
     prices = model.prices.in_batch(model.batch_discount if run.is_batched else Decimal(0))
-    limit = run.condition.sampler.most_tokens or model.max_output_tokens
+    limit = run.condition.sampler.output_ceiling(model.max_output_tokens)
     return costs.ceiling_per_call(prices, run.request_tokens, limit)
 
 

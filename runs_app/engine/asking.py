@@ -35,6 +35,7 @@ class Target:
     routes: tuple[str, ...] = ()
     marks_head: bool = False
     local_model: int | None = None
+    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +108,7 @@ def target_of(model: LanguageModel, timeout_s: float) -> Target:
         routes=tuple(endpoint.provider_routes),
         marks_head=model.marks_head,
         local_model=model.pk if endpoint.local_server else None,
+        max_output_tokens=model.max_output_tokens,
     )
 
 
@@ -209,6 +211,7 @@ def ask(design: Design, question: Question, sample_idx: int) -> Asked:
         timeout_s=target.timeout_s,
         is_free=target.is_free,
         prices=target.prices,
+        max_output_tokens=target.max_output_tokens,
     )
     request_hash = prompts.request_hash(target.model, by_hash, parameters, response_format)
     epoch = design.epoch_offset + sample_idx + 1

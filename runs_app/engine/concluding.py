@@ -129,8 +129,11 @@ def attempt_of_memory(reply: CallReply) -> dict[str, Any]:
 
 
 def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
-    """A provider that answered with an error did not bill; after a time-out or a cut, nobody here knows."""
-    unbilled = failure.http_status is not None or not failure.was_sent or failure.error_class in NEVER_SENT
+    """Columns of a call that failed. A cost or tokens that the provider stated count.
+
+    Else an error status means that it did not bill. After status 200, a time-out or a cut, the cost is unknown.
+    """
+    usage = failure.usage
     return {
         "outcome": failure.kind,
         "error_class": failure.error_class,
@@ -139,8 +142,22 @@ def attempt_of_failure(failure: CallFailure) -> dict[str, Any]:
         "trace_id": failure.trace_id,
         "served_provider": failure.served_provider,
         "latency_ms": failure.latency_ms,
-        "cost_usd": 0 if unbilled and failure.error_class not in BILLED_PERHAPS else None,
+        "input_tokens": usage.input_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+        "cost_usd": _cost_of_failure(failure),
     }
+
+
+def _cost_of_failure(failure: CallFailure) -> Decimal | None:
+    if failure.cost_usd is not None:
+        return _stored(failure.cost_usd)
+    if not failure.was_sent or failure.error_class in NEVER_SENT:
+        return Decimal(0)
+    has_error_status = failure.http_status is not None and failure.http_status >= 300
+    used_tokens = failure.usage is not None and failure.usage.input_tokens + failure.usage.output_tokens > 0
+    if has_error_status and not used_tokens and failure.error_class not in BILLED_PERHAPS:
+        return Decimal(0)
+    return None
 
 
 NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})

@@ -15,6 +15,7 @@ from evalsite.lib.hashing import content_hash
 from evalsite.lib.roles import is_member
 from evalsite.lib.storable import unstorable
 from runs_app.models.bounded import InRange, range_constraints
+from runs_app.providers import parameters
 
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
@@ -175,7 +176,11 @@ class Sampler(Versioned):
         help_text="The first epoch's seed; each further epoch adds one",
     )
     reasoning_effort = models.CharField(max_length=20, blank=True)
-    extra = models.JSONField(default=dict, blank=True, help_text="Further parameters, passed on as they are")
+    extra = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Further parameters, as a JSON mapping",
+    )
 
     class Meta(Versioned.Meta):
         constraints = [
@@ -196,29 +201,16 @@ class Sampler(Versioned):
         return {**self.extra, **{name: value for name, value in named.items() if value is not None}}
 
     @property
-    def most_tokens(self) -> int | None:
-        """The longest answer that is asked for, under either of the names that providers know."""
-        other = self.extra.get("max_completion_tokens")
-        return self.max_tokens or (other if isinstance(other, int) and other > 0 else None)
+    def bounds_output(self) -> bool:
+        """Whether it sets a limit of the answer's length, under any name."""
+        return parameters.sets_a_limit(self.content)
+
+    def output_ceiling(self, model_limit: int | None = None) -> int | None:
+        """Return the most output tokens of one call; `model_limit` counts where the sampler sets no limit."""
+        return parameters.output_ceiling(self.content, model_limit)
 
     def clean(self) -> None:
         if not isinstance(self.extra, dict):
             raise ValidationError({"extra": "Must be a mapping of parameter names to values."})
-        clashes = sorted(
-            set(self.extra)
-            & {
-                "temperature",
-                "top_p",
-                "max_tokens",
-                "seed",
-                "reasoning_effort",
-                "model",
-                "messages",
-                "api_key",
-                "api_base",
-                "stream",
-                "n",
-            }
-        )
-        if clashes:
-            raise ValidationError({"extra": f"Has a field of its own or is not settable: {', '.join(clashes)}."})
+        if problems := parameters.problems_with_extra(self.extra):
+            raise ValidationError({"extra": problems})

@@ -8,7 +8,6 @@ from zoneinfo import available_timezones
 
 from django.conf import settings
 from django.core.exceptions import ValidationError
-from django.core.validators import RegexValidator
 from django.db import models, transaction
 from django.db.models import TextChoices  # Not models.TextChoices: the related name "models" hides it in a class body.
 from django.utils import timezone
@@ -17,16 +16,18 @@ from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.roles import is_member
 from runs_app.costing.costs import Prices
-from runs_app.models.bounded import InRange, range_constraints
+from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
 from runs_app.models.counted import Counted
+from runs_app.providers import keys
 from runs_app.providers.hosts import problem_with_url
 
 if TYPE_CHECKING:
     from runs_app.models.experiments import Condition
 
-variable_validator = RegexValidator(
-    r"^[A-Z][A-Z0-9_]*\Z", "The name of an environment variable: capitals, digits and _."
-)
+
+def key_name_validator(name: str) -> None:
+    if problem := keys.problem_with_name(name):
+        raise ValidationError(problem)
 
 
 def zone_validator(name: str) -> None:
@@ -111,8 +112,8 @@ class Endpoint(Served):
         "key variable",
         max_length=80,
         blank=True,
-        validators=[variable_validator],
-        help_text="The environment variable that holds the key; the key itself is never stored",
+        validators=[key_name_validator],
+        help_text="The environment variable that holds the key: a name that ends in _API_KEY, _KEY or _TOKEN",
     )
     max_concurrency = models.PositiveIntegerField(
         default=16, validators=[InRange("endpoint", "max_concurrency")], help_text="Calls in flight, over all workers"
@@ -176,7 +177,14 @@ class Endpoint(Served):
 
     class Meta:
         ordering = ["name"]
-        constraints = range_constraints("endpoint")
+        constraints = [
+            *range_constraints("endpoint"),
+            RangeConstraint(
+                condition=models.Q(key_env="")
+                | (models.Q(key_env__regex=keys.NAME) & ~models.Q(key_env__regex=keys.OWN)),
+                name="endpoint_key_env_is_a_key",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name

@@ -7,7 +7,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Literal
 
-from runs_app.costing.costs import Prices
+from runs_app.costing.costs import Prices, Usage
 from runs_app.providers.allowances import Allowance
 
 LOST = "worker_lost"  # The error class of a call whose worker went silent.
@@ -80,8 +80,8 @@ _TRANSIENT = frozenset(
 class CallRequest:
     """One call to make. `messages` have the shape of OpenAI's chat API, images as data URLs in image_url parts.
 
-    `parameters` are passed on as they are; an unknown one goes into the body. `prices` are those set by hand on the
-    model, in US dollars per million tokens.
+    `parameters` are those that `providers.parameters` allows. `prices` are those set by hand on the model, in US
+    dollars per million tokens. `max_output_tokens` is the model's own limit of an answer.
     """
 
     provider: str
@@ -94,6 +94,7 @@ class CallRequest:
     timeout_s: float = 60.0
     is_free: bool = False
     prices: Prices | None = None
+    max_output_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +111,8 @@ class CallReply:
 
     `text` is without the thinking that the provider or a <think> block set apart, which is in `reasoning`; `raw_text`
     is as it came. Input tokens include cached ones, output tokens include reasoning. `list_usd` is what
-    the call would have cost without the provider's cache: None where nobody lists a price. `allowance` is what the
-    provider says is left of its rates.
+    the call would have cost without the provider's cache: None where nobody lists a price. `stated_usd` is the cost
+    that the provider states. `allowance` is what the provider says is left of its rates.
     """
 
     text: str
@@ -132,6 +133,7 @@ class CallReply:
     latency_ms: int
     trace_id: str
     list_usd: Decimal | None = None
+    stated_usd: Decimal | None = None
     allowance: Allowance | None = None
 
     @property
@@ -143,7 +145,8 @@ class CallReply:
 class CallFailure(Exception):
     """A call that gave no reply. `message` holds no key, no query of a URL, and at most 500 characters.
 
-    `was_sent` is false only where it is certain that the provider never got the request.
+    `was_sent` is false only where it is certain that the provider never got the request. `usage` and `cost_usd` are
+    what the provider billed all the same; None where its reply states nothing of it.
     """
 
     def __init__(
@@ -169,6 +172,8 @@ class CallFailure(Exception):
         self.was_sent = was_sent
         self.served_provider = served_provider
         self.allowance = allowance
+        self.usage: Usage | None = None
+        self.cost_usd: Decimal | None = None
 
     @property
     def kind(self) -> Kind:

@@ -15,10 +15,11 @@ from django.conf import settings
 
 from runs_app.providers import failures
 from runs_app.providers.allowances import allowance_of
+from runs_app.providers.billing import Bill, read_bill
 from runs_app.providers.calls import CallFailure, CallRequest, ErrorClass
 from runs_app.providers.hosts import problem_with_url
+from runs_app.providers.keys import KEYLESS, known_secrets, redact, redact_body
 
-KEYLESS = "not-needed"
 MAX_REPLY_BYTES = 16 * 2**20
 KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is not used while they close it
 
@@ -57,6 +58,11 @@ class Exchange:
     def payload(self) -> dict[str, Any]:
         """The JSON object of the reply's body, or an empty one."""
         return failures.json_object(self.text)
+
+    @property
+    def bill(self) -> Bill:
+        """What the reply states about tokens and cost."""
+        return read_bill(self.payload, self.text)
 
     def body_without_counts(self) -> bytes | None:
         """An answer's body whose counts of tokens say nothing; None where there are none, or it is no answer.
@@ -118,11 +124,12 @@ class Exchange:
         async with session().post(
             url, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
         ) as reply:
-            self.headers = {name.lower(): value for name, value in reply.headers.items()}
+            secrets = known_secrets(self.key)
+            self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
             given_id = self.headers.get("x-request-id") or self.headers.get("request-id")
             self.trace_id = failures.storable(given_id)[:64] if given_id else self.trace_id
             body = await bounded(reply)
-            self.status, self.body = reply.status, body
+            self.status, self.body = reply.status, redact_body(body, self.key)
 
     def _failure_of(self, error: Exception) -> CallFailure:
         """What it means that no reply came, or no whole one."""
@@ -161,8 +168,8 @@ class Exchange:
 
     def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
         """A failure with what may be stored of its message."""
-        secrets = (self.key,) if self.key != KEYLESS else ()
-        message = failures.storable_message(message, secrets)
+        own = (self.key,) if self.key != KEYLESS else ()
+        message = failures.storable_message(message, (*known_secrets(), *own))
         return CallFailure(
             error_class,
             message,

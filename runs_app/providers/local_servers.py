@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 from dataclasses import replace
 
 from runs_app.providers.calls import CallRequest
-from runs_app.providers.exchange import KEYLESS, Exchange
+from runs_app.providers.exchange import Exchange
+from runs_app.providers.keys import KEYLESS, read_key
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -21,7 +21,7 @@ async def evict(request: CallRequest) -> None:
     It is no call to a model: nothing is paid, counted or kept of it, and that it fails changes nothing.
     """
     root = (request.base_url or USUAL_ADDRESS).rstrip("/").removesuffix("/v1")
-    key = os.environ.get(request.key_env or "", "").strip() or KEYLESS
+    key = read_key(request.key_env) or KEYLESS
     exchange = Exchange(replace(request, timeout_s=WITHIN_S), key)
     headers = {} if key == KEYLESS else {"Authorization": f"Bearer {key}"}
     try:

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
 from runs_app.costing.costs import Usage, at_list_price, cost_of
 from runs_app.providers.allowances import allowance_of
+from runs_app.providers.billing import dollars, token_count
 from runs_app.providers.calls import CallReply, CallRequest, CostSource, ErrorClass
 from runs_app.providers.exchange import Exchange
 from runs_app.providers.failures import reported_error, storable
-
-EIGHT_PLACES = Decimal("1e-8")
-MAX_TOKENS = 2**31 - 1
-MAX_COST_USD = 100_000  # what a single call cannot cost, and the column cannot hold
 
 # (request, usage as litellm gives it, or tokens alone) -> US dollars by litellm's price list, or None.
 ListedCost = Callable[[CallRequest, Any], float | None]
@@ -37,7 +33,8 @@ def read_reply(
     finish_reason = _short(choices[0].finish_reason, 40)
     usage = getattr(response, "usage", None)
     tokens = _tokens(usage, says_something=bool(text))
-    cost, source = _cost(request, usage, tokens, listed_cost)
+    stated = exchange.bill.stated_usd
+    cost, source = _cost(request, usage, tokens, listed_cost, stated)
     return CallReply(
         text=text,
         raw_text=_raw_text(payload, text),
@@ -53,6 +50,7 @@ def read_reply(
         latency_ms=latency_ms,
         trace_id=exchange.trace_id,
         list_usd=_list_price(request, tokens, cost, source, listed_cost),
+        stated_usd=stated,
         allowance=allowance_of(exchange.headers),
     )
 
@@ -92,7 +90,7 @@ def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
     A request has tokens, and so has an answer that says something: a price on fewer would be too low.
     """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
-    asked, answered = (_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
+    asked, answered = (token_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
     if not asked or answered is None or (says_something and not answered):
         return dict.fromkeys(names)
     of_input, of_output = (
@@ -101,32 +99,52 @@ def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
     )
     written = getattr(of_input, "cache_creation_tokens", None) or getattr(usage, "cache_creation_input_tokens", None)
     parts = (getattr(of_output, "reasoning_tokens", None), getattr(of_input, "cached_tokens", None), written)
-    return dict(zip(names, (asked, answered, *(_count(part) or 0 for part in parts)), strict=True))
-
-
-def _count(value: Any) -> int | None:
-    """None where that is no number of tokens."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
+    return dict(zip(names, (asked, answered, *(token_count(part) or 0 for part in parts)), strict=True))
 
 
 def _cost(
+    request: CallRequest,
+    usage: Any,
+    tokens: dict[str, int | None],
+    listed_cost: ListedCost,
+    stated: Decimal | None,
+) -> tuple[Decimal | None, CostSource]:
+    """Return what the call cost, and the source: the price list, or the cost that the provider states if it is larger.
+
+    A provider that bills more than the list price would else pass the budget unseen.
+    """
+    cost, source = _cost_by_list(request, usage, tokens, listed_cost)
+    if stated is not None and (cost is None or stated > cost):
+        return stated, "provider"
+    return cost, source
+
+
+def _cost_by_list(
     request: CallRequest, usage: Any, tokens: dict[str, int | None], listed_cost: ListedCost
 ) -> tuple[Decimal | None, CostSource]:
-    """What the call cost, and who says so: nobody need pay, the price set by hand, litellm's list, the provider."""
+    """Return the cost by the endpoint that is free, the price set by hand or litellm's list, in this order."""
     if request.is_free:
         return Decimal(0), "free"
     if tokens["input_tokens"] is not None:
         if request.prices is not None and request.prices.known:
             used = Usage(**{name: count or 0 for name, count in tokens.items()})
-            by_hand = _dollars(cost_of(used, request.prices))
+            by_hand = dollars(cost_of(used, request.prices))
             if by_hand is not None:
                 return by_hand, "price list"
-        listed = _dollars(listed_cost(request, usage))
+        listed = dollars(listed_cost(request, usage))
         if listed is not None:
             return listed, "litellm"
-    reported = _dollars(getattr(usage, "cost", None))
-    return (reported, "provider") if reported is not None else (None, "unknown")
+    return None, "unknown"
+
+
+def computed_cost(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
+    """Return what tokens cost that came without an answer; None if no price is known."""
+    return _cost_by_list(request, usage, {"input_tokens": usage.input_tokens, **_parts(usage)}, listed_cost)[0]
+
+
+def _parts(usage: Usage) -> dict[str, int | None]:
+    names = ("output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
+    return {name: getattr(usage, name) for name in names}
 
 
 def _list_price(
@@ -143,19 +161,8 @@ def _list_price(
         return cost
     used = Usage(tokens["input_tokens"] or 0, tokens["output_tokens"] or 0, tokens["reasoning_tokens"] or 0)
     if source == "price list" and request.prices is not None:
-        return _dollars(at_list_price(used, request.prices))
-    return _dollars(listed_cost(request, used))
-
-
-def _dollars(value: Any) -> Decimal | None:
-    """An amount that a call can cost, or None."""
-    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
-    return _as_stored(Decimal(str(value))) if is_number and 0 <= value < MAX_COST_USD else None
-
-
-def _as_stored(dollars: Decimal) -> Decimal:
-    """The amount to the eight places that are stored, so that sums here equal sums of rows."""
-    return dollars.quantize(EIGHT_PLACES)
+        return dollars(at_list_price(used, request.prices))
+    return dollars(listed_cost(request, used))
 
 
 def _short(value: Any, length: int) -> str:

@@ -59,6 +59,8 @@ def test_a_model_is_told_to_mark_for_the_providers_cache(manage):
     [
         ("--base-url", "http://evil.example/v1", "base_url"),
         ("--key-env", "sk-secret", "key_env"),
+        ("--key-env", "EVALSITE_SECRET_KEY", "key_env"),
+        ("--key-env", "DATABASE_URL", "key_env"),
         ("--max-concurrency", "0", "max_concurrency"),
         ("--rpm", "-1", "requests_per_minute"),
         ("--day-zone", "Mars/Olympus", "day_zone"),

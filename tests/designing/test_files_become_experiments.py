@@ -3,6 +3,7 @@ import pytest
 from datasets_app.models import StatusChange
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.providers.parameters import EXTRA_NAMES
 from tests.planning.world import make_dataset, make_model, make_prompt
 
 pytestmark = pytest.mark.django_db
@@ -138,7 +139,7 @@ def test_a_draft_dataset_is_refused(lab, curator):
         ),
         (
             {"samplers": [{"name": "s", "extra": {"api_key": "x"}}]},
-            "samplers[0].extra: Has a field of its own or is not settable: api_key.",
+            f"samplers[0].extra: Cannot be set: api_key. Allowed are {', '.join(EXTRA_NAMES)}.",
         ),
         (
             {"prompts": [{"name": "leak", "user": "{{target}}"}]},

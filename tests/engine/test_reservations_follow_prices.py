@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+from django.db import IntegrityError
 
 from runs_app import steering
 from runs_app.costing.pricing import Repricing, take_over
@@ -13,7 +14,8 @@ from runs_app.engine.recording import record
 from runs_app.engine.registering import Registration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.forms.launched import LaunchedExperimentForm
-from runs_app.models import Endpoint, Experiment, LanguageModel, Run
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
+from runs_app.providers.parameters import EXTRA_NAMES
 from runs_app.reconciling import differences
 from tests import factories
 from tests.faults.outcomes import result_of
@@ -54,6 +56,32 @@ def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told
     form = with_budget(launched, "25")
     assert told in " ".join(form.errors["max_usd"])
     assert with_budget(launched, "").is_valid()
+
+
+def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db):
+    model = factories.make_model(input_price=0, output_price=PRICE)
+    sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 100})
+    experiment = factories.make_experiment("sly", models=[model], samplers=[sampler], samples=20, max_usd=25)
+    steering.launch(experiment, by="test")
+    assert Run.objects.get().reserve_usd == 10
+    assert len(admit(Registration().worker_id, 60)) == 2
+
+
+@pytest.mark.parametrize("extra", [{"n": 5}, {"models": ["dearer"]}, ["n"], "n", 5])
+def test_the_database_keeps_no_sampler_with_other_parameters(db, extra):
+    sampler = factories.make_sampler("sly", status="draft")
+    with pytest.raises(IntegrityError, match="sampler_extra_is_allowed"):
+        Sampler.objects.filter(pk=sampler.pk).update(extra=extra)
+
+
+def test_the_database_takes_every_parameter_that_the_site_allows(db):
+    factories.make_sampler("wide", extra=dict.fromkeys(EXTRA_NAMES, 1))
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "EVALSITE_SECRET_KEY", "PATH", "lab_key", "DJANGO_KEY"])
+def test_the_database_keeps_no_endpoint_whose_key_is_another_variable(db, name):
+    with pytest.raises(IntegrityError, match="endpoint_key_env_is_a_key"):
+        factories.make_endpoint("greedy", key_env=name)
 
 
 @pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])

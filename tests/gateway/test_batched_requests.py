@@ -99,3 +99,30 @@ def test_an_error_within_a_batch_is_the_error_of_a_call(provider, fake):
             run(step)
         failures.append((caught.value.error_class, caught.value.message, caught.value.http_status))
     assert failures[0] == failures[1] == ("bad_request", "no such thing", 400)
+
+
+def test_a_cost_that_is_stated_in_a_batch_counts_if_it_is_more_than_the_batch_price(fake):
+    request = asked("openai", fake.url, prices=Prices(Decimal(2), Decimal(10)))  # 0.003 dollars, in a batch 0.0015.
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+    for stated, cost in ((0.001, "0.0015"), (0.002, "0.002"), (0.5, "0.5")):
+        body = json.dumps(completion("4", usage={**usage, "cost": stated})).encode()
+        (reply,) = run(gateway.read(request, 200, body, HALF))
+        assert reply.cost_usd == Decimal(cost)
+
+
+def test_a_failure_in_a_batch_costs_what_it_states_or_its_tokens_at_the_batch_price(fake):
+    request = asked("openai", fake.url, prices=Prices(Decimal(2), Decimal(10)))
+    usage = {"prompt_tokens": 1000, "completion_tokens": 100}
+    for stated, cost in (({}, "0.0015"), ({"cost": 0.25}, "0.25")):
+        body = json.dumps({"error": {"message": "upstream died"}, "usage": {**usage, **stated}}).encode()
+        with pytest.raises(CallFailure) as caught:
+            run(gateway.read(request, 200, body, HALF))
+        assert caught.value.cost_usd == Decimal(cost)
+
+
+def test_a_key_in_an_answer_of_a_batch_is_not_stored(fake, monkeypatch):
+    monkeypatch.setenv("BATCH_KEY", "sk-of-the-batches")
+    request = dataclasses.replace(asked("openai", fake.url), key_env="BATCH_KEY")
+    body = json.dumps(completion("You sent sk-of-the-batches.")).encode()
+    (reply,) = run(gateway.read(request, 200, body, HALF))
+    assert (reply.text, reply.raw_text) == ("You sent [key].",) * 2

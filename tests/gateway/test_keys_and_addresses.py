@@ -150,23 +150,84 @@ def test_parameters_do_not_change_who_is_asked_or_what(fake: FakeProvider, name:
 
 
 CONTROLS = ["mock_response", "fallbacks", "client", "litellm_params", "custom_llm_provider", "headers2"]
+DEARER = ["models", "plugins", "best_of", "max_output_tokens", "num_predict", "web_search_options", "tools"]
 
 
-@pytest.mark.parametrize("name", CONTROLS)
-def test_where_openais_form_is_spoken_other_parameters_reach_the_body_and_not_the_library(
-    fake: FakeProvider, name: str
-) -> None:
-    assert call(request(fake.url, parameters={name: "steered"})).text == "hello"
-    assert fake.last.body[name] == "steered"
-
-
-@pytest.mark.parametrize("provider", ["anthropic", "gemini", "ollama_chat"])
-@pytest.mark.parametrize("name", CONTROLS)
-def test_elsewhere_only_known_parameters_pass(fake: FakeProvider, provider: str, name: str) -> None:
+@pytest.mark.parametrize("provider", ["openai", "openrouter", "anthropic", "gemini", "ollama_chat", "hosted_vllm"])
+@pytest.mark.parametrize("name", CONTROLS + DEARER)
+def test_only_parameters_of_the_list_are_sent(fake: FakeProvider, provider: str, name: str) -> None:
     failure = failure_of(request(fake.url, provider=provider, parameters={name: "steered"}))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert name in failure.message
+    assert "max_completion_tokens" in failure.message, "it lists those that are allowed"
     assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("service_tier", "priority"), ("max_tokens", "9"), ("top_k", {"a": 1}), ("provider", {"max_price": {}})],
+)
+def test_a_parameter_of_another_type_is_not_sent(fake: FakeProvider, name: str, value: Any) -> None:
+    failure = failure_of(request(fake.url, parameters={name: value}))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert f"{name!r} must be" in failure.message
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["EVALSITE_SECRET_KEY", "DATABASE_URL", "DJANGO_SECRET_KEY", "SECRET_KEY", "AWS_SECRET_KEY", "PATH", "HOME",
+     "GITHUB_TOKEN", "OPENAI_API_KEY\n", "LABKEYS"],
+)  # fmt: skip
+def test_a_variable_that_is_no_providers_key_is_never_sent(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "a-secret-of-the-site")
+    failure = failure_of(request(fake.url, key_env=name))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert "a-secret-of-the-site" not in failure.message
+    assert fake.asked == []
+
+
+def test_with_a_list_of_key_names_only_those_are_read(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.LLM_KEY_NAMES = ["LAB_KEY"]
+    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
+    monkeypatch.setenv("OTHER_API_KEY", "sk-of-another")
+    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
+    failure = failure_of(request(fake.url, key_env="OTHER_API_KEY"))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert "EVALSITE_LLM_KEY_NAMES" in failure.message
+    assert len(fake.asked) == 1
+
+
+SECRET, ANOTHER = "a-very/odd-key-77", "sk-key-of-another-provider"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\u{ord(letter):04x}" for letter in text)
+
+
+@pytest.mark.parametrize("written", [SECRET, ANOTHER, SECRET.replace("/", "\\/"), _escaped(SECRET)])
+def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("LAB_KEY", SECRET)
+    body = """{"id": "c-KEY", "model": "m-KEY", "provider": "p-KEY", "choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "It is KEY, \\"that\\".", "reasoning_content": "I see KEY"}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}"""
+    fake.reply = body.replace("KEY", written).encode()
+    fake.headers = {"x-request-id": f"trace-{SECRET}"}
+    reply = call(request(fake.url, key_env="LAB_KEY"))
+    assert (reply.text, reply.raw_text) == ('It is [key], "that".',) * 2
+    assert (reply.reasoning, reply.response_id, reply.trace_id) == ("I see [key]", "c-[key]", "trace-[key]")
+    assert not {SECRET, ANOTHER} & set(str(reply).split("'"))
+    assert SECRET not in str(reply)
+    assert ANOTHER not in str(reply)
+
+
+def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_KEY", "hello")
+    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
 
 
 @pytest.mark.processes

@@ -83,6 +83,8 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
         ("base_url", "file:///etc/passwd", "must start with http"),
         ("base_url", "http://user:secret@127.0.0.1/", "must not hold a name or a password"),
         ("key_env", "sk-live-123", "environment variable"),
+        ("key_env", "DATABASE_URL", "ends in _API_KEY, _KEY or _TOKEN"),
+        ("key_env", "EVALSITE_SECRET_KEY", "is never sent to a provider"),
         ("name", "Not a slug", "small letters"),
         ("max_concurrency", "0", "Must be between 1 and 100,000."),
     ],

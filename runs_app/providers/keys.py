@@ -1,0 +1,86 @@
+"""The keys of endpoints: which environment variables may hold one, and their removal from what providers send back."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Collection
+from typing import Any
+
+from django.conf import settings
+
+KEYLESS = "not-needed"
+# Patterns that Python and PostgreSQL read alike: the database checks them, too.
+NAME = r"^[A-Z][A-Z0-9_]*_(KEY|TOKEN)$"
+OWN = (
+    r"^(EVALSITE|DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO)_"
+    r"|^(SECRET_KEY|CREDENTIALS_KEY|SESSION_TOKEN)$"
+)
+SHORTEST_SECRET = 8  # A shorter value, such as "ollama", is a word that answers may hold.
+REDACTED = "[key]"
+
+
+def problem_with_name(name: str) -> str | None:
+    """Return why this environment variable may not hold an endpoint's key, or None."""
+    if not re.fullmatch(NAME[1:-1], name):
+        return "Must be the name of an environment variable that ends in _API_KEY, _KEY or _TOKEN: OPENAI_API_KEY."
+    if re.search(OWN, name):
+        return f"{name} belongs to the site or its system and is never sent to a provider. Name another variable."
+    allowed = settings.LLM_KEY_NAMES
+    if allowed and name not in allowed:
+        return f"{name} is not on the list of key variables; an operator adds it to EVALSITE_LLM_KEY_NAMES."
+    return None
+
+
+def read_key(name: str | None) -> str:
+    """Return the value of a variable that may hold a key; empty if it may not, or has none."""
+    if not name or problem_with_name(name) is not None:
+        return ""
+    return os.environ.get(name, "").strip()
+
+
+def known_secrets(*own: str) -> list[str]:
+    """Return the values of all variables that may hold a key, with these, longest first.
+
+    A provider may send back the key of another endpoint, for example if it is a proxy that has several.
+    """
+    names = (name for name in os.environ if name.endswith(("_KEY", "_TOKEN")))
+    values = {*own, *map(read_key, names)} - {KEYLESS}
+    return sorted((value for value in values if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
+
+
+def redact(text: str, secrets: Collection[str]) -> str:
+    """Return the text with these secrets replaced."""
+    for secret in secrets:
+        text = text.replace(secret, REDACTED)
+    return text
+
+
+def redact_body(body: bytes, *own: str) -> bytes:
+    """Return what a provider sent without keys: all that is stored of a reply is made of this.
+
+    JSON may write a character of a key as an escape (`\\u0073`, `\\/`). Such a body is parsed, and written anew if it
+    holds a key.
+    """
+    secrets = known_secrets(*own)
+    for secret in secrets:
+        body = body.replace(secret.encode(), REDACTED.encode())
+    if not secrets or not (b"\\u" in body or b"\\/" in body):
+        return body
+    try:
+        found = json.loads(body)
+        clean = _redact_value(found, secrets)
+    except (ValueError, RecursionError):
+        return body
+    return body if clean == found else json.dumps(clean).encode()
+
+
+def _redact_value(value: Any, secrets: Collection[str]) -> Any:
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, list):
+        return [_redact_value(one, secrets) for one in value]
+    if isinstance(value, dict):
+        return {redact(key, secrets): _redact_value(one, secrets) for key, one in value.items()}
+    return value
