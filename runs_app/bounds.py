@@ -58,6 +58,8 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "priority": Bound(-9, 9),
         "request_timeout_s": Bound(0.1, 3_600, "seconds"),
         "max_attempts": Bound(1, 20),
+        "backoff_s": Bound(0.1, 3_600, "seconds"),
+        "max_backoff_s": Bound(0.1, 3_600, "seconds"),
         "lease_s": Bound(1, DAY_S, "seconds"),
         "stop_failure_rate": SHARE,
         "stop_after_attempts": Bound(1, 1_000_000),

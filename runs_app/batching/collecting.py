@@ -125,9 +125,7 @@ def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Resul
     attempt = concluding.attempt_of_failure(failure) | {"latency_ms": None}
     if unbilled:
         attempt["cost_usd"] = Decimal(0)
-    conclusion = concluding.failed(
-        failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
-    )
+    conclusion = concluding.failed(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
     result = result_of(job, conclusion, [attempt])
     result.pause_s = result.allowance = None
     return result

@@ -91,8 +91,6 @@ _PENDING = Trial.Status.PENDING
 def _failed(job: Job, failure: CallFailure) -> Result:
     """It never was a call; a fault that may pass waits as after any other failure."""
     failure.was_sent = False
-    conclusion = concluding.failed(
-        failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
-    )
+    conclusion = concluding.failed(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
     conclusion = concluding.Conclusion(conclusion.status, conclusion.trial, conclusion.unspent, conclusion.wait_s)
     return result_of(job, conclusion, [concluding.attempt_of_failure(failure)])

@@ -43,6 +43,8 @@ SETTINGS = (
     "priority",
     "request_timeout_s",
     "max_attempts",
+    "backoff_s",
+    "max_backoff_s",
     "on_empty",
     "lease_s",
     "stop_failure_rate",

@@ -250,6 +250,8 @@ class ExperimentSpec(Strict):
     priority: Annotated[int | None, within(EXPERIMENT["priority"])] = None
     request_timeout_s: Annotated[float | None, within(EXPERIMENT["request_timeout_s"])] = None
     max_attempts: Annotated[int | None, within(EXPERIMENT["max_attempts"])] = None
+    backoff_s: Annotated[float | None, within(EXPERIMENT["backoff_s"])] = None
+    max_backoff_s: Annotated[float | None, within(EXPERIMENT["max_backoff_s"])] = None
     on_empty: Literal["keep", "rerun", "skip"] | None = None
     lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
     stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
@@ -268,7 +270,7 @@ class ExtensionSpec(Strict):
     prompts: list[Either[PromptSpec]] = []
     samplers: list[Either[SamplerSpec]] = []
     dimensions: list[Either[DimensionSpec]] = []
-    samples: int | None = Field(default=None, ge=1, le=10_000)
+    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
     settings: Settings = Field(default={}, exclude=True)
 
 

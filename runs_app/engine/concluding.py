@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from evalsite.lib.scales import Scale
-from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, backoff_s
+from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, RetryPolicy, backoff_s
 from runs_app.parsing import parse_rating
 from runs_app.providers.allowances import Allowance
 from runs_app.providers.calls import CallFailure, CallReply, ErrorClass, Kind
@@ -68,26 +68,31 @@ def kinds_of(trial: Mapping[str, Any]) -> dict[str, bool]:
     }
 
 
-def asked_again(attempts: int) -> Conclusion:
+def asked_again(attempts: int, retry: RetryPolicy) -> Conclusion:
     """A blank answer where the design says to ask again: as after an error that passes. `attempts` counts this one."""
-    wait = backoff_s(attempts, retry_after=None, jitter_unit=random.random())  # noqa: S311
+    wait = _wait_s(retry, attempts, None)
     columns = {"error_class": ErrorClass.EMPTY_ANSWER, "error": "The answer was empty."}
     return Conclusion("pending", columns, wait_s=wait)
 
 
-def failed(failure: CallFailure, *, attempts: int, yields: int, max_attempts: int) -> Conclusion:
+def _wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:
+    """Return the seconds before the next attempt, with jitter."""
+    return backoff_s(attempts, retry_after_s, retry.first_wait_s, retry.longest_wait_s, random.random())  # noqa: S311
+
+
+def failed(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Conclusion:
     """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
     if failure.error_class == ErrorClass.BEING_ASKED:
         return replace(released(), wait_s=backoff_s(yields + 1, cap=LONGEST_LOOK_S, jitter_unit=random.random()))  # noqa: S311
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
         return Conclusion("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.
-    wait = backoff_s(attempts, retry_after=failure.retry_after_s, jitter_unit=random.random())  # noqa: S311
+    wait = _wait_s(retry, attempts, failure.retry_after_s)
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         asked = failure.retry_after_s
         pause = min(wait, 5.0) if asked is None else min(asked, LONGEST_RETRY_AFTER_S)
         return Conclusion("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
-    if failure.kind == Kind.PERMANENT or attempts >= max_attempts:
+    if failure.kind == Kind.PERMANENT or attempts >= retry.max_attempts:
         return Conclusion("failed", columns)
     return Conclusion("pending", columns, wait_s=wait)
 

@@ -232,9 +232,7 @@ class Drain:
             logger.exception("the call of trial %s broke", job.claim.trial_id)
             failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
         calls.append(concluding.attempt_of_failure(failure) | {"call": len(calls)})
-        return concluding.failed(
-            failure, attempts=job.claim.attempts, yields=job.claim.yields, max_attempts=job.max_attempts
-        )
+        return concluding.failed(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
 
     async def _reply(self, asked: asking.Asked | CallFailure, calls: list[dict[str, Any]]) -> CallReply:
         if isinstance(asked, CallFailure):

@@ -14,6 +14,7 @@ from runs_app.engine.concluding import Conclusion, asked_again, kinds_of
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.remembering import asked_by_others, remembered
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.prompts import PromptError
 from runs_app.providers.calls import CallFailure, CallReply, ErrorClass
 
@@ -29,7 +30,7 @@ class Job:
     claim: Claim
     asked: asking.Asked | CallFailure
     scale: Scale | None
-    max_attempts: int
+    retry: RetryPolicy
     remembered: CallReply | None = None
     reruns_empty: bool = False
     local_model: int | None = None  # The key of a model on a server that is looked after.
@@ -40,7 +41,7 @@ class Job:
 
     @property
     def may_be_asked_again(self) -> bool:
-        return self.reruns_empty and self.remembered is None and self.claim.attempts < self.max_attempts
+        return self.reruns_empty and self.remembered is None and self.claim.attempts < self.retry.max_attempts
 
 
 def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
@@ -51,7 +52,7 @@ def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
 
 
 def _prepared(claim: Claim, questions: Questions) -> Job:
-    design, question, max_attempts = questions.of(claim)
+    design, question, retry = questions.of(claim)
     try:
         plain = asking.ask(design, question, claim.sample_idx)
         plain = asking.without_schema(plain) if claim.without_schema else plain
@@ -62,7 +63,7 @@ def _prepared(claim: Claim, questions: Questions) -> Job:
         logger.exception("the request of trial %s broke", claim.trial_id)
         asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
     local_model = design.target.local_model
-    return Job(claim, asked, question.scale, max_attempts, reruns_empty=design.reruns_empty, local_model=local_model)
+    return Job(claim, asked, question.scale, retry, reruns_empty=design.reruns_empty, local_model=local_model)
 
 
 def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
@@ -115,6 +116,6 @@ def _weighed(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> C
     if not kinds["empty"] or kinds["refused"] or not job.may_be_asked_again:
         calls[-1].update(kinds)
         return conclusion
-    again = asked_again(job.claim.attempts)
+    again = asked_again(job.claim.attempts, job.retry)
     calls[-1].update(again.trial, outcome="transient", raw_response=conclusion.trial["raw_response"])
     return again

@@ -22,6 +22,7 @@ from runs_app.designs.reserving import set_aside
 from runs_app.engine.asking import target_of
 from runs_app.engine.books import Books, open_books
 from runs_app.engine.concluding import attempt_of_failure, attempt_of_reply, failed
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.engine.settling import ZERO, Change, Money
 from runs_app.engine.throttles import Lesson, taught
 from runs_app.engine.throttling import obstacle, taken
@@ -77,7 +78,7 @@ def make(key: int, call: Call) -> str:
 
 
 def _fail(key: int, failure: CallFailure) -> None:
-    conclusion = failed(failure, attempts=1, yields=0, max_attempts=1)
+    conclusion = failed(failure, attempts=1, yields=0, retry=RetryPolicy(max_attempts=1))
     finish(key, attempt_of_failure(failure), pause_s=conclusion.pause_s, allowance=conclusion.allowance)
 
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from datasets_app.models import Item
 from runs_app.engine.admitting import Claim
 from runs_app.engine.asking import Design, Question, design_of, question_of, texts_of, told_of
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.models import Dimension, Run, Trial
 
 DESIGN_S = 5.0  # A time-out that is edited while running takes hold within this; a price at the next claim.
@@ -24,7 +25,7 @@ class _Known:
     at: float
     reserve_usd: Decimal
     design: Design
-    max_attempts: int
+    retry: RetryPolicy
 
 
 class Questions:
@@ -45,11 +46,11 @@ class Questions:
             self._judged = self._told(claims)
         return claims
 
-    def of(self, claim: Claim) -> tuple[Design, Question, int]:
-        """The design, the question, and how many attempts the trial may have."""
+    def of(self, claim: Claim) -> tuple[Design, Question, RetryPolicy]:
+        """Return the design, the question, and how the trial is tried again."""
         known = self._designs[claim.place.run_id]
         question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
-        return known.design, question, known.max_attempts
+        return known.design, question, known.retry
 
     def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
         """By run, with what was set aside for a claim: where that is another than before, so are the prices."""
@@ -57,7 +58,8 @@ class Questions:
         stale = [run for run, usd in reserves.items() if self._is_stale(run, now, usd)]
         for run in Run.objects.with_design().filter(pk__in=stale):
             experiment = run.experiment
-            self._designs[run.pk] = _Known(now, run.reserve_usd, design_of(run), experiment.max_attempts)
+            retry = RetryPolicy(experiment.max_attempts, experiment.backoff_s, experiment.max_backoff_s)
+            self._designs[run.pk] = _Known(now, run.reserve_usd, design_of(run), retry)
             self.shortest_lease_s = min(self.shortest_lease_s, experiment.lease_s)
 
     def _is_stale(self, run_id: int, now: float, reserved_usd: Decimal) -> bool:

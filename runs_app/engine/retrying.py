@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask for a day; asking again each quarter of an hour costs nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How often a trial is tried, and the first and the longest wait in seconds between two attempts."""
+
+    max_attempts: int = 3
+    first_wait_s: float = 1.0
+    longest_wait_s: float = 60.0
 
 
 def backoff_s(

@@ -52,6 +52,9 @@ NOTHING_TO_CHOOSE = {
 }
 
 
+MAY_BE_EMPTY = ("stop_failure_rate", "stop_after_attempts", "backoff_s", "max_backoff_s")  # For the usual value.
+
+
 class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     """A draft of a design. What it crosses is only what may be used: approved datasets and prompts, active models."""
 
@@ -71,7 +74,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "priority", "request_timeout_s", "max_attempts", "on_empty", "stop_failure_rate", "stop_after_attempts",
+            "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty",
+            "stop_failure_rate", "stop_after_attempts",
             "max_usd", "confirm_above_usd",
         ]  # fmt: skip
         labels = {
@@ -81,6 +85,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             "max_concurrency": "Calls in flight",
             "request_timeout_s": "Time-out",
             "max_attempts": "Attempts",
+            "backoff_s": "First wait",
+            "max_backoff_s": "Longest wait",
             "stop_failure_rate": "Failures that stop a run",
             "stop_after_attempts": "Attempts before it may stop",
             "cache": "Use the response cache",
@@ -107,7 +113,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             offer_rows(self, name, rows)
         row_field(self, "dataset").empty_label = "Choose a dataset"
         choice_field(self, "scorers").choices = scorer_choices()
-        for name in ("stop_failure_rate", "stop_after_attempts"):
+        for name in MAY_BE_EMPTY:
             self.fields[name].required = False
         self.adaptive = AdaptiveForm(
             self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
@@ -116,6 +122,9 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
+        for name in MAY_BE_EMPTY:
+            if cleaned.get(name) is None and name not in self.errors:
+                cleaned[name] = getattr(Experiment(), name)  # The default of the model.
         self._take_errors(self.drawing, "Draw")
         self.instance.draws = self.drawing.kept(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
@@ -125,17 +134,6 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         if chosen and chosen["scorer"] not in cleaned.get("scorers", []):
             cleaned["scorers"] = [*cleaned.get("scorers", []), chosen["scorer"]]
         return cleaned
-
-    def clean_stop_failure_rate(self) -> float:
-        return self._or_default("stop_failure_rate")
-
-    def clean_stop_after_attempts(self) -> int:
-        return int(self._or_default("stop_after_attempts"))
-
-    def _or_default(self, name: str) -> float:
-        """Return the value of a field that may be left empty, or the model's default."""
-        value = self.cleaned_data[name]
-        return float(Experiment._meta.get_field(name).default) if value is None else value
 
     def _take_errors(self, part: forms.Form, name: str) -> None:
         for field, errors in part.errors.items():

@@ -21,23 +21,32 @@ NOTED = {
     "samples": "samples",
     "sharing": "sharing",
     "on_empty": "empty answers",
+    "request_timeout_s": "time-out",
+    "max_attempts": "attempts",
+    "backoff_s": "first wait",
+    "max_backoff_s": "longest wait",
 }
+# A field that is left empty keeps its value.
+KEPT_IF_EMPTY = ("stop_failure_rate", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s")
 
 
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     """Nothing that a model was asked."""
 
     priority = PriorityField()
+    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
 
     class Meta:
         model = Experiment
         fields = [
-            "title", "description", "sharing", "samples", "on_empty", "priority", "max_usd", "confirm_above_usd",
-            "stop_failure_rate",
+            "title", "description", "sharing", "samples", "on_empty", "request_timeout_s", "max_attempts", "backoff_s",
+            "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "stop_failure_rate",
         ]  # fmt: skip
         labels = ExperimentForm.Meta.labels
         help_texts = {
             "samples": "May grow; the next launch adds what is missing",
+            "request_timeout_s": "Seconds a call may take, from the next calls on",
+            "max_attempts": "Tries of a trial; one that failed already is tried again by a retry",
             "max_usd": "US dollars; holds from the next call on",
             "stop_failure_rate": ExperimentForm.Meta.help_texts["stop_failure_rate"]
             + ". Counted since it was started last",
@@ -49,20 +58,24 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.user = user
         self.planned_samples = self.instance.samples
-        self.fields["stop_failure_rate"].required = False
+        for name in KEPT_IF_EMPTY:
+            self.fields[name].required = False
         self.former: dict[str, Any] = {name: getattr(self.instance, name) for name in NOTED}
 
     def clean_samples(self) -> int:
         samples: int = self.cleaned_data["samples"]
-        if samples < self.planned_samples:
+        if samples < self.planned_samples and self.instance.status != Experiment.Status.DRAFT:
             raise forms.ValidationError(
                 f"There are trials for {self.planned_samples} samples already; this can only grow."
             )
         return samples
 
-    def clean_stop_failure_rate(self) -> float:
-        rate: float | None = self.cleaned_data["stop_failure_rate"]
-        return self.former["stop_failure_rate"] if rate is None else rate
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        for name in KEPT_IF_EMPTY:
+            if cleaned.get(name) is None and name not in self.errors:
+                cleaned[name] = self.former[name]
+        return cleaned
 
     def clean_max_usd(self) -> Decimal | None:
         budget: Decimal | None = self.cleaned_data["max_usd"]
@@ -76,16 +89,17 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         Only what was asked for is written: the engine counts in the same row meanwhile. What is set aside for each call
         is worked out anew, since without a budget nobody minded it.
         """
+        reason = self.cleaned_data["reason"]
         with transaction.atomic():
             experiment: Experiment = super().save(commit=False)
             wanted, experiment.priority = experiment.priority, self.initial["priority"]
             if commit:
                 experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
-            experiment.change_priority(wanted, by=self.user)
+            experiment.change_priority(wanted, by=self.user, reason=reason)
             for name, what in NOTED.items():
                 before, after = _said(self.former[name]), _said(getattr(experiment, name))
                 if getattr(experiment, name) != self.former[name]:
-                    record_changes([(experiment, before, after)], by=self.user, reason="", what=what)
+                    record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
             if experiment.max_usd != self.former["max_usd"]:
                 reserve_anew(Run.objects.filter(experiment=experiment))
         return experiment

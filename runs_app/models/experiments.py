@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Self
 
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db import models, transaction
 from django.urls import reverse
 
@@ -115,6 +116,20 @@ class Experiment(Counted):
         help_text="What becomes of a trial whose answer is blank",
     )
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[InRange("experiment", "max_attempts")])
+    backoff_s = models.FloatField(
+        "first wait",
+        default=1,
+        db_default=1,
+        validators=[InRange("experiment", "backoff_s")],
+        help_text="Seconds before a failed call is tried again; each further wait is twice as long",
+    )
+    max_backoff_s = models.FloatField(
+        "longest wait",
+        default=60,
+        db_default=60,
+        validators=[InRange("experiment", "max_backoff_s")],
+        help_text="Seconds; a provider's Retry-After may ask for more",
+    )
     lease_s = models.FloatField(
         "lease",
         default=120,
@@ -163,6 +178,10 @@ class Experiment(Counted):
 
     def get_absolute_url(self) -> str:
         return reverse("experiment_detail", args=[self.slug])
+
+    def clean(self) -> None:
+        if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
+            raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
 
     def change_priority(self, priority: int, *, by: Actor, reason: str = "") -> bool:
         """Its place among experiments that share an endpoint, from the next claim on. Whether that was a change.

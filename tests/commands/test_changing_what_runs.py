@@ -42,3 +42,40 @@ def test_a_price_that_is_set_while_it_runs_is_set_aside_at_once(manage, launched
     before = launched.runs.get().reserve_usd
     assert manage("model", "set", "sim", "--output-price", "4").code == 0
     assert launched.runs.get().reserve_usd > before > 0
+
+
+def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manage, launched, operator):
+    changed = manage(
+        "experiment", "set", "pilot", "--samples", "3", "--timeout", "12.5", "--attempts", "5", "--backoff", "2",
+        "--max-backoff", "90", "--on-empty", "rerun", "--user", operator.username, "--reason", "A slow provider",
+    )  # fmt: skip
+    assert changed.code == 0, changed.err
+    assert "`experiment launch pilot` adds the missing trials of 3 samples" in changed.out
+    launched.refresh_from_db()
+    assert (launched.samples, launched.request_timeout_s, launched.max_attempts) == (3, 12.5, 5)
+    assert (launched.backoff_s, launched.max_backoff_s, launched.on_empty) == (2, 90, "rerun")
+    history = launched.history.filter(by=operator, reason="A slow provider")
+    assert {change.what: (change.from_value, change.to_value) for change in history} == {
+        "samples": ("1", "3"),
+        "time-out": ("60.0", "12.5"),
+        "attempts": ("3", "5"),
+        "first wait": ("1.0", "2.0"),
+        "longest wait": ("60.0", "90.0"),
+        "empty answers": ("keep", "rerun"),
+    }
+    assert "1 runs, 4 new trials" in manage("experiment", "launch", "pilot").out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--samples", "0"), "samples: "),
+        (("--timeout", "0"), "timeout: Must be between 0.1 and 3,600 seconds."),
+        (("--attempts", "21"), "attempts: Must be between 1 and 20."),
+        (("--backoff", "99"), "max-backoff: The longest wait is shorter than the first one."),
+    ],
+)
+def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(manage, launched, words, said):
+    refused = manage("experiment", "set", "pilot", *words)
+    assert refused.code == 2
+    assert said in refused.err

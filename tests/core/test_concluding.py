@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from evalsite.lib.scales import Scale
 from runs_app.engine import concluding
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.providers.calls import CallFailure, ErrorClass, Kind
 from tests.engine.conftest import reply
 
@@ -13,7 +14,7 @@ SEVEN = Scale(1, 7)
 
 
 def concluded(error_class, **fields):
-    claim = {"attempts": 1, "yields": 0, "max_attempts": 3} | fields
+    claim = {"attempts": 1, "yields": 0, "retry": RetryPolicy(3)} | fields
     return concluding.failed(CallFailure(error_class, "no"), **claim)
 
 
@@ -60,7 +61,7 @@ def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_clas
 @given(st.floats(0, 600))
 def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "slow down", retry_after_s=seconds)
-    conclusion = concluding.failed(failure, attempts=1, yields=0, max_attempts=3)
+    conclusion = concluding.failed(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.wait_s >= seconds
     assert conclusion.pause_s == seconds
 
@@ -68,7 +69,7 @@ def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
 @given(st.floats(900, 10**9))
 def test_an_endpoint_that_asks_for_days_is_asked_again_after_a_quarter_of_an_hour(seconds):
     failure = CallFailure(ErrorClass.RATE_LIMITED, "come back next week", retry_after_s=seconds)
-    conclusion = concluding.failed(failure, attempts=1, yields=0, max_attempts=3)
+    conclusion = concluding.failed(failure, attempts=1, yields=0, retry=RetryPolicy(3))
     assert conclusion.pause_s == 900
     assert 900 <= conclusion.wait_s <= 990
 

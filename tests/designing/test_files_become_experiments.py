@@ -53,6 +53,8 @@ def test_all_settings_arrive(lab, curator):
         max_concurrency=7,
         request_timeout_s=12.5,
         max_attempts=2,
+        backoff_s=0.5,
+        max_backoff_s=20,
         lease_s=30,
         stop_failure_rate=0.5,
         stop_after_attempts=9,
@@ -67,6 +69,7 @@ def test_all_settings_arrive(lab, curator):
         True,
     )
     assert (experiment.max_concurrency, experiment.request_timeout_s, experiment.max_attempts) == (7, 12.5, 2)
+    assert (experiment.backoff_s, experiment.max_backoff_s) == (0.5, 20)
     assert (experiment.lease_s, experiment.stop_failure_rate, experiment.stop_after_attempts) == (30, 0.5, 9)
     assert (str(experiment.max_usd), str(experiment.confirm_above_usd)) == ("5.0000", "0.1000")
     assert experiment.scorers == ["exact_match"]

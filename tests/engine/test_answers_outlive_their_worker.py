@@ -11,6 +11,7 @@ from runs_app.engine.admitting import admit
 from runs_app.engine.journal import ROOM, Journal, record_left_behind
 from runs_app.engine.recording import Result, record
 from runs_app.engine.registering import Registration
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.engine.sweeping import sweep
 from runs_app.models import Attempt, Endpoint, Trial, Worker
 from runs_app.providers.allowances import Allowance, Left
@@ -48,7 +49,7 @@ def columns(model, **which):
 
 def failed(claim):
     failure = CallFailure(ErrorClass.TIMEOUT, "no answer within 60 s")
-    conclusion = concluding.failed(failure, attempts=3, yields=0, max_attempts=3)
+    conclusion = concluding.failed(failure, attempts=3, yields=0, retry=RetryPolicy(3))
     return Result(claim, conclusion.status, conclusion.trial, [concluding.attempt_of_failure(failure)])
 
 

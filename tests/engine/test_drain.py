@@ -1,11 +1,14 @@
 """Claim, call, record: every trial is answered once, and the counters say what the rows say."""
 
 import asyncio
+from datetime import timedelta
 from decimal import Decimal
 
 import pytest
+from django.db.models import F
+from django.db.models.functions import Now
 
-from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
 from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
 from tests import factories
@@ -80,6 +83,18 @@ def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, 
     run.refresh_from_db()
     assert run.errors == {"server_error": 18}
     assert differences() == []
+
+
+def test_a_failed_trial_waits_as_long_as_its_design_says(run):
+    Experiment.objects.update(backoff_s=600, max_backoff_s=900)
+
+    async def call(request):
+        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
+
+    drain(call, until_idle=False, seconds=0.5)
+    waits = run.trials.filter(attempts=1).annotate(wait=F("not_before") - Now()).values_list("wait", flat=True)
+    assert len(waits) == 6
+    assert all(timedelta(seconds=280) < wait <= timedelta(seconds=600) for wait in waits)
 
 
 def test_a_permanent_error_is_never_tried_again(run):

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from runs_app.engine import concluding
 from runs_app.engine.recording import Result
+from runs_app.engine.retrying import RetryPolicy
 from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.engine.conftest import reply
 
@@ -29,7 +30,9 @@ def result_of(claim, outcome):
     calls = []
     if kind == "failure":
         failure = _failure(detail)
-        conclusion = concluding.failed(failure, attempts=claim.attempts, yields=claim.yields, max_attempts=MAX_ATTEMPTS)
+        conclusion = concluding.failed(
+            failure, attempts=claim.attempts, yields=claim.yields, retry=RetryPolicy(MAX_ATTEMPTS)
+        )
         calls.append(concluding.attempt_of_failure(failure))
     elif kind == "released":
         conclusion = concluding.released()

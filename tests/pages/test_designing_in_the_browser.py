@@ -191,6 +191,20 @@ def test_a_raised_budget_and_whom_it_is_shared_with_show_in_the_history(lab, as_
     }
 
 
+def test_time_out_attempts_and_waits_change_after_the_launch_and_an_empty_field_keeps_its_value(lab, client, people):
+    client.force_login(people["owner"])
+    form = {"sharing": "private", "samples": 2, "on_empty": "keep", "max_usd": "5", "reason": "It is slow"}
+    address = f"/experiments/{lab.experiment.slug}/edit/"
+    assert 'name="request_timeout_s"' in client.get(address).content.decode()
+    client.post(address, {**form, "request_timeout_s": "9", "max_attempts": "4", "backoff_s": "3", "max_backoff_s": ""})
+    lab.experiment.refresh_from_db()
+    changed = lab.experiment
+    assert (changed.request_timeout_s, changed.max_attempts, changed.backoff_s, changed.max_backoff_s) == (9, 4, 3, 60)
+    assert set(changed.history.filter(reason="It is slow").values_list("what", flat=True)) == {
+        "time-out", "attempts", "first wait",
+    }  # fmt: skip
+
+
 YAML = """
 experiment: from-a-file
 dataset: questions@1

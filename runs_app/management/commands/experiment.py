@@ -44,6 +44,12 @@ CHANGEABLE = {
     "max_usd": "budget",
     "confirm_above_usd": "confirm-above",
     "stop_failure_rate": "stop-failure-rate",
+    "samples": "samples",
+    "request_timeout_s": "timeout",
+    "max_attempts": "attempts",
+    "backoff_s": "backoff",
+    "max_backoff_s": "max-backoff",
+    "on_empty": "on-empty",
 }
 
 
@@ -174,16 +180,24 @@ class Command(VerbCommand):
         if preview.is_over_budget:
             self.stderr.write(f"warning: {OVER_THE_BUDGET}", self.style.WARNING)
 
-    def do_set(self, name: str, user: str, **options: Any) -> None:
+    def do_set(self, name: str, user: str, reason: str, **options: Any) -> None:
         experiment = _experiment(name)
+        samples = experiment.samples
         data = model_to_dict(experiment, LaunchedExperimentForm.Meta.fields)
         data |= {field: options[field] for field in CHANGEABLE if options[field] is not None}
         said = {field: value for field, value in data.items() if value not in (None, "none")}
+        said["reason"] = reason
         form = LaunchedExperimentForm(said, instance=experiment, user=actor(user))
         if not form.is_valid():
-            bad_input("; ".join(f"{CHANGEABLE[field]}: {text}" for field in form.errors for text in form.errors[field]))
+            bad_input(
+                "; ".join(
+                    f"{CHANGEABLE.get(field, field)}: {text}" for field in form.errors for text in form.errors[field]
+                )
+            )
         form.save()
         self.say(f"{name} is changed, from the next call on")
+        if experiment.samples > samples and experiment.status == Experiment.Status.ACTIVE:
+            self.say(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
 
     def do_pause(self, name: str, reason: str, user: str, **options: Any) -> None:
         self._say_moved("paused", steering.pause(_runs(name), by=actor(user), reason=reason))
@@ -317,7 +331,13 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--budget", dest="max_usd", metavar="USD|none", help="holds from the next call on")
     parser.add_argument("--confirm-above", dest="confirm_above_usd", metavar="USD|none")
     parser.add_argument("--stop-failure-rate", type=float, metavar="SHARE", help="of failures that stops a run")
-    add_user(parser)
+    parser.add_argument("--samples", type=int, metavar="N", help="repetitions; may grow, and the next launch adds them")
+    parser.add_argument("--timeout", dest="request_timeout_s", type=float, metavar="SECONDS", help="of a call")
+    parser.add_argument("--attempts", dest="max_attempts", type=int, metavar="N", help="tries of a trial")
+    parser.add_argument("--backoff", dest="backoff_s", type=float, metavar="SECONDS", help="first wait after a failure")
+    parser.add_argument("--max-backoff", dest="max_backoff_s", type=float, metavar="SECONDS", help="longest wait")
+    parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="what becomes of a blank answer")
+    add_reason(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
     add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
