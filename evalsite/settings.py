@@ -102,7 +102,7 @@ INSTALLED_APPS = [
     "datasets_app",
     "runs_app",
     "grading_app",
-    "django.contrib.admin",
+    "evalsite.apps.EvalsiteAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.humanize",
@@ -126,7 +126,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "evalsite.middleware.SignInRequiredMiddleware",
+    "evalsite.middleware.NoStoreMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -178,6 +179,8 @@ X_FRAME_OPTIONS = "DENY"
 HTTPS = environment.flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+# Proxies whose X-Forwarded-For is believed. Sign-ins are limited by address.
+TRUSTED_PROXIES = environment.networks("EVALSITE_TRUSTED_PROXIES")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 CSRF_TRUSTED_ORIGINS = [f"https://{host.removeprefix('.')}" for host in ALLOWED_HOSTS] if HTTPS else []
 CONTENT_SECURITY_POLICY = {

@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, redirect
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.access import uses_admin
 from evalsite.lib.roles import is_member
 
 
@@ -40,7 +41,7 @@ def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
         "may_curate": member,
         "may_edit": member and dataset.is_draft,
         "may_approve": member and request.user.has_perm("datasets_app.approve_dataset"),
-        "is_staff": bool(getattr(request.user, "is_staff", False)),
+        "uses_admin": uses_admin(request.user),
     }
 
 

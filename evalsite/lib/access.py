@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from django.http import Http404, HttpRequest
+from django.urls import resolve
 
 from evalsite.lib.roles import is_member, is_operator, is_viewer
 
@@ -14,6 +15,11 @@ from evalsite.lib.roles import is_member, is_operator, is_viewer
 def is_reader(user: Any) -> bool:
     """Reads pages: a member of the group, or a viewer, who sees what is shared."""
     return is_member(user) or is_viewer(user)
+
+
+def uses_admin(user: Any) -> bool:
+    """Opens the admin: a member of the group, or an account that is marked as staff."""
+    return bool(user.is_active and user.is_staff) or is_member(user)
 
 
 def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -24,6 +30,7 @@ def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Call
                 raise Http404
             return view(request, *args, **kwargs)
 
+        guarded.may_open = allowed  # type: ignore[attr-defined]
         return guarded
 
     return decorate
@@ -32,3 +39,12 @@ def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Call
 readers_only = _only(is_reader)
 members_only = _only(is_member)
 operators_only = _only(is_operator)
+
+
+def may_open(user: Any, path: str) -> bool:
+    """Return whether the role of a user opens a page of the site: the rule of its view. For menus."""
+    view = resolve(path).func
+    if hasattr(view, "admin_site"):
+        return uses_admin(user)
+    rule = getattr(view, "may_open", None)  # Decorators around the rule's copy its attributes.
+    return rule is None or rule(user)

@@ -5,6 +5,7 @@ from django.apps import AppConfig
 
 class LibConfig(AppConfig):
     name = "evalsite.lib"
+    default_auto_field = "django.db.models.BigAutoField"
     label = "lib"
 
     def ready(self) -> None:

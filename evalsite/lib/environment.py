@@ -1,5 +1,6 @@
 """Reading the environment: a small reader that refuses what it does not know."""
 
+import ipaddress
 import os
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ KNOWN = frozenset(
         "EVALSITE_NOTICEBOARD",  # For the children of `up` alone.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
+        "EVALSITE_TRUSTED_PROXIES",
     }
 )
 TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false", "no", "off"})
@@ -49,3 +51,14 @@ def whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[st
     if not value.isdecimal() or int(value) < least:
         raise SettingError(f"{name} must be a whole number of at least {least}, not {value!r}")
     return int(value)
+
+
+def networks(name: str, environ: Mapping[str, str] = os.environ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Return the addresses and networks of a list written with commas."""
+    found = []
+    for word in words(name, environ=environ):
+        try:
+            found.append(ipaddress.ip_network(word))
+        except ValueError:
+            raise SettingError(f"{name} must hold addresses or networks such as 10.0.0.0/8, not {word!r}") from None
+    return found

@@ -13,7 +13,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models import Item, TransitionError
-from evalsite.lib.access import members_only
+from evalsite.lib.access import members_only, uses_admin
 from evalsite.lib.form_errors import first_error
 from evalsite.lib.wording import count_text
 from grading_app.writing.collecting import collect
@@ -67,7 +67,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
 
 
 def _makes_judges(user: Any) -> bool:
-    return bool(user.is_staff and user.has_perm("grading_app.add_grader"))
+    return bool(uses_admin(user) and user.has_perm("grading_app.add_grader"))
 
 
 def _visible(request: HttpRequest, name: str, version: int) -> TextSet:

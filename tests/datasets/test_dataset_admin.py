@@ -104,7 +104,7 @@ def test_a_researcher_neither_approves_nor_archives(client, researcher, draft):
 
 def test_a_viewer_of_the_site_does_not_see_the_admin(client, draft):
     client.force_login(factories.make_user("viewer", "Viewer"))
-    assert client.get(reverse(LIST)).status_code == 302
+    assert client.get(reverse(LIST)).status_code == 404
     act(client, "approve", draft, confirmed="yes", reason="x")
     assert Dataset.objects.get().is_draft
 

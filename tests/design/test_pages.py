@@ -8,6 +8,9 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.template import engines
 
+from evalsite.lib import roles
+from tests import factories
+
 pytestmark = [pytest.mark.urls("tests.design.urls"), pytest.mark.django_db]
 
 
@@ -49,12 +52,11 @@ def test_a_stranger_sees_no_navigation_but_a_way_to_sign_in(guide):
     assert "Sign in" in guide
 
 
-def test_only_staff_is_led_to_the_admin(client):
-    user = get_user_model().objects.create_user("researcher")
+def test_only_roles_that_open_the_admin_are_led_to_it(client):
+    user = factories.make_user("viewer", roles.VIEWER)
     client.force_login(user)
     assert ">Admin</a>" not in client.get("/guide/").content.decode()
-    user.is_staff = True
-    user.save()
+    client.force_login(factories.make_user("researcher", roles.RESEARCHER))
     page = client.get("/guide/").content.decode()
     assert ">Admin</a>" in page
     assert 'action="/accounts/logout/"' in page

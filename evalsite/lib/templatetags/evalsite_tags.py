@@ -13,7 +13,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from evalsite.lib import bars, statuses, wording
-from evalsite.lib.access import is_reader
+from evalsite.lib.access import is_reader, may_open, uses_admin
 from evalsite.lib.icons import ICONS, SPRITE
 from evalsite.lib.roles import is_member
 
@@ -23,6 +23,7 @@ NOTHING = SafeString()
 
 register.filter("reads", is_reader)
 register.filter("belongs", is_member)
+register.filter("uses_admin", uses_admin)
 
 
 @register.filter
@@ -173,10 +174,12 @@ def breadcrumbs(*parts: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
-    """A link of the main navigation, marked inside its section; nothing where the page is not served."""
+    """A link of the main navigation, marked inside its section; nothing where the reader may not open the page."""
     try:
         href = reverse(url_name)
     except NoReverseMatch:
+        return NOTHING
+    if not may_open(context["user"], href):
         return NOTHING
     return format_html('<a href="{}"{}>{}</a>', href, _current(context, href, section=href != "/"), label)
 

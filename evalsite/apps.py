@@ -1,0 +1,7 @@
+"""Django's admin as an app of this site."""
+
+from django.contrib.admin.apps import AdminConfig
+
+
+class EvalsiteAdminConfig(AdminConfig):
+    default_site = "evalsite.lib.admin_site.EvalsiteAdminSite"

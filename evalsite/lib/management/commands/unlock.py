@@ -1,0 +1,25 @@
+"""`manage.py unlock`: let people try to sign in again before their wait is over."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from evalsite.lib.commands import SayingCommand, bad_input
+from evalsite.lib.sign_in import account_key, address_key, forget
+
+
+class Command(SayingCommand):
+    help = "Forget failed sign-ins, so that people need not wait."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("name", nargs="?", help="of the account")
+        parser.add_argument("--address", metavar="ADDRESS", help="that the attempts came from")
+        parser.add_argument("--all", action="store_true", help="of every account and address")
+
+    def handle(self, *args: Any, name: str | None, address: str | None, all: bool, **options: Any) -> None:
+        if not (name or address or all):
+            bad_input("name: say whose failed sign-ins to forget: a name, --address ADDRESS or --all")
+        keys = [key for key in (name and account_key(name), address and address_key(address)) if key]
+        n = forget(None if all else keys)
+        self.say(f"{n} failed sign-in{'' if n == 1 else 's'} forgotten")

@@ -1,0 +1,66 @@
+"""Failed sign-ins, which slow down guessing over all web processes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from django.db import connection, models, transaction
+from django.utils import timezone
+
+
+class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):
+    def begin(self, limits: Mapping[str, int]) -> list[int]:
+        """Record an attempt under each key, as a failure until it succeeds. Return the ids of its rows.
+
+        `limits` says how many failures a key may have within WINDOW. TooManyFailures where one is reached; then nothing
+        is recorded. The keys are locked, so that attempts at the same time cannot pass a limit together.
+        """
+        now = timezone.now()
+        with transaction.atomic():
+            self._lock(limits)
+            self.filter(at__lte=now - FailedSignIn.WINDOW).delete()
+            waits = [wait for key, limit in limits.items() if (wait := self._seconds_to_wait(key, limit, now))]
+            if waits:
+                raise TooManyFailures(max(waits))
+            return [row.pk for row in self.bulk_create(FailedSignIn(key=key, at=now) for key in limits)]
+
+    def _lock(self, keys: Mapping[str, int]) -> None:
+        with connection.cursor() as cursor:
+            for key in sorted(keys):
+                cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-in {key}"])
+
+    def _seconds_to_wait(self, key: str, limit: int, now: datetime) -> int:
+        """Return the time until fewer than `limit` failures are within WINDOW; 0 where that is so now."""
+        recent = self.filter(key=key, at__gt=now - FailedSignIn.WINDOW).order_by("-at")
+        blocking = recent.values_list("at", flat=True)[limit - 1 : limit].first()
+        return math.ceil((blocking + FailedSignIn.WINDOW - now).total_seconds()) if blocking else 0
+
+
+class FailedSignIn(models.Model):
+    """One failed sign-in under one key: an account, an address, or a browser that signed in before."""
+
+    WINDOW = timedelta(minutes=15)
+
+    key = models.CharField(max_length=100)
+    at = models.DateTimeField()
+
+    objects = FailedSignInQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["key", "-at"], name="failedsignin_of_key"),
+            models.Index(fields=["at"], name="failedsignin_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class TooManyFailures(Exception):
+    """Sign-ins are refused for `seconds` more."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(f"wait {seconds} seconds")
+        self.seconds = seconds
