@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -127,18 +127,19 @@ def grade(
     wave: Wave | None = None,
     force: bool = False,
     seconds: float = math.inf,
+    conditions: Collection[str] | None = None,
     by: Actor,
 ) -> GradeReport:
     """Grade what has no grade yet; with `force`, everything again, each new grade replacing the old one.
 
-    `scorers` instead of those of the design; `wave` instead of all. After `seconds` it stops between two pages and
-    says so: the same again goes on from there. ScorerError for a scorer that does not exist.
+    `scorers` instead of those of the design; `wave`, or `conditions` by their ids, instead of all. After `seconds` it
+    stops between two pages and says so: the same again goes on from there. ScorerError for an unknown scorer.
     """
     end = time.monotonic() + seconds
     rules = rules_of(experiment) if scorers is None else read_rules(scorers)
     report = []
     for rule in rules:
-        report.append(_Grading(experiment, rule, wave, force, end).run())
+        report.append(_Grading(experiment, rule, wave, force, end, conditions).run())
         _remember(experiment, report[-1], by, force)
     return report
 
@@ -158,6 +159,7 @@ class _Grading:
     wave: Wave | None
     force: bool
     end: float
+    conditions: Collection[str] | None = None
 
     def run(self) -> RuleReport:
         report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
@@ -180,7 +182,7 @@ class _Grading:
 
         Each grading is of another answer, and what is done stays done; so to count is enough, and no answer is read.
         """
-        if self.force or self.wave is not None:
+        if self.force or self.wave is not None or self.conditions is not None:
             return None
         runs = Run.objects.filter(pk__in=self._runs())
         wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
@@ -196,6 +198,8 @@ class _Grading:
 
     def _runs(self) -> list[int]:
         runs = Run.objects.generating().filter(experiment=self.experiment)
+        if self.conditions is not None:
+            runs = runs.filter(condition__condition_id__in=self.conditions)
         return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from django.db import connection, transaction
@@ -33,21 +34,24 @@ def launch(
     pilot: int | None = None,
     approved: Estimate | None = None,
     reason: str = "",
+    only: Collection[str] | None = None,
 ) -> PlanReport:
     """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
 
+    `only` are ids of the cells that are launched; None is all.
     `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that cannot be.
     """
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
         if experiment.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by, pilot=pilot)
-        write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved)
+        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only)
+        write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only)
         Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
         runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
+        runs = runs if only is None else runs.filter(pk__in=report.run_ids)
         start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
     experiment.refresh_from_db()
     wake()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +72,7 @@ class Answers:
     grader: Grader
     wave: Wave
     force: bool = False
+    conditions: Collection[str] | None = None  # By their ids: the answers of these alone.
 
     @cached_property
     def condition(self) -> Any:
@@ -89,6 +91,8 @@ class Answers:
     @cached_property
     def _parameters(self) -> dict[str, Any]:
         runs = Run.objects.generating().filter(experiment=self.experiment, wave=self.wave)
+        if self.conditions is not None:
+            runs = runs.filter(condition__condition_id__in=self.conditions)
         grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # Else out of all grading, as for rules.
         return {
             "runs": list(runs.values_list("pk", flat=True)),
@@ -100,7 +104,12 @@ class Answers:
 
     @cached_property
     def seen(self) -> Seen:
-        return Seen(*self._row(SEEN, {}))
+        """Count the answers. `longest` is that of the whole wave: one run holds all verdicts, and its reservation
+        must cover each of them."""
+        seen = Seen(*self._row(SEEN, {}))
+        if self.conditions is None:
+            return seen
+        return replace(seen, longest=replace(self, conditions=None).seen.longest)
 
     def counted(self) -> tuple[int, int]:
         """Verdicts that there are to give, and how many of them nobody has asked for yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -68,11 +68,19 @@ def ceiling_of(answers: Answers, input_tokens: int) -> Decimal | None:
 
 
 def estimate_judging(
-    experiment: Experiment, graders: Sequence[Grader], waves: Iterable[Wave], *, force: bool = False
+    experiment: Experiment,
+    graders: Sequence[Grader],
+    waves: Iterable[Wave],
+    *,
+    force: bool = False,
+    conditions: Collection[str] | None = None,
 ) -> Estimate:
-    """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait."""
+    """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait.
+
+    `conditions` are the ids of those whose answers are meant; None is all.
+    """
     waves = list(waves)
-    parts = [_part_of(Answers(experiment, grader, wave, force)) for grader in graders for wave in waves]
+    parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
     return estimate_of(experiment, graders, parts)
 
 

@@ -5,7 +5,7 @@ Locks are taken in the order experiment, run, trials, as everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -64,23 +64,26 @@ def judge(
     force: bool = False,
     approved: Estimate | None = None,
     revive: bool = False,
+    only: Collection[str] | None = None,
 ) -> list[JudgingReport]:
     """Ask these graders for all verdicts on the stored answers of these waves that are missing, and start at once.
 
     With `force`, for another verdict on each, which will replace the one before; with `revive`, for those too that were
     cancelled. `approved` is the estimate that was seen, for the manifest. PlanError where it cannot be, and then
-    nothing was changed.
+    nothing was changed. `only` are the ids of conditions whose answers are judged; None is all.
     """
     for grader in graders:
         for wave in waves:  # Counted ahead, and remembered: it may take seconds, and claims wait for the lock below.
-            costing.largest_request(Answers(experiment, grader, wave, force))
+            costing.largest_request(Answers(experiment, grader, wave, force, only))
     with transaction.atomic():
         revived = _revived(experiment, graders, waves, by) if revive else {}
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         problems = [one for grader in graders for one in conditions.problems_with(locked, grader)]
         if problems:
             raise PlanError(problems)
-        report = [_plan(Answers(locked, grader, wave, force), by, revived) for grader in graders for wave in waves]
+        report = [
+            _plan(Answers(locked, grader, wave, force, only), by, revived) for grader in graders for wave in waves
+        ]
         if any(one.unasked for one in report):
             panels.refresh_all(locked)
         if any(one.added for one in report):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from typing import Any
 
 from django.db.models import QuerySet
 
@@ -13,7 +14,7 @@ from datasets_app.models import Dataset, Item
 from runs_app import prompts
 from runs_app.costing import costs
 from runs_app.designs import points, sizing
-from runs_app.designs.crossing import Cell, Facet, cross
+from runs_app.designs.crossing import Cell, Facet, cross, identity
 from runs_app.designs.points import PointSize
 from runs_app.designs.specs import AdaptiveSpec
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
@@ -31,6 +32,7 @@ class Design:
     prompts: list[Prompt]
     samplers: list[Sampler]
     dimensions: list[Dimension]
+    only: frozenset[str] | None = None  # Ids of the cells that are meant; None is all.
     _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
@@ -83,8 +85,40 @@ class Design:
         asked = sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
         return asked / self.trials_per_cell
 
+    def narrowed(self, ids: Collection[str]) -> Design:
+        """Return the design of these cells alone, by their ids, with the rows that they need."""
+        cells = [cell for cell in self.cells if cell.condition_id in ids]
+        return Design(
+            self.experiment,
+            [row for row in self.models if row.pk in {cell.model.key for cell in cells}],
+            [row for row in self.prompts if row.pk in {cell.prompt.key for cell in cells}],
+            [row for row in self.samplers if row.pk in {cell.sampler.key for cell in cells}],
+            self.dimensions,
+            frozenset(ids),
+        )
+
+    @property
+    def cell_ids(self) -> dict[str, str]:
+        """The id of each cell by the id that people know: that of its condition where it is planned."""
+        planned: dict[tuple[Any, ...], str] = {}
+        if self.experiment.pk:
+            rows = self.experiment.conditions.generating().values_list(
+                "condition_id", "model_id", "prompt_id", "sampler_id"
+            )
+            planned = {(identity(known), *keys): known for known, *keys in rows}
+        ids = {}
+        for cell in self.cells:
+            keys = (facet.key for facet in cell.facets.values())
+            ids[planned.get((identity(cell.condition_id), *keys), cell.condition_id)] = cell.condition_id
+        return ids
+
     @cached_property
     def cells(self) -> list[Cell]:
+        """The crossing, or of a narrowed design its part."""
+        return [cell for cell in self._crossing if self.only is None or cell.condition_id in self.only]
+
+    @property
+    def _crossing(self) -> list[Cell]:
         return cross(
             [Facet(model.name, model.identity, model.pk) for model in self.models],
             [Facet(prompt.name, prompt.content, prompt.pk) for prompt in self.prompts],

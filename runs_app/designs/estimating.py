@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
@@ -107,9 +107,15 @@ class _Part:
         return self.expected.usd * self.discount / (1 - self.discount)
 
 
-def estimate(experiment: Experiment, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
-    """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts."""
-    return estimate_design(Design.of(experiment), wave_label=wave_label, pilot=pilot)
+def estimate(
+    experiment: Experiment, *, wave_label: str = "", pilot: int | None = None, only: Collection[str] | None = None
+) -> Estimate:
+    """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts.
+
+    `only` are ids of the cells that are meant; None is all.
+    """
+    design = Design.of(experiment)
+    return estimate_design(design if only is None else design.narrowed(only), wave_label=wave_label, pilot=pilot)
 
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:

@@ -6,7 +6,7 @@ Its `design` is an experiment file of its own, with all texts written out.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from importlib import metadata
 from typing import Any
 
@@ -26,13 +26,23 @@ COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_u
 
 
 def write_manifest(
-    experiment: Experiment, *, by: Actor, wave: str = "", pilot: int | None = None, approved: Estimate | None = None
+    experiment: Experiment,
+    *,
+    by: Actor,
+    wave: str = "",
+    pilot: int | None = None,
+    approved: Estimate | None = None,
+    only: Collection[str] | None = None,
 ) -> Manifest:
-    """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved."""
+    """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved.
+
+    `only` are ids of the cells that were launched; None is all.
+    """
     launch = {
         "by": str(by or ""),
         "wave": wave,
         "pilot": pilot,
+        "conditions": None if only is None else sorted(only),
         "estimate": _estimate(approved) if approved else None,
     }
     return Manifest.objects.create(

@@ -5,7 +5,7 @@ Planning again adds what is missing and nothing else. Locks are taken in the ord
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,15 +56,23 @@ class PlanReport:
     warnings: list[str]
 
 
-def plan(experiment: Experiment, *, wave_label: str = "", by: Actor = None, pilot: int | None = None) -> PlanReport:
+def plan(
+    experiment: Experiment,
+    *,
+    wave_label: str = "",
+    by: Actor = None,
+    pilot: int | None = None,
+    only: Collection[str] | None = None,
+) -> PlanReport:
     """Make every condition, run and trial of the design that is not there yet, in one transaction; or of a pilot.
 
     Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
-    A run that was done and got new trials is planned again. Raises PlanError, and then nothing was changed.
+    `only` are ids of the cells that are planned; None is all. A run that was done and got new trials is planned again.
+    Raises PlanError, and then nothing was changed.
     """
     with transaction.atomic():
         locked = _lock(experiment)
-        design = Design.of(locked)
+        design = Design.of(locked) if only is None else Design.of(locked).narrowed(only)
         if problems := design.problems():
             raise PlanError(problems)
         _freeze(design, by)

@@ -295,6 +295,8 @@ class Manifest(models.Model):
     def summary(self) -> str:
         """`a pilot of 20, wave march, by ada`"""
         what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
+        if only := self.launch.get("conditions"):
+            what = f"{what} of {len(only)} condition{'' if len(only) == 1 else 's'}"
         wave = f", wave {self.launch['wave']}" if self.launch.get("wave") else ""
         who = self.launch.get("by") or self.created_by
         return f"{what}{wave}" + (f", by {who}" if who else "")

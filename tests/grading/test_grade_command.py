@@ -57,3 +57,19 @@ def test_bad_input_ends_with_two_and_writes_nothing(experiment, arguments, named
     assert refused.value.returncode == 2
     assert named in str(refused.value)
     assert not Grading.objects.exists()
+
+
+def test_it_grades_the_answers_of_one_condition_alone_and_later_the_rest():
+    models = [factories.make_model(name) for name in ("small", "large")]
+    made = factories.make_experiment("both", scorers=["numeric"], models=models)
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=lambda item, *cell: item.target)
+    known = sorted(made.conditions.values_list("condition_id", flat=True))
+    call_command("grade", "both", "--condition", known[0])
+    assert set(Grading.objects.values_list("trial__run__condition__condition_id", flat=True)) == {known[0]}
+    with pytest.raises(CommandError) as refused:
+        call_command("grade", "both", "--condition", "nobody")
+    assert refused.value.returncode == 2
+    assert all(one in str(refused.value) for one in known)
+    call_command("grade", "both")
+    assert Grading.objects.count() == 6

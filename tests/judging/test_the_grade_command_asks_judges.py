@@ -7,6 +7,7 @@ from django.core.management import CommandError, call_command
 
 from grading_app.models import Grader, Grading, Panel
 from runs_app.models import Experiment, LanguageModel, Manifest, Trial
+from tests import factories
 from tests.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
 
 
@@ -100,3 +101,20 @@ def test_a_panel_takes_the_scores_together(answered, capsys):
     drain(judging(0.5))
     graded("--grader", "judge-a", "--grader", "judge-b", "--panel", "both")
     assert Grading.objects.filter(condition__kind="panel", score=0.5).count() == 12
+
+
+@pytest.mark.django_db
+def test_a_judge_grades_one_condition_alone_under_the_reservation_of_the_whole_wave(capsys):
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("pilot", models=models)
+    short, long = factories.make_runs(experiment, status="done")
+    factories.plan_trials(short, answer=lambda *_: "four")
+    factories.plan_trials(long, answer=lambda *_: "four " * 2_000)
+    make_grader()
+    graded("--grader", "judge-a", "--condition", short.condition.condition_id)
+    assert "3 trials, 3 to do" in capsys.readouterr().out
+    verdicts = Trial.objects.exclude(subject=None)
+    assert set(verdicts.values_list("subject__run", flat=True)) == {short.pk}
+    reserved = judge_run(experiment).reserve_usd
+    graded("--grader", "judge-a")
+    assert (verdicts.count(), judge_run(experiment).reserve_usd) == (6, reserved)

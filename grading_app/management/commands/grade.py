@@ -16,6 +16,7 @@ from grading_app.models import Grader
 from grading_app.scoring import ScorerError
 from runs_app.designs.planning import PlanError
 from runs_app.management.approving import approve, say_estimate
+from runs_app.management.condition_options import add_condition_option, chosen_ids
 from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, Run, Wave
 
@@ -37,6 +38,7 @@ class Command(SayingCommand):
             "--panel", action="append", default=[], metavar="P", help="take its judges' scores together"
         )
         parser.add_argument("--wave", metavar="LABEL", help="the answers of this wave alone: its label, or its number")
+        add_condition_option(parser, "the answers of these conditions alone")
         parser.add_argument(
             "--force", action="store_true", help="grade again what has a grade; the new one replaces it"
         )
@@ -48,8 +50,9 @@ class Command(SayingCommand):
         found = Experiment.objects.filter(slug=experiment).first()
         if found is None:
             bad_input(f"there is no experiment {experiment!r}")
+        wave, options["only"] = _wave(found, options["wave"]), _conditions(found, options["condition"])
         try:
-            self._grade(found, _wave(found, options["wave"]), options)
+            self._grade(found, wave, options)
         except (ScorerError, PlanError) as error:
             bad_input(str(error))
 
@@ -70,7 +73,14 @@ class Command(SayingCommand):
 
     def _by_rules(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> int:
         by = options["user"] or "command line"
-        report = grade(experiment, scorers=options["scorer"], wave=wave, force=options["force"], by=by)
+        report = grade(
+            experiment,
+            scorers=options["scorer"],
+            wave=wave,
+            force=options["force"],
+            conditions=options["only"],
+            by=by,
+        )
         for line in report:
             self.say(str(line))
         return len(report)
@@ -78,7 +88,7 @@ class Command(SayingCommand):
     def _by_judges(
         self, experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], options: dict[str, Any]
     ) -> None:
-        found = estimate_judging(experiment, graders, waves, force=options["force"])
+        found = estimate_judging(experiment, graders, waves, force=options["force"], conditions=options["only"])
         if found.problems:
             raise PlanError(found.problems)
         say_estimate(self, found)
@@ -91,7 +101,8 @@ class Command(SayingCommand):
             by=actor(options["user"]),
             force=options["force"],
             approved=found,
-            revive=True,
+            revive=options["only"] is None,  # A run that was cancelled goes on as a whole.
+            only=options["only"],
         )
         for one in report:
             self.say(str(one))
@@ -99,6 +110,12 @@ class Command(SayingCommand):
             wait_for(self, Run.objects.filter(pk__in=[one.run.pk for one in report]))
         for read in read_verdicts(experiment):
             self.say(str(read))
+
+
+def _conditions(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
+    """Return the ids of the conditions that `--condition` names; None for all."""
+    known = set(experiment.conditions.generating().values_list("condition_id", flat=True))
+    return chosen_ids(known, wanted) if wanted else None
 
 
 def _wave(experiment: Experiment, wanted: str | None) -> Wave | None:

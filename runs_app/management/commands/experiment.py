@@ -18,6 +18,7 @@ from datasets_app.models.history import Actor
 from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
+from runs_app.designs.crossed import Design
 from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.designs.estimating import estimate
 from runs_app.designs.extension import (
@@ -32,6 +33,7 @@ from runs_app.designs.planning import PlanError, PlanReport
 from runs_app.designs.specs import ExtensionSpec, read_extension_yaml
 from runs_app.forms.launched import LaunchedExperimentForm
 from runs_app.management.approving import approve, say_estimate
+from runs_app.management.condition_options import add_condition_option, chosen_ids
 from runs_app.management.listing import say_experiments
 from runs_app.management.preflights import make_preflights
 from runs_app.management.waiting import wait_for
@@ -111,7 +113,9 @@ class Command(VerbCommand):
     # --- before a launch ---------------------------------------------------------------------------------------------
 
     def do_estimate(self, name: str, wave: str, pilot: int | None, json: bool, **options: Any) -> None:
-        found = estimate(_experiment(name), wave_label=wave, pilot=_pilot(pilot))
+        experiment = _experiment(name)
+        only = _cells(experiment, options["condition"])
+        found = estimate(experiment, wave_label=wave, pilot=_pilot(pilot), only=only)
         if json:
             self.say_json(asdict(found))
             return
@@ -127,12 +131,13 @@ class Command(VerbCommand):
     def do_launch(self, name: str, wave: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
         pilot = _pilot(options["pilot"])
         experiment = _experiment(name)
-        found = estimate(experiment, wave_label=wave, pilot=pilot)
+        only = _cells(experiment, options["condition"])
+        found = estimate(experiment, wave_label=wave, pilot=pilot, only=only)
         if found.problems:
             raise PlanError(found.problems)
         say_estimate(self, found)
         approve(self, experiment, found, yes)
-        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found)
+        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only)
         self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
@@ -199,19 +204,22 @@ class Command(VerbCommand):
         if experiment.samples > samples and experiment.status == Experiment.Status.ACTIVE:
             self.say(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
 
-    def do_pause(self, name: str, reason: str, user: str, **options: Any) -> None:
-        self._say_moved("paused", steering.pause(_runs(name), by=actor(user), reason=reason))
+    def do_pause(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
+        self._say_moved("paused", steering.pause(_runs(name, condition), by=actor(user), reason=reason))
 
-    def do_resume(self, name: str, reason: str, user: str, **options: Any) -> None:
-        self._say_moved("resumed", steering.resume(_runs(name), by=actor(user), reason=reason))
+    def do_resume(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
+        self._say_moved("resumed", steering.resume(_runs(name, condition), by=actor(user), reason=reason))
 
-    def do_cancel(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
-        runs = _runs(name)
-        self.confirm(f"Cancel {name}? What is pending will never start.", yes)
+    def do_cancel(self, name: str, reason: str, user: str, yes: bool, condition: list[str], **options: Any) -> None:
+        runs = _runs(name, condition)
+        part = f"{len(runs)} runs of " if condition else ""
+        self.confirm(f"Cancel {part}{name}? What is pending will never start.", yes)
         self._say_moved("cancelled", steering.cancel(runs, by=actor(user), reason=reason))
 
-    def do_retry(self, name: str, error_class: str | None, reason: str, user: str, **options: Any) -> None:
-        n = steering.retry_failed(_runs(name), error_class=error_class, by=actor(user), reason=reason)
+    def do_retry(
+        self, name: str, error_class: str | None, reason: str, user: str, condition: list[str], **options: Any
+    ) -> None:
+        n = steering.retry_failed(_runs(name, condition), error_class=error_class, by=actor(user), reason=reason)
         self.say(f"{count_text(n)} failed trials will be tried again")
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
@@ -275,8 +283,20 @@ def _unknown(name: str) -> NoReturn:
     bad_input(f"name: there is no experiment {name}; `experiment list` names them")
 
 
-def _runs(name: str) -> RunQuerySet:
-    runs: QuerySet[Run] = _experiment(name).runs.all()
+def _cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
+    """Return the ids of the design's cells that `--condition` names; None for all."""
+    if not wanted:
+        return None
+    cells = Design.of(experiment).cell_ids
+    return [cells[known] for known in chosen_ids(cells, wanted)]
+
+
+def _runs(name: str, conditions: Sequence[str] = ()) -> RunQuerySet:
+    experiment = _experiment(name)
+    runs: QuerySet[Run] = experiment.runs.all()
+    if conditions:
+        known = set(experiment.conditions.values_list("condition_id", flat=True))
+        runs = runs.filter(condition__condition_id__in=chosen_ids(known, conditions))
     return Run.objects.filter(pk__in=runs.values("pk"))
 
 
@@ -300,10 +320,12 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--wave", default="", metavar="LABEL")
     _add_pilot(parser)
     parser.add_argument("--json", action="store_true")
+    add_condition_option(parser, "these conditions only")
     add_user(_verb(verbs, "preflight", "one tiny call to each model"))
     parser = _verb(verbs, "launch", "plan what is missing, and start")
     parser.add_argument("--wave", default="", metavar="LABEL", help="a new observation of the design")
     _add_pilot(parser)
+    add_condition_option(parser, "plan and start these conditions only")
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
     add_user(parser)
@@ -323,7 +345,9 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--yes", action="store_true", help="the cost is known")
     add_reason(parser)
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
-        add_reason(_verb(verbs, verb, what))
+        parser = _verb(verbs, verb, what)
+        add_condition_option(parser, "the runs of these conditions only")
+        add_reason(parser)
     parser = _verb(verbs, "priority", "its place among experiments that share an endpoint, also while it runs")
     parser.add_argument("n", type=int, metavar="N", help="-9 to 9; a higher one goes first")
     add_reason(parser)
@@ -339,10 +363,12 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="what becomes of a blank answer")
     add_reason(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
+    add_condition_option(parser, "the runs of these conditions only")
     add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
     parser = _verb(verbs, "retry", "give failed trials a new set of attempts")
     parser.add_argument("--error-class", metavar="CLASS", help="only those of this class")
+    add_condition_option(parser, "the runs of these conditions only")
     add_reason(parser)
 
 

@@ -1,0 +1,30 @@
+"""The option `--condition`: some conditions of an experiment, by id or by the beginning of one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Collection, Sequence
+
+from evalsite.lib.commands import bad_input
+
+
+def add_condition_option(parser: ArgumentParser, what: str) -> None:
+    parser.add_argument(
+        "--condition", action="append", default=[], metavar="ID", help=f"{what}: an id or its beginning; repeatable"
+    )
+
+
+def chosen_ids(known: Collection[str], wanted: Sequence[str]) -> list[str]:
+    """Return the known ids that are wanted, each once. Exit code 2, with the valid ids, where one is not clear."""
+    return list(dict.fromkeys(_chosen_id(known, one) for one in wanted))
+
+
+def _chosen_id(known: Collection[str], wanted: str) -> str:
+    if wanted in known:
+        return wanted
+    found = [one for one in known if wanted and one.startswith(wanted)]
+    if len(found) != 1:
+        fault = f"{wanted} is the beginning of several conditions" if found else f"there is no condition {wanted}"
+        valid = "".join(f"\n  {one}" for one in sorted(found or known)) or " none yet"
+        bad_input(f"--condition: {fault}; valid are:{valid}")
+    return found[0]

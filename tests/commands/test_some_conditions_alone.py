@@ -1,0 +1,97 @@
+"""`--condition`: a command acts on the runs of the conditions that it names, and on no others."""
+
+import pytest
+
+from runs_app.models import Condition, Experiment, Manifest, Run, Trial
+
+PRICED = ("model", "set", "sim", "--input-price", "1", "--output-price", "2", "--max-output-tokens", "50")
+TWO = "[{name: greedy, temperature: 0, max_tokens: 100}, {name: warm, temperature: 1, max_tokens: 100}]"
+GREEDY, WARM = "sim_plain_greedy", "sim_plain_warm"
+
+
+@pytest.fixture
+def draft(manage, lab, design):
+    for command in (("experiment", "create", design(samplers=TWO)), PRICED):
+        done = manage(*command)
+        assert done.code == 0, done.err
+    return Experiment.objects.get()
+
+
+@pytest.fixture
+def launched(manage, draft):
+    assert manage("experiment", "launch", "pilot", "--yes").code == 0
+    return draft
+
+
+def statuses():
+    rows = Run.objects.order_by("pk").values_list("condition__condition_id", "status")
+    return {condition.partition("--")[0]: status for condition, status in rows}
+
+
+def test_a_launch_plans_and_starts_the_conditions_it_names_and_later_the_rest(manage, draft):
+    estimated = manage("experiment", "estimate", "pilot", "--condition", GREEDY)
+    assert "2 trials, 2 to do" in estimated.out
+    done = manage("experiment", "launch", "pilot", "--condition", GREEDY)
+    assert done.code == 0, done.err
+    assert statuses() == {GREEDY: "running"}
+    assert Manifest.objects.get().summary.startswith("all trials of 1 condition,")
+    assert manage("experiment", "launch", "pilot").code == 0
+    assert statuses() == {GREEDY: "running", WARM: "running"}
+    assert Trial.objects.count() == 4
+
+
+def test_a_launch_of_one_condition_leaves_a_planned_one_alone(manage, launched):
+    Run.objects.filter(condition__condition_id__startswith=WARM).update(status="planned")
+    manage("experiment", "launch", "pilot", "--condition", GREEDY)
+    assert statuses()[WARM] == "planned"
+
+
+def test_a_condition_whose_model_was_renamed_is_launched_by_the_id_it_has(manage, launched):
+    launched.language_models.update(name="renamed")
+    (known,) = Condition.objects.filter(condition_id__startswith=WARM).values_list("condition_id", flat=True)
+    done = manage("experiment", "launch", "pilot", "--condition", known)
+    assert done.code == 0, done.err
+    assert Condition.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "before", "after"),
+    [
+        (("pause",), "running", "paused"),
+        (("resume",), "paused", "running"),
+        (("cancel", "--yes", "--reason", "Enough"), "running", "cancelled"),
+    ],
+)
+def test_steering_moves_the_runs_of_the_condition_alone(manage, launched, words, before, after):
+    Run.objects.update(status=before)
+    verb, *more = words
+    done = manage("experiment", verb, "pilot", "--condition", WARM, *more)
+    assert done.code == 0, done.err
+    assert statuses() == {GREEDY: before, WARM: after}
+
+
+def test_a_retry_takes_the_failed_trials_of_the_condition_alone(manage, launched):
+    Trial.objects.update(status="failed", error_class="timeout")
+    Run.objects.update(status="done", n_pending=0, n_failed=2)
+    done = manage("experiment", "retry", "pilot", "--condition", GREEDY)
+    assert "2 failed trials will be tried again" in done.out
+    assert statuses() == {GREEDY: "running", WARM: "done"}
+
+
+def test_several_conditions_add_up(manage, launched):
+    manage("experiment", "pause", "pilot", "--condition", WARM, "--condition", GREEDY)
+    assert set(statuses().values()) == {"paused"}
+
+
+@pytest.mark.parametrize("verb", ["launch", "estimate", "pause", "resume", "cancel", "retry"])
+@pytest.mark.parametrize(
+    ("wanted", "said"), [("sim_none", "there is no condition sim_none"), ("sim_plain", "is the beginning of several")]
+)
+def test_an_id_that_is_none_or_several_ends_with_2_and_lists_the_valid_ones(manage, launched, verb, wanted, said):
+    more = ("--reason", "x", "--yes") if verb == "cancel" else ()
+    refused = manage("experiment", verb, "pilot", "--condition", wanted, *more)
+    assert refused.code == 2
+    assert said in refused.err
+    for known in Condition.objects.values_list("condition_id", flat=True):
+        assert known in refused.err
+    assert set(statuses().values()) == {"running"}
