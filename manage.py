@@ -2,9 +2,11 @@
 """Evalsite's command line. `python manage.py help` lists the commands."""
 
 import os
+import select
 import signal
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 
 WITHOUT_DATABASE = frozenset(
@@ -51,6 +53,36 @@ def leave_on_signals() -> None:
             signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 
+@contextmanager
+def quiet_without_reader() -> Iterator[None]:
+    """End quietly, with the exit code of other programs, if the reader of the output has left: `status | head -1`.
+
+    A command that has done its work by then has done it; one that is at work is interrupted, as by Ctrl-C.
+    """
+    streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    try:
+        try:
+            yield
+        finally:
+            for stream in streams:
+                stream.flush()
+    except BrokenPipeError:
+        unread = [stream for stream in streams if has_no_reader(stream.fileno())]
+        if not unread:
+            raise  # It is the pipe of something else.
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for stream in unread:
+            os.dup2(nowhere, stream.fileno())  # Python writes what is left in its buffers when it ends.
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def has_no_reader(descriptor: int) -> bool:
+    """Return whether this is a pipe whose other end is closed."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from django.core.management import execute_from_command_line
@@ -59,9 +91,10 @@ def main() -> None:
     from evalsite.lib.postgres import PostgresError
 
     try:
-        refuse_unknown()
-        with database():
-            execute_from_command_line(sys.argv)
+        with quiet_without_reader():
+            refuse_unknown()
+            with database():
+                execute_from_command_line(sys.argv)
     except PostgresError as error:
         sys.exit(str(error))
     except SettingError as error:

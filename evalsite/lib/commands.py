@@ -91,6 +91,7 @@ def owner(username: str = "") -> User:
     """The user given, else the only superuser."""
     if username:
         return user_named(username)
+    demand_a_user()
     superusers = list(User.objects.filter(is_superuser=True, is_active=True)[:2])
     if len(superusers) != 1:
         bad_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
@@ -100,5 +101,12 @@ def owner(username: str = "") -> User:
 def user_named(username: str) -> User:
     user = User.objects.filter(username=username).first()
     if user is None:
+        demand_a_user()
         bad_input(f"user: there is no user {username}")
     return user
+
+
+def demand_a_user() -> None:
+    """End with exit code 2 and the remedy if the site has no user at all."""
+    if not User.objects.exists():
+        bad_input("user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again")

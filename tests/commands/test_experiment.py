@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from django.contrib.auth import get_user_model
 from django.db.models import F
 
 from datasets_app.models import StatusChange
@@ -44,6 +45,16 @@ def test_create_takes_the_owner_that_is_named(manage, lab, design):
     manage("experiment", "create", design(), "--user", "rita")
     assert Experiment.objects.get().owner == rita
     assert manage("experiment", "create", design("b"), "--user", "nobody").err == "user: there is no user nobody"
+
+
+@pytest.mark.parametrize("command", [("create",), ("create", "--user", "rita")], ids=" ".join)
+def test_create_on_a_site_without_users_says_how_to_create_one(manage, lab, design, command):
+    get_user_model().objects.all().delete()
+    verb, *owner = command
+    refused = manage("experiment", verb, design(), *owner)
+    assert refused.code == 2
+    assert "no user yet; create the first with `manage.py createsuperuser`" in refused.err
+    assert not Experiment.objects.exists()
 
 
 def test_create_without_an_owner_is_refused_where_it_is_not_clear_who(manage, lab, design):

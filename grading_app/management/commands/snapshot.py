@@ -33,6 +33,8 @@ class Command(SayingCommand):
         try:
             made = make_snapshot(experiment, by=actor(options["user"]), **said)
             write_export(read_file(path_of(made)), options["out"])
+        except BrokenPipeError:
+            raise  # The reader of the standard output has left: manage.py ends quietly.
         except (SnapshotError, OSError) as error:
             bad_input(str(error))
         self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")
