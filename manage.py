@@ -89,7 +89,9 @@ def main() -> None:
 
     from evalsite.lib.environment import SettingError, refuse_unknown
     from evalsite.lib.postgres import PostgresError
+    from evalsite.lib.private_files import UMASK
 
+    os.umask(UMASK)
     try:
         with quiet_without_reader():
             refuse_unknown()

@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import conninfo
 
 from evalsite.lib import environment
+from evalsite.lib.private_files import make_data_folder
 
 environment.refuse_unknown()
 
@@ -33,7 +34,7 @@ def _secret_key() -> str:
             raise environment.SettingError("EVALSITE_SECRET_KEY must have at least 32 characters")
         return given
     path = DATA_DIR / "secret_key"
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
+    make_data_folder(DATA_DIR)
     draft = path.with_name(f"secret_key.{os.getpid()}.{secrets.token_hex(4)}")
     if not path.exists():
         draft.touch(mode=0o600)
@@ -179,6 +180,10 @@ X_FRAME_OPTIONS = "DENY"
 HTTPS = environment.flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # Asked on loopback, without TLS, by `up` and by containers.
+# To include subdomains, and to be on the list of browsers, is decided for a whole domain and not by one of its sites.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # Proxies whose X-Forwarded-For is believed. Sign-ins are limited by address.
 TRUSTED_PROXIES = environment.networks("EVALSITE_TRUSTED_PROXIES")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
@@ -195,6 +200,7 @@ CONTENT_SECURITY_POLICY = {
         "style-src": ["'self'"],
     }
 }
+FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
 UPLOAD_BYTES = 1152 * 2**20  # Of all files of one request: items and images of 512 MiB, norms of 128 MiB.

@@ -161,18 +161,10 @@ def _sink(out: str) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(draft).chmod(0o666 & ~_umask())
-        Path(draft).replace(target)
+        Path(draft).replace(target)  # Of mode 0600, as a temporary file is: exports are not for every account.
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    """A temporary file is private; the finished one has the rights that any new file would have."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _json_line(table: ExportTable) -> str:

@@ -8,12 +8,14 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 from django.conf import settings
 from django.core.management import call_command
 from django.db import DatabaseError, OperationalError, connection
 
 from evalsite.lib.postgres import Embedded
+from evalsite.lib.private_files import close_folder
 from evalsite.lib.supervising import Child, Chore, Supervisor
 from runs_app.noticeboard import VARIABLE, Noticeboard
 from runs_app.queueing import Pulse, hand_back
@@ -23,6 +25,12 @@ WEB_GRACE_S = 8.0
 QUEUE_GRACE_S = 25.0  # A drain that is told to stop waits 10 s for the calls in flight.
 MIGRATING = 0x65766C73  # The key of an advisory lock.
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+DEBUG_IS_LOCAL = (
+    "--host {host}: EVALSITE_DEBUG is on, and its pages show settings and code to everybody who reaches them. Unset"
+    " EVALSITE_DEBUG to serve others, or leave out --host to serve this machine alone."
+)
 
 
 class AddressError(Exception):
@@ -43,6 +51,8 @@ def migrate() -> None:
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """The site's socket. It outlives every web server, so that a request waits while one is replaced. AddressError."""
+    if settings.DEBUG and host not in LOOPBACK:
+        raise AddressError(DEBUG_IS_LOCAL.format(host=host))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=512)
@@ -84,7 +94,9 @@ def serve(
 
 
 def _tidy_up() -> None:
-    """After an `up` that was killed on this machine: its tasks are not lost."""
+    """After an `up` that was killed on this machine: its tasks are not lost. And what was left open is closed."""
+    for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
+        close_folder(Path(folder))
     for board in Noticeboard.left_behind(settings.DATA_DIR):
         hand_back(board)
         board.remove()

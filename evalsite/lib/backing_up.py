@@ -1,5 +1,7 @@
 """A backup of the whole site: a dump of the database, and the images that its rows name.
 
+No other account can read a backup: it holds hashes of passwords. Sessions are left out: a copy signs nobody in.
+
 Images are addressed by content and never change, so every backup of one folder shares one copy of them. They are
 written before the rows that name them: so the database is dumped first and the images are copied after.
 """
@@ -10,6 +12,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,8 +20,10 @@ from django.conf import settings
 from django.db import connection
 
 from evalsite.lib.postgres import find_programs
+from evalsite.lib.private_files import close_folder
 
 DUMPS = "evalsite-*.dump"
+WITHOUT_SESSIONS = ("--exclude-table-data=*.django_session",)
 UPLOADS = "uploads"  # Files that wait for their mapping: nothing names them for long.
 
 
@@ -32,11 +37,16 @@ def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
     path = folder / f"evalsite-{datetime.now(UTC):%Y%m%dT%H%M%S}.dump"
     draft = path.with_suffix(".part")
     try:
-        _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", f"--file={draft}")
+        draft.touch(mode=0o600)
+        _run("pg_dump", "--format=custom", "--no-owner", "--no-privileges", *WITHOUT_SESSIONS, f"--file={draft}")
         draft.rename(path)
     finally:
         draft.unlink(missing_ok=True)
     copied = _copy_missing(Path(settings.MEDIA_ROOT), folder / "media")
+    close_folder(folder / "media")
+    for made in folder.glob(DUMPS):
+        with suppress(PermissionError):  # One of another account.
+            made.chmod(0o600)  # Earlier versions left them open.
     for old in sorted(folder.glob(DUMPS))[: -keep if keep else 0]:
         old.unlink()
     return path, copied
@@ -82,9 +92,10 @@ def _copy_missing(source: Path, target: Path) -> int:
         there = target / path.relative_to(source)
         if there.exists():
             continue
-        there.parent.mkdir(parents=True, exist_ok=True)
+        there.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = there.with_name(f"{there.name}.part")
         shutil.copy2(path, draft)
+        draft.chmod(0o600)
         draft.rename(there)
         copied += 1
     return copied

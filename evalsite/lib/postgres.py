@@ -31,6 +31,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from evalsite.lib.private_files import make_data_folder
+
 NAME = "evalsite"  # of the database and of its only role
 PORT = "5432"  # only a part of the socket's name: nothing listens on TCP
 SETTINGS = {
@@ -124,7 +126,7 @@ class Embedded:
 
     def _open(self, name: str) -> int:
         try:
-            _make_folder(self.data_dir)
+            make_data_folder(self.data_dir)
             return os.open(self.data_dir / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         except OSError as error:
             raise PostgresError(
@@ -360,14 +362,6 @@ def _socket_dir(data_dir: Path) -> Path:
     too_long = len(os.fsencode(wanted / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET_PATH
     # libpq and the server read a comma as the start of another folder, and PostgreSQL unquotes double quotes.
     return Path("/tmp") / name if too_long or set(str(wanted)) & set(',"') else wanted  # noqa: S108
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and its parents, passable for the server's user where root makes them under a strict umask."""
-    for missing in [step for step in reversed((folder, *folder.parents)) if not step.exists()]:
-        missing.mkdir(exist_ok=True)
-        if os.geteuid() == 0:
-            missing.chmod(0o755)
 
 
 def _sync(folder: Path) -> None:

@@ -48,7 +48,6 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
             out.flush()
             os.fsync(out.fileno())
         refuse_while_live(experiment)
-        Path(draft).chmod(0o644)
         Path(draft).replace(folder / f"{digest}.zip")
     except BaseException:
         Path(draft).unlink(missing_ok=True)

@@ -1,12 +1,16 @@
 """A backup that was restored into an empty database is the same site: every row, every image, every promise."""
 
 import io
+import stat
+from datetime import timedelta
 
 import pytest
 from django.contrib.auth.models import Group
+from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
 from datasets_app.models import Item
 from evalsite.lib.postgres import Embedded
@@ -81,6 +85,22 @@ def test_what_is_restored_is_the_same_site(site, empty_server, settings, tmp_pat
         assert refused.value.returncode == 2
     assert (settings.MEDIA_ROOT / "assets" / "ab" / "abc.png").read_bytes() == b"an image"
     assert not (settings.MEDIA_ROOT / "uploads").exists()
+
+
+def test_a_backup_holds_no_session_and_is_for_its_owner_alone(site, empty_server, tmp_path):
+    Session.objects.create(session_key="k" * 32, session_data="secret", expire_date=timezone.now() + timedelta(days=1))
+    earlier = tmp_path / "backups" / "evalsite-20200101T000000.dump"
+    write(earlier, b"of an earlier version")
+    earlier.chmod(0o644)
+    command("backup", tmp_path / "backups")
+    files = [path for path in (tmp_path / "backups").rglob("*") if path.is_file()]
+    assert len(files) == 3
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    with served_by(empty_server):
+        command("restore", max((tmp_path / "backups").glob("*.dump")))
+        assert Session.objects.count() == 0
+        assert Trial.objects.count() == 12
+    assert Session.objects.count() == 1
 
 
 def test_a_damaged_dump_restores_nothing(site, empty_server, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 from evalsite.lib.postgres import Embedded
 from tests.clusters import environment
 from tests.postgres.conftest import ROOT, postmaster
-from tests.up.conftest import Site, children, processes_of, until
+from tests.up.conftest import Site, children, free_port, processes_of, until
 
 pytestmark = pytest.mark.processes
 
@@ -127,6 +127,17 @@ def test_when_it_is_killed_itself_neither_its_children_nor_its_database_outlive_
     until(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in children_of_it))
     until(lambda: not processes_of(place))
     assert Embedded(place / "data" / "postgres").socket_dir.exists() is False
+
+
+@pytest.mark.parametrize("command", ["up", "demo"])
+def test_debugging_is_never_served_to_others(place: Path, command: str) -> None:
+    line = [sys.executable, str(ROOT / "manage.py"), command, "--host=0.0.0.0", f"--port={free_port()}"]
+    debugging = environment(place) | {"EVALSITE_DEBUG": "1"}
+    ended = subprocess.run(line, env=debugging, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2
+    assert "--host 0.0.0.0: EVALSITE_DEBUG is on" in ended.stderr
+    assert "Unset EVALSITE_DEBUG" in ended.stderr
+    assert "Evalsite is at" not in ended.stdout
 
 
 def test_a_port_in_use_is_said_in_one_line(place: Path) -> None:
