@@ -6,6 +6,8 @@ ARGS ?=
 TEST_DATA_DIR ?= var/test
 
 RUN := .venv/bin/python
+# A site for others behind a TLS proxy, as docs/deploy/evalsite.env.example has it.
+PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
 CODE := evalsite datasets_app runs_app grading_app manage.py
 
 .PHONY: help install install-dev demo test faults campaign lint
@@ -50,6 +52,9 @@ lint: install-dev
 	find templates -name '*.html' -exec .venv/bin/djade --check {} +
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py makemigrations --check
 	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) manage.py check --fail-level WARNING
+	env -u EVALSITE_DEBUG -u DATABASE_URL $(PRODUCTION) EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" \
+		EVALSITE_SECRET_KEY="$$($(RUN) -c 'import secrets; print(secrets.token_urlsafe(48))')" \
+		$(RUN) manage.py check --deploy --fail-level WARNING
 
 # The attacks alone. A campaign strikes real runs in the middle, fault after fault, and prints what each one cost.
 faults: install-dev

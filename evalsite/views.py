@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib.auth.decorators import login_not_required
-from django.db import DatabaseError, connection
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import NoReverseMatch, reverse
@@ -16,6 +16,7 @@ from datasets_app.models import Dataset
 from evalsite.lib.access import is_reader
 from evalsite.lib.roles import is_member, is_operator
 from runs_app.models import Experiment, LanguageModel, Run
+from runs_app.watching.health import worker_health
 from runs_app.watching.progress import state_of, totals_of, with_totals
 
 RECENT = 8
@@ -25,13 +26,22 @@ RECENT = 8
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 while the database answers, 503 otherwise; says nothing about versions or settings."""
+    """200 while the site can serve pages, 503 while the database does not answer; with `?workers=1` 503, too, while
+    workers are stale. Anybody may ask, so the answer holds counts and ages alone."""
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
+        health = worker_health()
     except DatabaseError:
         return JsonResponse({"status": "unavailable"}, status=503)
-    return JsonResponse({"status": "ok"})
+    oldest = health.oldest_waiting_task_s
+    content = {
+        "status": "ok",
+        "workers": "stale" if health.is_stale else "ok",
+        "workers_alive": health.alive,
+        "oldest_waiting_task_s": None if oldest is None else round(oldest),
+    }
+    if health.is_stale and request.GET.get("workers") == "1":
+        return JsonResponse(content | {"status": "stale"}, status=503)
+    return JsonResponse(content)
 
 
 @require_safe

@@ -13,7 +13,8 @@ from tests import factories
 @pytest.mark.django_db
 def test_health_says_ok_to_anybody_and_nothing_more(client):
     response = client.get("/healthz")
-    assert (response.status_code, response.json()) == (200, {"status": "ok"})
+    answer = {"status": "ok", "workers": "ok", "workers_alive": 0, "oldest_waiting_task_s": None}
+    assert (response.status_code, response.json()) == (200, answer)
     assert "django" not in str(response.headers).lower()
     assert response.headers["Cache-Control"].startswith("max-age=0")
 

@@ -1,0 +1,46 @@
+"""Health of the workers, for the monitoring of a site: one cheap query, counts and ages alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import connection
+
+ALIVE_S = 60  # A worker without a heartbeat for longer is silent, as on the page of workers.
+STALE_WORKERS_S = 120  # Between two drains of a moving run there may be no worker for some seconds.
+STALE_TASKS_S = 300  # The tasks before it may each take the three minutes that a task has.
+
+HEALTH = f"""
+SELECT
+    (SELECT count(*) FROM runs_app_worker
+        WHERE left_at IS NULL AND seen_at >= now() - interval '{ALIVE_S} seconds'),
+    (SELECT extract(epoch FROM now() - max(seen_at)) FROM runs_app_worker),
+    (SELECT extract(epoch FROM now() - min(lock)) FROM django_q_ormq WHERE lock <= now()),
+    EXISTS (SELECT FROM runs_app_run WHERE status = 'running' AND n_pending + n_running > 0 AND NOT is_batched)
+"""  # noqa: S608 - built from the numbers above
+
+
+@dataclass(frozen=True)
+class WorkerHealth:
+    """Workers that drain now, and how long the task queue keeps its oldest waiting task. Ages in seconds."""
+
+    alive: int
+    seen_s: float | None  # Since any worker was heard of; None if there never was one.
+    oldest_waiting_task_s: float | None  # None if no task waits.
+    calls_wait: bool
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether calls wait and no worker makes them, or a task waits for longer than the tasks before it may take."""
+        unseen = self.seen_s is None or self.seen_s > STALE_WORKERS_S
+        return (self.calls_wait and unseen) or (self.oldest_waiting_task_s or 0) > STALE_TASKS_S
+
+
+def worker_health() -> WorkerHealth:
+    """Return the health by the database's clock. DatabaseError if the database does not answer."""
+    with connection.cursor() as cursor:
+        cursor.execute(HEALTH)
+        alive, seen, oldest, calls_wait = cursor.fetchone()
+    return WorkerHealth(
+        alive, None if seen is None else float(seen), None if oldest is None else float(oldest), calls_wait
+    )

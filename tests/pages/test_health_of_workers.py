@@ -1,0 +1,92 @@
+"""`/healthz` tells monitoring whether workers do what waits, and tells nobody what it is."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from django_q.models import OrmQ
+
+from runs_app.models import Run, Worker
+from runs_app.queueing import TEND
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def ago(seconds):
+    return timezone.now() - timedelta(seconds=seconds)
+
+
+def make_worker(seen=0.0, left=None):
+    worker = Worker.objects.create(name=f"private-host:{Worker.objects.count()}", host="private-host", pid=1)
+    Worker.objects.filter(pk=worker.pk).update(seen_at=ago(seen), left_at=left)
+
+
+def queue_task(waits=0.0):
+    return OrmQ.objects.create(key="evalsite", payload=TEND, lock=ago(waits))
+
+
+@pytest.fixture
+def waiting_run(transactional_db):
+    (run,) = factories.make_runs(factories.make_experiment("private-study"))
+    Run.objects.filter(pk=run.pk).update(status="running", n_pending=5)
+    return run
+
+
+def health(client, query=""):
+    response = client.get(f"/healthz{query}")
+    return response.status_code, response.json()
+
+
+def test_workers_that_were_heard_of_are_counted_and_others_are_not(client):
+    make_worker()
+    make_worker(seen=30)
+    make_worker(seen=90)
+    make_worker(left=timezone.now())
+    assert health(client)[1]["workers_alive"] == 2
+
+
+def test_the_oldest_waiting_task_has_an_age_and_one_that_is_at_work_has_none(client):
+    queue_task(waits=42)
+    queue_task(waits=7)
+    queue_task(waits=-3600)  # Locked by the worker that has it.
+    assert health(client)[1]["oldest_waiting_task_s"] in (42, 43)
+    OrmQ.objects.filter(lock__lt=timezone.now()).delete()
+    assert health(client)[1]["oldest_waiting_task_s"] is None
+
+
+@pytest.mark.parametrize(("waits", "state"), [(200, "ok"), (400, "stale")])
+def test_a_task_that_waits_too_long_makes_workers_stale_and_the_site_goes_on(client, waits, state):
+    queue_task(waits=waits)
+    assert (health(client)[0], health(client)[1]["workers"]) == (200, state)
+    assert health(client, "?workers=1")[0] == (503 if state == "stale" else 200)
+    assert health(client, "?workers=0")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"), [(None, 503), (300, 503), (90, 200), (0, 200)], ids=["never", "long ago", "just left", "now"]
+)
+def test_calls_that_no_worker_makes_are_stale(client, waiting_run, seen, code):
+    if seen is not None:
+        make_worker(seen=seen, left=timezone.now())
+    status, said = health(client, "?workers=1")
+    assert status == code
+    assert said["status"] == ("ok" if code == 200 else "stale")
+
+
+@pytest.mark.parametrize("change", [{"status": "paused"}, {"is_batched": True}, {"n_pending": 0, "n_done": 5}])
+def test_no_worker_is_needed_where_no_call_waits(client, waiting_run, change):
+    Run.objects.filter(pk=waiting_run.pk).update(**change)
+    assert health(client, "?workers=1") == (
+        200,
+        {"status": "ok", "workers": "ok", "workers_alive": 0, "oldest_waiting_task_s": None},
+    )
+
+
+def test_it_says_counts_and_ages_alone_and_takes_one_query(client, waiting_run, django_assert_num_queries):
+    make_worker()
+    queue_task(waits=3)
+    with django_assert_num_queries(1):
+        response = client.get("/healthz?workers=1")
+    assert set(response.json()) == {"status", "workers", "workers_alive", "oldest_waiting_task_s"}
+    assert b"private" not in response.content
