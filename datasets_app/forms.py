@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from django import forms
 from django.forms.boundfield import BoundField
+from django.utils.text import slugify
 
 from datasets_app.importing import FIELDS
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
 from datasets_app.sampling import Strategy
-from datasets_app.uploading import MIB, MOST_BYTES
+from datasets_app.uploading import MIB, MOST_BYTES, Waiting
 
 TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
 ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")
 LARGEST_SEED = 2**31 - 1
 EXPRESSION_CHARS = 2000
+SLUG = re.compile(r"[a-z0-9][a-z0-9_-]{0,79}\Z")
+SLUG_CHARS = 80
 
 
 def fresh_seed() -> int:
@@ -27,8 +31,20 @@ def fresh_seed() -> int:
 
 
 class SlugField(forms.CharField):
+    """The name of a dataset. "My first set" is taken as `my-first-set`, and the page shows that while it is typed."""
+
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(max_length=80, validators=[slug_validator], **{"label": "Name", **kwargs})
+        widget = forms.TextInput(attrs={"data-slug": "", "autocomplete": "off", "spellcheck": "false"})
+        super().__init__(max_length=200, validators=[slug_validator], widget=widget, **{"label": "Name", **kwargs})
+
+    def to_python(self, value: Any) -> str:
+        typed = super().to_python(value) or ""
+        return typed if not typed or SLUG.match(typed) else slugify(typed)[:SLUG_CHARS].strip("-_")
+
+    def clean(self, value: Any) -> Any:
+        if value and str(value).strip() and not self.to_python(value):
+            raise forms.ValidationError("Use at least one letter from a to z, or a digit.")
+        return super().clean(value)
 
 
 class TableField(forms.FileField):
@@ -43,6 +59,9 @@ class TableField(forms.FileField):
         if file and file.size > self.most_bytes:
             raise forms.ValidationError(f"This file has more than {self.most_bytes // MIB} MiB.")
         return file
+
+
+PART_FIELDS = {"items": "file", "images": "images", "norms": "norms"}
 
 
 class UploadForm(forms.Form):
@@ -64,7 +83,7 @@ class UploadForm(forms.Form):
         label="Human norms",
         help_text="A table with the items' keys and columns such as Valence_mean, Valence_SD, Valence_N",
     )
-    slug = SlugField(help_text="Small letters, digits, - and _. A name that exists gets its next version")
+    slug = SlugField(help_text="Stored in small letters, digits, - and _. A name that exists gets its next version")
     title = forms.CharField(max_length=200, required=False)
     source = forms.CharField(
         required=False,
@@ -74,6 +93,19 @@ class UploadForm(forms.Form):
     )
     licence = forms.CharField(max_length=200, required=False, help_text="What it allows, such as CC BY 4.0")
 
+    def __init__(self, *args: Any, kept: Waiting | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.kept: Waiting | None = None
+        if kept:
+            self.keep(kept)
+
+    def keep(self, kept: Waiting) -> None:
+        """The files of this upload need not be chosen again."""
+        self.kept = kept
+        for part, name in PART_FIELDS.items():
+            if part in kept.names:
+                self.fields[name].required = False
+
     def clean_images(self) -> Any:
         images = self.cleaned_data["images"]
         if images and images.read(4) not in ZIP_STARTS:
@@ -81,12 +113,16 @@ class UploadForm(forms.Form):
         return images
 
     def parts(self) -> dict[str, Any]:
-        """The files that were sent, by part."""
-        given = {"items": "file", "images": "images", "norms": "norms"}
-        return {part: self.cleaned_data[name] for part, name in given.items() if self.cleaned_data.get(name)}
+        """The files that were sent without an error, by part."""
+        return {part: self.cleaned_data[name] for part, name in PART_FIELDS.items() if self.cleaned_data.get(name)}
 
     def about(self) -> dict[str, str]:
-        return {name: self.cleaned_data[name] for name in ("title", "source", "licence")}
+        """Without a title, a name that is no slug is the title as well."""
+        about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
+        typed = " ".join(self.data.get("slug", "").split())
+        if not about["title"] and typed != self.cleaned_data.get("slug"):
+            about["title"] = typed[:200]
+        return about
 
 
 class Meaning(NamedTuple):

@@ -1,39 +1,42 @@
 """Uploads that wait for their mapping: files under MEDIA_ROOT/uploads/<user>/<token>/, and what becomes of them.
 
-Names that came with a file are text to show and to guess a format by; no path is ever made from one.
+The web server only stores the files. A task of the queue reads them (`datasets_app.upload_jobs`), in a process of its
+own under limits. The request, its progress and its result are files beside the upload, replaced atomically: `job.json`,
+`columns.json` and `report.json`. Names that came with a file are text to show and to guess a format by; no path is ever
+made from one.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.core.files import File
-from django.db import transaction
 
-from datasets_app.drafts import CurationError, note
-from datasets_app.importing import LIMITS, NormReading, Reading, Refused, guess_mapping, read_columns, read_items
-from datasets_app.importing import read_norms as read_norm_table
+from datasets_app.importing import LIMITS, guess_mapping
+from datasets_app.importing.limited_reader import FileToRead, TableColumns
+from datasets_app.importing.reading_files import report_from_json
 from datasets_app.importing.records import Remark, Report
-from datasets_app.importing.saving import create_dataset, save_norms
-from datasets_app.importing.sources import kind_of
-from datasets_app.models import Dataset
-from datasets_app.models.history import Actor
 
 TOKEN = re.compile(r"[0-9a-f]{32}\Z")
+PARTS = ("items", "images", "norms")
 MOST_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
 KEPT_SECONDS = 24 * 3600
 KEPT_PER_USER = 5
 MIB = 2**20
+READ_UPLOAD = "datasets_app.tasks.read_upload"
+TASK_SECONDS = LIMITS.reader_seconds + 900  # To read it, and to store 100,000 items.
+SLOW_START_S = 10.0  # A queue with a free worker starts a task within a second.
+SILENT_S = 20.0  # A worker that reads says so every second.
 
 
 class TooLarge(Exception):
@@ -42,6 +45,56 @@ class TooLarge(Exception):
     def __init__(self, part: str) -> None:
         super().__init__(f"has more than {MOST_BYTES[part] // MIB} MiB")
         self.part = part
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked of an upload: to find its "columns", to "check" its items or to "import" them.
+
+    `state` goes from "queued" by "reading" and "saving" to "done" or "failed". The result of a job that is done is in
+    the upload's report; that of an import is the dataset, as [slug, version]. A job that failed has an error.
+    """
+
+    key: str
+    kind: str
+    state: str = "queued"
+    asked_at: float = 0.0
+    seen_at: float = 0.0
+    rows: int = 0
+    error: str = ""
+    mapping: Mapping[str, str] | None = None
+    entered: Mapping[str, str] | None = None
+    saving_since: float = 0.0
+    dataset: list[Any] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ("queued", "reading", "saving")
+
+    @property
+    def waited_s(self) -> int:
+        return int(time.time() - self.asked_at)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no worker has taken it for longer than a free worker needs."""
+        return self.state == "queued" and self.waited_s >= SLOW_START_S
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check or an import found in the files, and what was entered for it."""
+
+    items: int
+    norms: int
+    report: Report
+    norms_report: Report
+    entered: Mapping[str, str]
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not (self.report.error_total or self.norms_report.error_total or self.error)
 
 
 @dataclass(frozen=True)
@@ -60,110 +113,156 @@ class Waiting:
     @property
     def table_name(self) -> str:
         """In a template `names.items` would be the mapping's method."""
-        return self.names["items"]
+        return self.names.get("items", "")
 
-    @contextmanager
-    def opened(self, part: str) -> Iterator[Any]:
-        """The file of a part under its own name, or None where there is none."""
-        if part not in self.names:
-            yield None
-            return
-        with (self.folder / part).open("rb") as file:
-            yield File(file, name=self.names[part])
+    @property
+    def file_names(self) -> list[str]:
+        return [self.names[part] for part in PARTS if part in self.names]
 
-    def columns(self) -> tuple[list[str], list[list[str]]]:
-        """The table's columns and its first rows; `Refused` where it cannot be read."""
-        with self.opened("items") as file:
-            return read_columns(file)
+    @property
+    def files(self) -> dict[str, FileToRead]:
+        return {part: FileToRead(self.folder / part, name) for part, name in self.names.items()}
 
-    def guess(self, columns: list[str]) -> dict[str, str]:
+    @property
+    def table(self) -> TableColumns | None:
+        """The columns, once a worker has found them."""
+        content = self._load("columns")
+        return TableColumns(**content) if content else None
+
+    @property
+    def job(self) -> Job | None:
+        content = self._load("job")
+        return Job(**content) if content else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        content = self._load("report")
+        if content is None:
+            return None
+        content |= {name: report_from_json(content[name]) for name in ("report", "norms_report")}
+        return Outcome(**content)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the worker that read it has stopped without a result."""
+        job = self.job
+        if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
+            return False
+        with self.held() as free:
+            return free
+
+    def guess(self, table: TableColumns) -> dict[str, str]:
         """What the columns' names suggest; an image only where there are images to find."""
-        guessed = guess_mapping(columns)
-        with self.opened("items") as file:
-            brings_images = "images" in self.names or kind_of(file, self.names["items"]) in ("zip", "parquet")
-        return guessed if brings_images else {field: text for field, text in guessed.items() if field != "image"}
+        guessed = guess_mapping(table.columns)
+        if "images" in self.names or table.brings_images:
+            return guessed
+        return {field: text for field, text in guessed.items() if field != "image"}
 
-    def read(self, mapping: Mapping[str, str]) -> tuple[Reading, NormReading]:
-        """Items and norms, with whatever is wrong in their reports. Norms are looked at once the items are right."""
-        with ExitStack() as stack:
-            file, images, norms = (stack.enter_context(self.opened(part)) for part in ("items", "images", "norms"))
-            reading = read_items(file, mapping=mapping, images=images)
-            if norms is None or not reading.ok:
-                return reading, NormReading()
-            return reading, read_norm_table(norms, {item.key: item.category for item in reading.items})
+    def describe(self, slug: str, about: Mapping[str, str]) -> Waiting:
+        """The same upload under another name."""
+        changed = replace(self, slug=slug, about=dict(about))
+        changed.store("about", {"slug": slug, "names": self.names, "about": dict(about)})
+        return changed
+
+    def ask(
+        self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
+    ) -> None:
+        """Queue a job. While one is active, another is not begun."""
+        job = self.job
+        if job and job.is_active and not self.is_orphaned:
+            return
+        asked = Job(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
+        self.put_job(asked)
+        self._enqueue(asked)
+
+    def ask_again(self) -> None:
+        """Queue the last job once more, where it failed or its worker has stopped."""
+        job = self.job
+        if job and (not job.is_active or job.is_late or self.is_orphaned):
+            again = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
+            self.put_job(again)
+            self._enqueue(again)
+
+    def _enqueue(self, job: Job) -> None:
+        from django_q.tasks import async_task
+
+        async_task(READ_UPLOAD, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
+
+    def put_job(self, job: Job) -> None:
+        self.store("job", asdict(job))
+
+    def store(self, name: str, content: Any) -> None:
+        """Replace one of the files beside the upload, all of it at once."""
+        draft = self.folder / f".{name}.{secrets.token_hex(4)}"
+        draft.write_text(json.dumps(content))
+        draft.replace(self.folder / f"{name}.json")
+
+    def _load(self, name: str) -> Any:
+        try:
+            return json.loads((self.folder / f"{name}.json").read_text())
+        except FileNotFoundError:
+            return None
+
+    def forget_result(self) -> None:
+        """Before other files are read: neither columns nor a report of the former ones."""
+        for name in ("columns", "report", "job"):
+            (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def remove_files(self) -> None:
+        for part in PARTS:
+            (self.folder / part).unlink(missing_ok=True)
 
     def discard(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     @contextmanager
-    def claimed(self) -> Iterator[None]:
-        """One import of this upload at a time, and only one that succeeds; CurationError for another."""
-        taken = self.folder.with_suffix(".taken")
-        try:
-            self.folder.rename(taken)  # Of two at once, one finds it gone.
-        except FileNotFoundError:
-            raise CurationError("this upload is being imported already; look for it in the list") from None
-        try:
-            yield
-        except BaseException:
-            taken.rename(self.folder)
-            raise
-        shutil.rmtree(taken, ignore_errors=True)
+    def held(self) -> Iterator[bool]:
+        """Whether nobody else is at this upload; nobody is until the end. A process that dies lets it go."""
+        with (self.folder / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
 
 
-def stage(user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str]) -> Waiting:
-    """Keep uploaded files (part -> UploadedFile) until their mapping is known; TooLarge, and nothing kept, if so."""
-    _sweep(user)
-    folder = _folder_of(user) / secrets.token_hex(16)
-    folder.mkdir(parents=True, mode=0o700)
-    waiting = Waiting(folder, slug, {part: file.name for part, file in files.items()}, about)
+def stage(
+    user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str], kept: Waiting | None = None
+) -> Waiting:
+    """Store uploaded files (part -> UploadedFile) until their mapping is known. TooLarge, and nothing stored, if so.
+
+    With `kept`, an upload of before, they replace its files of the same parts.
+    """
+    if kept is None:
+        _sweep(user)
+    folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
+    waiting = Waiting(folder, slug, names, about)
     try:
         for part, file in files.items():
-            _copy(part, file, folder / part)
-        details = {name: value for name, value in asdict(waiting).items() if name != "folder"}
-        (folder / "about.json").write_text(json.dumps(details))
+            (folder / f".{part}.new").unlink(missing_ok=True)
+            copy_file(part, file, folder / f".{part}.new")
     except BaseException:
-        waiting.discard()
+        for part in files:
+            (folder / f".{part}.new").unlink(missing_ok=True)
+        if kept is None:
+            waiting.discard()
         raise
-    return waiting
+    for part in files:
+        (folder / f".{part}.new").replace(folder / part)
+    if files:
+        waiting.forget_result()
+    return waiting.describe(slug, about)
 
 
-def waiting_upload(user: Any, token: str) -> Waiting | None:
+def waiting_upload(user_key: Any, token: str) -> Waiting | None:
     """The person's own upload of this token; None where it is not, or no longer, there."""
-    folder = _folder_of(user) / token
+    folder = _uploads() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
     return Waiting(folder, **json.loads((folder / "about.json").read_text()))
-
-
-def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
-    """A new draft of what was read without an error; what was warned of is kept in its history. The files go."""
-    with waiting.claimed(), transaction.atomic():
-        dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
-        keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
-        keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
-    return dataset
-
-
-@transaction.atomic
-def import_norms(dataset: Dataset, file: Any, *, by: Actor) -> NormReading:
-    """Norms of a table to a draft's items. With an error in the reading nothing was saved."""
-    reading = read_norm_table(file, dict(dataset.items.values_list("key", "category")))
-    if reading.ok and reading.norms:
-        save_norms(dataset, reading.norms, by=by)
-        keep_warnings(dataset, reading.report, file.name, by=by)
-    return reading
-
-
-def keep_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
-    """One line of history with every remark that was kept."""
-    if not report.warning_total:
-        return
-    lines = [str(remark) for remark in report.warnings]
-    if report.warning_total > len(lines):
-        lines.append(f"and {report.warning_total - len(lines)} more")
-    total = report.warning_total
-    note(dataset, "warnings", f"{total} warning{'' if total == 1 else 's'} in {name}", by=by, reason="\n".join(lines))
 
 
 def misplaced(remarks: list[Remark]) -> dict[str, str]:
@@ -172,20 +271,16 @@ def misplaced(remarks: list[Remark]) -> dict[str, str]:
     return {match[1]: match[2] for match in found if match}
 
 
-def refusal(waiting: Waiting) -> str:
-    """Why the table of an upload cannot be read at all; "" where it can."""
-    try:
-        waiting.columns()
-    except Refused as error:
-        return str(error)
-    return ""
+def _uploads() -> Path:
+    return Path(settings.MEDIA_ROOT) / "uploads"
 
 
 def _folder_of(user: Any) -> Path:
-    return Path(settings.MEDIA_ROOT) / "uploads" / str(int(user.pk))
+    return _uploads() / str(int(user.pk))
 
 
-def _copy(part: str, file: Any, target: Path) -> None:
+def copy_file(part: str, file: Any, target: Path) -> None:
+    """Write an uploaded file. TooLarge where it has more bytes than its part may have."""
     size = 0
     with target.open("xb") as out:
         for chunk in file.chunks():
@@ -198,7 +293,7 @@ def _copy(part: str, file: Any, target: Path) -> None:
 def _sweep(user: Any) -> None:
     """Forget every upload older than a day, and this person's oldest beyond a handful."""
     mine = sorted(_folder_of(user).glob("*"), key=_age)
-    everyone = (Path(settings.MEDIA_ROOT) / "uploads").glob("*/*")
+    everyone = _uploads().glob("*/*")
     old = [folder for folder in everyone if _age(folder) > KEPT_SECONDS]
     for folder in {*old, *mine[KEPT_PER_USER - 1 :]}:
         shutil.rmtree(folder, ignore_errors=True)

@@ -15,6 +15,7 @@ from django.core.signing import BadSignature
 # Every function that the task queue runs. Add a new task here, or `async_task` refuses it.
 FUNCTIONS: Final = frozenset(
     {
+        "datasets_app.tasks.read_upload",
         "grading_app.tasks.grade_experiment",
         "grading_app.tasks.snapshot_experiment",
         "grading_app.tasks.work_out_comparison",

@@ -1,4 +1,7 @@
-"""From a file to a draft in two steps, and norms to a draft in one. Either all of a file is saved, or nothing."""
+"""From a file to a draft in two steps, and norms to a draft in one. Either all of a file is saved, or nothing.
+
+A worker reads the files. Until it has, the page of the upload shows how far it is, and asks again by itself.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,17 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
+from django_htmx.http import HttpResponseClientRefresh
 
-from datasets_app import uploading
+from datasets_app import upload_jobs, uploading
 from datasets_app.drafts import CurationError
 from datasets_app.forms import MappingForm, NormsForm, UploadForm
-from datasets_app.importing import NormReading, Reading
+from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset, TransitionError
+from datasets_app.uploading import Job, Outcome, Waiting
 from datasets_app.views.fetching import visible_draft
 from evalsite.lib.access import members_only
+from evalsite.lib.live import wants_part
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -23,78 +29,117 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_new(request: HttpRequest) -> HttpResponse:
-    """The first step keeps the files; nothing is in the database yet."""
-    form = UploadForm(request.POST or None, request.FILES or None)
-    if request.method == "POST" and form.is_valid():
-        waiting = _staged(request, form)
-        if waiting:
+    """The first step stores the files; nothing is in the database yet. Files outlast an error in another field."""
+    kept = uploading.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
+    initial = {"slug": kept.slug, **kept.about} if kept else None
+    form = UploadForm(request.POST or None, request.FILES or None, kept=kept, initial=initial)
+    if request.method == "POST":
+        valid = form.is_valid()
+        waiting = _stage(request, form, kept)
+        if valid and waiting and form.is_valid():
+            waiting.ask("columns")
             return redirect("dataset_import", waiting.token)
+        if waiting:
+            form.keep(waiting)
     return render(request, "datasets_app/dataset_new.html", {"form": form})
 
 
-def _staged(request: HttpRequest, form: UploadForm) -> uploading.Waiting | None:
-    """None where the table cannot be read at all; the form says why, and no file is kept."""
-    slug = form.cleaned_data["slug"]
+def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Waiting | None:
+    """Store what was sent without an error of its own. None, and the form says why, where nothing can be stored."""
+    parts = form.parts()
+    if not parts and kept is None:
+        return None
+    slug = form.cleaned_data.get("slug", "")
     try:
-        waiting = uploading.stage(request.user, form.parts(), slug=slug, about=form.about())
+        return uploading.stage(request.user, parts, slug=slug, about=form.about(), kept=kept)
     except uploading.TooLarge as error:
         form.add_error("file" if error.part == "items" else error.part, f"This file {error}.")
-        return None
-    problem = uploading.refusal(waiting)
-    if problem:
-        waiting.discard()
-        form.add_error("file", f"This file cannot be read: {problem}.")
-        return None
-    return waiting
+        return kept
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     """The second step: which column is what, a trial reading, and the import."""
-    waiting = uploading.waiting_upload(request.user, token)
+    waiting = uploading.waiting_upload(request.user.pk, token)
     if waiting is None:
         raise Http404
+    if request.method == "POST":
+        return _asked(request, waiting)
+    job, table = waiting.job, waiting.table
+    if job and job.dataset:
+        return _imported(request, waiting, job)
+    if job is None or job.is_active or table is None:
+        return _progress(request, waiting, job)
+    if wants_part(request):
+        return HttpResponseClientRefresh()
+    return _mapping_page(request, waiting, table, _form_of(waiting, table, waiting.outcome))
+
+
+def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
+    """What a button of the page asks for: to discard the upload, to try again, to check or to import it."""
     if "discard" in request.POST:
         waiting.discard()
         messages.success(request, "The upload was discarded; nothing was saved.")
         return redirect("dataset_new")
-    columns, first_rows = waiting.columns()
-    form = MappingForm(request.POST or None, columns=columns, guess=waiting.guess(columns))
-    context = {"waiting": waiting, "form": form, "columns": columns, "first_rows": first_rows}
-    if request.method == "POST" and form.is_valid():
-        reading, norms = waiting.read(form.mapping)
-        dataset = None if "check" in request.POST else _saved(request, waiting, form, reading, norms)
-        if dataset:
-            return _imported(request, dataset, reading, norms)
-        context |= _report(form, reading, norms)
+    table = waiting.table
+    if "again" in request.POST:
+        waiting.ask_again()
+    elif table is not None and not (waiting.job and waiting.job.dataset):
+        form = MappingForm(request.POST, columns=table.columns, guess=waiting.guess(table))
+        if not form.is_valid():
+            return _mapping_page(request, waiting, table, form)
+        entered = {name: request.POST[name] for name in form.fields if name in request.POST}
+        waiting.ask("check" if "check" in request.POST else "import", form.mapping, entered)
+    return redirect("dataset_import", waiting.token)
+
+
+def _progress(request: HttpRequest, waiting: Waiting, job: Job | None) -> HttpResponse:
+    """How far the worker is, or why there is nothing to show. While it is at work, htmx asks for this part again."""
+    context = {
+        "waiting": waiting,
+        "job": job,
+        "orphaned": waiting.is_orphaned,
+    }
+    part = "datasets_app/partials/upload_progress.html"
+    return render(request, part if wants_part(request) else "datasets_app/dataset_reading.html", context)
+
+
+def _form_of(waiting: Waiting, table: TableColumns, outcome: Outcome | None) -> MappingForm:
+    """As it was sent last, with what was wrong at its fields; at first as the columns' names suggest."""
+    sent = outcome.entered if outcome else None
+    form = MappingForm(sent or None, columns=table.columns, guess=waiting.guess(table))
+    if outcome and sent and form.is_valid():
+        form.point_at(uploading.misplaced(outcome.report.errors))
+        if outcome.error:
+            form.add_error(None, outcome.error)
+    return form
+
+
+def _mapping_page(request: HttpRequest, waiting: Waiting, table: TableColumns, form: MappingForm) -> HttpResponse:
+    context = {
+        "waiting": waiting,
+        "form": form,
+        "columns": table.columns,
+        "first_rows": table.first_rows,
+        "outcome": waiting.outcome,
+    }
     return render(request, "datasets_app/dataset_import.html", context)
 
 
-def _saved(
-    request: HttpRequest, waiting: uploading.Waiting, form: MappingForm, reading: Reading, norms: NormReading
-) -> Dataset | None:
-    """None, and nothing saved, where the files have errors or the name cannot be one."""
-    if not (reading.ok and norms.ok):
-        return None
-    try:
-        return uploading.save(waiting, reading, norms, by=request.user)
-    except CurationError as error:
-        form.add_error(None, str(error))
-        return None
-
-
-def _imported(request: HttpRequest, dataset: Dataset, reading: Reading, norms: NormReading) -> HttpResponse:
+def _imported(request: HttpRequest, waiting: Waiting, job: Job) -> HttpResponse:
+    """To the dataset, or to its page with the warnings. htmx loads the whole page for that."""
+    if wants_part(request):
+        return HttpResponseClientRefresh()
+    slug, version = job.dataset or ("", 0)
+    dataset = Dataset.objects.filter(slug=slug, version=version).first()
+    if dataset is None:
+        raise Http404
     messages.success(request, f"{dataset} is a draft of {dataset.item_count} items.")
-    if reading.report.warning_total or norms.report.warning_total:
-        return redirect("dataset_about", dataset.slug, dataset.version)  # Where they are kept.
+    outcome = waiting.outcome
+    if outcome and (outcome.report.warning_total or outcome.norms_report.warning_total):
+        return redirect("dataset_about", slug, version)
     return redirect(dataset)
-
-
-def _report(form: MappingForm, reading: Reading, norms: NormReading) -> dict[str, Any]:
-    """What the reading found; what concerns an expression is also said at its field."""
-    form.point_at(uploading.misplaced(reading.errors))
-    return {"reading": reading, "norms": norms, "all_right": reading.ok and norms.ok}
 
 
 @require_http_methods(READ_OR_WRITE)
@@ -105,8 +150,8 @@ def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse
     context: dict[str, Any] = {"form": form, "dataset": dataset}
     if request.method == "POST" and form.is_valid():
         try:
-            reading = uploading.import_norms(dataset, form.cleaned_data["norms"], by=request.user)
-        except (CurationError, TransitionError) as error:
+            reading = upload_jobs.import_norms(dataset, form.cleaned_data["norms"], by=request.user)
+        except (CurationError, TransitionError, uploading.TooLarge) as error:
             form.add_error("norms", str(error))
         else:
             if reading.ok and reading.norms:

@@ -16,8 +16,15 @@ from datasets_app.models import Dataset
 from evalsite.lib import roles
 from tests import factories
 from tests.browser.seeing import LAPTOP, PHONE, see_pictures, turn
+from tests.dataset_pages.conftest import do_now
 
 SAMPLES = Path(settings.BASE_DIR) / "samples"
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch):
+    """A worker that does each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
 @pytest.fixture
@@ -175,6 +182,31 @@ def test_the_dialog_closes_without_a_note(curator, visitor, photographs):
     expect(page.locator("#note-dialog")).to_be_hidden()
     expect(page.locator("[data-item]").first).to_be_focused()
     assert not photographs.items.filter(excluded=True).exists()
+
+
+def test_an_import_goes_on_by_itself_and_shows_the_name_and_long_cells(curator, visitor, checked, monkeypatch):
+    queued = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda function, *args, **how: queued.append((function, args)))
+    page = visitor(curator)
+    page.goto(reverse("dataset_new"))
+    long = "A long question with many words in it. " * 30
+    table = f'id,question\nq1,"{long}"\nq2,Short?\n'
+    page.get_by_label("Items").set_input_files({"name": "long.csv", "mimeType": "text/csv", "buffer": table.encode()})
+    page.get_by_label("Name").fill("My Long Questions")
+    expect(page.locator(".slug-shown")).to_have_text("Stored as my-long-questions")
+    page.get_by_role("button", name="Upload and look at the columns").click()
+    expect(page.get_by_text("Waiting for a worker")).to_be_visible()
+    checked(page, "datasets-reading-1280-light")
+    (function, args), *_ = queued
+    do_now(function, *args)
+    expect(page.get_by_role("heading", name="First rows")).to_be_visible()
+    cell = page.locator(".preview-fold").first
+    start = cell.locator(".preview-start")
+    line = start.evaluate("node => parseFloat(getComputedStyle(node).lineHeight)")
+    assert abs(start.evaluate("node => node.clientHeight") - 4 * line) < 2, "cut between lines, not within one"
+    cell.locator("summary").click()
+    expect(cell.locator(".preview-all")).to_have_text(long.strip())
+    checked(page, "datasets-preview-1280-light")
 
 
 def addresses(dataset, sample):

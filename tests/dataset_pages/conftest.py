@@ -2,6 +2,7 @@
 
 import pytest
 from django.urls import reverse
+from django.utils.module_loading import import_string
 
 from datasets_app.importing import read_items
 from datasets_app.importing.saving import create_dataset
@@ -38,6 +39,17 @@ def pictures(db):
     dataset = create_dataset(read_items(packed), slug="pictures", by="a test")
     factories.approve(dataset)
     return dataset
+
+
+def do_now(function, *args, cluster=None, save=True, timeout=None):
+    """What a worker does, at once."""
+    import_string(function)(*args)
+
+
+@pytest.fixture(autouse=True)
+def worker(monkeypatch):
+    """A worker that does each task as soon as it is queued."""
+    monkeypatch.setattr("django_q.tasks.async_task", do_now)
 
 
 def of(dataset, name="dataset_detail", *more):

@@ -140,7 +140,7 @@ def test_a_sample_is_drawn_into_a_new_draft(draft, as_):
         ({"seed": ""}, "seed", "This field is required."),
         ({"seed": "-1"}, "seed", "Ensure this value is greater than or equal to 0."),
         ({"strategy": "best"}, "strategy", "Select a valid choice. best is not one of the available choices."),
-        ({"slug": "No Slug"}, "slug", "Use small letters, digits, - and _, starting with a letter or digit."),
+        ({"slug": "(?)"}, "slug", "Use at least one letter from a to z, or a digit."),
         ({"slug": ""}, "slug", "This field is required."),
     ],
 )

@@ -9,7 +9,8 @@ from django.db.models import Count
 
 from datasets_app import curating
 from datasets_app.drafts import CurationError
-from datasets_app.importing import NormReading, Reading, Refused, parse_mapping, read_items, read_norms
+from datasets_app.importing import Refused, parse_mapping
+from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
 from datasets_app.importing.records import Report
 from datasets_app.importing.saving import create_dataset, save_items, save_norms
 from datasets_app.models import Dataset, TransitionError
@@ -38,9 +39,11 @@ class Command(VerbCommand):
     # --- reading -----------------------------------------------------------------------------------------------------
 
     def do_import(self, file: Path, name: str, **options: Any) -> None:
-        reading = read_items(file, mapping=parse_mapping(options["map"]), images=options["images"])
+        files = _files(items=file, images=options["images"], norms=options["norms"])
+        reading, norms = read_upload(files, parse_mapping(options["map"]))
         self._print_remarks(reading.report, reading.source_name)
-        norms = self._norms_for(reading, options["norms"])
+        if options["norms"]:
+            self._print_remarks(norms.report, options["norms"].name)
         if options["dry_run"]:
             self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
@@ -51,16 +54,10 @@ class Command(VerbCommand):
 
     def do_norms(self, dataset: str, file: Path, **options: Any) -> None:
         found = _dataset(dataset)
-        reading = read_norms(file, dict(found.items.values_list("key", "category")), parse_mapping(options["map"]))
+        known = dict(found.items.values_list("key", "category"))
+        reading = read_norm_table(FileToRead(file, file.name), known, parse_mapping(options["map"]))
         self._print_remarks(reading.report, file.name)
         self.say(f"{found}: {save_norms(found, reading.norms, by=self.by)} norms")
-
-    def _norms_for(self, reading: Reading, file: Path | None) -> NormReading:
-        if file is None:
-            return NormReading()
-        norms = read_norms(file, {item.key: item.category for item in reading.items})
-        self._print_remarks(norms.report, file.name)
-        return norms
 
     def _print_remarks(self, report: Report, name: str) -> None:
         """Warnings, then errors; where there are errors, nothing is saved and the command ends with 2."""
@@ -120,7 +117,8 @@ class Command(VerbCommand):
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
         if options["file"]:
-            reading = read_items(options["file"], mapping=parse_mapping(options["map"]), images=options["images"])
+            files = _files(items=options["file"], images=options["images"])
+            reading, _ = read_upload(files, parse_mapping(options["map"]))
             self._print_remarks(reading.report, reading.source_name)
             save_items(draft, reading, by=self.by)
         else:
@@ -174,6 +172,10 @@ class Command(VerbCommand):
         self.confirm(f"Delete {found} with its {found.item_count} items?", yes)
         curating.delete_draft(found, by=self.by, reason=reason)
         self.say(f"{dataset} is deleted")
+
+
+def _files(**paths: Path | None) -> dict[str, FileToRead]:
+    return {part: FileToRead(path, path.name) for part, path in paths.items() if path is not None}
 
 
 def _dataset(reference: str, *, exact: bool = False) -> Dataset:

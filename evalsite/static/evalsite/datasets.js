@@ -112,3 +112,32 @@
     });
   }
 }
+
+// The name as it will be stored, while it is typed. The server derives it in the same way (`SlugField`).
+{
+  const trimmed = (text) => text.replace(/^[-_]+|[-_]+$/g, "");
+  const ascii = (text) => Array.from(text.normalize("NFKD")).filter((letter) => letter < "\u0080").join("");
+  const isSlug = (text) => /^[a-z0-9][a-z0-9_-]{0,79}$/.test(text);
+
+  function slugOf(typed) {
+    if (isSlug(typed)) return typed;
+    const words = ascii(typed).toLowerCase().replace(/[^a-z0-9_\s-]/g, "").replace(/[-\s]+/g, "-");
+    return trimmed(trimmed(words).slice(0, 80));
+  }
+
+  function wordsFor(typed) {
+    const slug = slugOf(typed);
+    if (!typed || slug === typed) return "";
+    return slug ? `Stored as ${slug}` : "Use at least one letter from a to z, or a digit";
+  }
+
+  for (const field of document.querySelectorAll("input[data-slug]")) {
+    const shown = document.createElement("output");
+    shown.className = "help slug-shown";
+    shown.htmlFor = field.id;
+    field.insertAdjacentElement("afterend", shown);
+    const show = () => { shown.textContent = wordsFor(field.value.trim()); };
+    field.addEventListener("input", show);
+    show();
+  }
+}

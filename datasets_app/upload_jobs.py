@@ -1,0 +1,143 @@
+"""What a worker does with an upload: find its columns, check it, import it. Also norms, which are read while one waits.
+
+A job may run twice, on two machines: the upload's lock and the job's key let one of them do it.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db import transaction
+
+from datasets_app.drafts import CurationError, note
+from datasets_app.importing import NormReading, Reading, Refused
+from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
+from datasets_app.importing.reading_files import report_to_json
+from datasets_app.importing.records import Report, ScratchFolder
+from datasets_app.importing.saving import create_dataset, save_norms
+from datasets_app.importing.sources import file_sha256
+from datasets_app.models import Dataset
+from datasets_app.models.history import Actor
+from datasets_app.uploading import Job, Waiting, copy_file, waiting_upload
+
+FAILED = "the worker failed; its log says why"
+
+
+def perform(user_key: int, token: str, key: str) -> str:
+    """Do the job of this key, in a worker. Return what became of it. A second call for one job does nothing."""
+    waiting = waiting_upload(user_key, token)
+    if waiting is None:
+        return "discarded"
+    with waiting.held() as free:
+        job = waiting.job
+        if not free or job is None or job.key != key or not job.is_active:
+            return "done by another worker"
+        try:
+            return _perform(waiting, job, User.objects.get(pk=user_key))
+        except FileNotFoundError:
+            if waiting.folder.exists():
+                raise
+            return "discarded"  # While it was read.
+
+
+def _perform(waiting: Waiting, job: Job, user: User) -> str:
+    stored = _stored_before(waiting, job, user)
+    if stored:
+        return _finish(waiting, job, dataset=[stored.slug, stored.version])
+    job = replace(job, state="reading", seen_at=time.time())
+    waiting.put_job(job)
+
+    def watch(rows: int) -> None:
+        waiting.put_job(replace(job, rows=rows, seen_at=time.time()))
+
+    try:
+        if job.kind == "columns":
+            waiting.store("columns", read_table_columns(waiting.files["items"], watch=watch)._asdict())
+            return _finish(waiting, job)
+        reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
+        return _conclude(waiting, job, user, reading, norms)
+    except Refused as error:
+        return _finish(waiting, job, state="failed", error=str(error))
+    except FileNotFoundError:
+        raise
+    except Exception:
+        _report(waiting, job, Reading([], [], {}, "", "", Report()), NormReading(), FAILED)
+        _finish(waiting, job, state="failed", error=FAILED)
+        raise
+
+
+def _conclude(waiting: Waiting, job: Job, user: User, reading: Reading, norms: NormReading) -> str:
+    """Report what was found; of an import without errors make the dataset."""
+    error, dataset = "", None
+    if job.kind == "import" and reading.ok and norms.ok:
+        job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
+        waiting.put_job(job)
+        try:
+            dataset = save(waiting, reading, norms, by=user)
+        except CurationError as refusal:
+            error = str(refusal)
+    _report(waiting, job, reading, norms, error)
+    return _finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
+
+
+def _report(waiting: Waiting, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
+    counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
+    reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
+    waiting.store("report", counts | reports)
+
+
+def _finish(waiting: Waiting, job: Job, **how: Any) -> str:
+    ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
+    waiting.put_job(ended)
+    if ended.dataset:
+        waiting.remove_files()
+    return f"{ended.kind}: {ended.state}"
+
+
+def _stored_before(waiting: Waiting, job: Job, user: User) -> Dataset | None:
+    """The dataset of a worker that was killed after it had stored it, and before it could say so."""
+    if not job.saving_since:
+        return None
+    with (waiting.folder / "items").open("rb") as file:
+        source_sha256 = file_sha256(file)
+    since = datetime.fromtimestamp(job.saving_since, UTC)
+    rows: Any = Dataset.objects.filter(created_by=user, slug=waiting.slug, source_sha256=source_sha256)
+    found: Dataset | None = rows.filter(created_at__gte=since).first()
+    return found
+
+
+def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
+    """A new draft of what was read without an error; what was warned of is kept in its history."""
+    with transaction.atomic():
+        dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
+        keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
+        keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
+    return dataset
+
+
+def import_norms(dataset: Dataset, file: Any, *, by: Actor) -> NormReading:
+    """Norms of a table to a draft's items. With an error in the reading nothing was saved."""
+    scratch = ScratchFolder()
+    copy_file("norms", file, scratch.path / "norms")
+    known = dict(dataset.items.values_list("key", "category"))
+    reading = read_norm_table(FileToRead(scratch.path / "norms", file.name), known)
+    if reading.ok and reading.norms:
+        with transaction.atomic():
+            save_norms(dataset, reading.norms, by=by)
+            keep_warnings(dataset, reading.report, file.name, by=by)
+    return reading
+
+
+def keep_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
+    """One line of history with every remark that was kept."""
+    if not report.warning_total:
+        return
+    lines = [str(remark) for remark in report.warnings]
+    if report.warning_total > len(lines):
+        lines.append(f"and {report.warning_total - len(lines)} more")
+    total = report.warning_total
+    note(dataset, "warnings", f"{total} warning{'' if total == 1 else 's'} in {name}", by=by, reason="\n".join(lines))
