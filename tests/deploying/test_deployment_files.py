@@ -20,6 +20,8 @@ UNITS = sorted((DEPLOY / "systemd").iterdir())
 SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 SITES = {name: one for name, one in COMPOSE["services"].items() if name in ("web", "worker")}
+# A version for people and a digest for the machine: here, or from a variable that has to be given.
+PINNED = re.compile(r"\w+:\d[\w.-]*@(sha256:[0-9a-f]{64}|\$\{\w+_DIGEST(:\?.+)?\})")
 OTHERS = {"DATABASE_URL", "TMPDIR", "FORWARDED_ALLOW_IPS"}
 HARDENING = {
     "NoNewPrivileges=yes",
@@ -111,12 +113,33 @@ def test_what_the_compose_file_refers_to_is_there():
             source = volume.partition(":")[0]
             assert source in volumes or (DEPLOY / source).exists()
         image = service["image"]
-        assert image == "evalsite" or re.search(r":\d", image), "an image without a version changes under one's feet"
+        assert "$" not in image or ":?" in image, "a digest that is missing is asked for"
+        assert image == "evalsite" or PINNED.fullmatch(image), "an image without a digest changes under one's feet"
     assert services["web"]["volumes"] == services["worker"]["volumes"], "workers need the images of the site"
     assert "ports" not in services["database"]
     assert "ports" not in services["web"]
     build = services["web"]["build"]
     assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
+    assert PINNED.fullmatch(f"python:3@{build['args']['PYTHON_DIGEST']}")
+
+
+def test_the_image_is_built_on_an_image_with_a_digest_that_has_no_default():
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    bases = [line.removeprefix("FROM ") for line in lines if line.startswith("FROM ")]
+    assert bases
+    for base in bases:
+        assert PINNED.fullmatch(base), base
+    assert [line for line in lines if line.startswith("ARG ")] == ["ARG PYTHON_DIGEST"], "no default that is no digest"
+
+
+def test_the_digests_that_an_operator_has_to_give_are_documented():
+    asked = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
+    assert asked == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
+    documented = (ROOT / "docs" / "deploy.md").read_text()
+    looked_up = {name: image for image, name in re.findall(r"inspect (\S+) .*# (\w+)=sha256", documented)}
+    assert set(looked_up) == asked
+    used = "\n".join((DEPLOY / name).read_text() for name in ("compose.yaml", "Dockerfile"))
+    assert all(f"{image}@${{{name}" in used for name, image in looked_up.items())
 
 
 def test_the_image_is_built_from_the_hashed_lock_and_does_not_run_as_root():
