@@ -27,6 +27,7 @@ urlpatterns = [
     path("experiments/<slug:slug>/yaml/", experiments.experiment_yaml, name="experiment_yaml"),
     path("experiments/<slug:slug>/manifests/<int:pk>/", experiments.experiment_manifest, name="experiment_manifest"),
     path("experiments/<slug:slug>/preview/", experiments.experiment_preview, name="experiment_preview"),
+    path("experiments/<slug:slug>/share/", keeping.experiment_share, name="experiment_share"),
     path("experiments/<slug:slug>/duplicate/", keeping.experiment_duplicate, name="experiment_duplicate"),
     path("experiments/<slug:slug>/archive/", keeping.experiment_archive, name="experiment_archive"),
     path("experiments/<slug:slug>/delete/", keeping.experiment_delete, name="experiment_delete"),

@@ -19,11 +19,12 @@ slug_validator = RegexValidator(
 
 class DatasetQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """Datasets belong to the group; a viewer sees those of the experiments shared with viewers."""
+        """Datasets belong to the group; a viewer sees those of the experiments that they see."""
         if is_member(user):
             return self
         if is_viewer(user):
-            return self.filter(pk__in=self.model.objects.filter(experiments__sharing="group").values("pk"))
+            shown = models.Q(experiments__sharing="group") | models.Q(experiments__shared_with=user)
+            return self.filter(pk__in=self.model.objects.filter(shown).values("pk"))
         return self.none()
 
     def named(self, reference: str) -> Self:

@@ -16,6 +16,7 @@ from runs_app.above import scorer_choices
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField
+from runs_app.forms.sharing import SharingFields
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.stopping.rules import MIN_FAILURES
 
@@ -55,7 +56,7 @@ NOTHING_TO_CHOOSE = {
 MAY_BE_EMPTY = ("stop_failure_rate", "stop_after_attempts", "backoff_s", "max_backoff_s")  # For the usual value.
 
 
-class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
+class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     """A draft of a design. What it crosses is only what may be used: approved datasets and prompts, active models."""
 
     language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
@@ -72,7 +73,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Experiment
         fields = [
-            "slug", "title", "description", "sharing", "dataset", "language_models", "prompts", "samplers",
+            "slug", "title", "description", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
             "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty",
             "stop_failure_rate", "stop_after_attempts",
@@ -111,6 +112,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         chosen = self.instance if self.instance.pk else None
         for name, rows in usable_rows(user, chosen).items():
             offer_rows(self, name, rows)
+        self.offer_people(self.instance, but=None if chosen else user)
         row_field(self, "dataset").empty_label = "Choose a dataset"
         choice_field(self, "scorers").choices = scorer_choices()
         for name in MAY_BE_EMPTY:
@@ -125,6 +127,7 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         for name in MAY_BE_EMPTY:
             if cleaned.get(name) is None and name not in self.errors:
                 cleaned[name] = getattr(Experiment(), name)  # The default of the model.
+        self.check_people(cleaned)
         self._take_errors(self.drawing, "Draw")
         self.instance.draws = self.drawing.kept(self.instance.draws, cleaned.get("language_models", []))
         if not self.adaptive.is_valid():
@@ -161,6 +164,8 @@ class ExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
             if commit and self.instance.pk:
                 self.instance.save(update_fields=["draws"])  # No field of the form, so it has to be named.
             experiment: Experiment = super().save(commit)
+            if commit:
+                experiment.share(self.cleaned_data["sharing"], self.cleaned_data["shared_with"], by=self.user)
         return experiment
 
 

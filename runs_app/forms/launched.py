@@ -19,7 +19,6 @@ NOTED = {
     "confirm_above_usd": "confirm above",
     "stop_failure_rate": "stop_failure_rate",
     "samples": "samples",
-    "sharing": "sharing",
     "on_empty": "empty answers",
     "request_timeout_s": "time-out",
     "max_attempts": "attempts",
@@ -39,7 +38,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Experiment
         fields = [
-            "title", "description", "sharing", "samples", "on_empty", "request_timeout_s", "max_attempts", "backoff_s",
+            "title", "description", "samples", "on_empty", "request_timeout_s", "max_attempts", "backoff_s",
             "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "stop_failure_rate",
         ]  # fmt: skip
         labels = ExperimentForm.Meta.labels

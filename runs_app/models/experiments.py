@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Self
 
 from django.conf import settings
@@ -11,7 +12,7 @@ from django.urls import reverse
 
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
-from datasets_app.models.history import Actor, record_changes
+from datasets_app.models.history import Actor, record_changes, said_in_history
 from evalsite.lib.roles import is_member, is_operator, is_viewer
 from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
 from runs_app.models.counted import Counted
@@ -51,6 +52,9 @@ class Experiment(Counted):
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Only its owner"
         GROUP = "group", "Everyone in the group, and viewers"
+
+    PEOPLE = "people"  # An audience, no value of `sharing`: a private experiment that is shared with somebody.
+    AUDIENCES = (Sharing.choices[0], (PEOPLE, "Chosen people"), Sharing.choices[1])
 
     slug = models.CharField("name", max_length=80, unique=True, validators=[slug_validator])
     title = models.CharField(max_length=200, blank=True)
@@ -182,6 +186,39 @@ class Experiment(Counted):
     def clean(self) -> None:
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
             raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
+
+    @property
+    def audience(self) -> str:
+        """One of AUDIENCES."""
+        if self.sharing != self.Sharing.PRIVATE:
+            return self.sharing
+        return self.PEOPLE if self.shared_with.exists() else str(self.Sharing.PRIVATE)
+
+    @property
+    def audience_text(self) -> str:
+        """For people: the names of those it is shared with, or whom else."""
+        if self.sharing != self.Sharing.PRIVATE:
+            return self.get_sharing_display()
+        names = self.shared_with.order_by("username").values_list("username", flat=True)
+        return ", ".join(names) or self.get_sharing_display()
+
+    def share(self, audience: str, people: Iterable[Any] = (), *, by: Actor, reason: str = "") -> bool:
+        """Share it with one of AUDIENCES; `people` count only for PEOPLE. Return whether that was a change."""
+        chosen = list(people) if audience == self.PEOPLE else []
+        sharing = self.Sharing.GROUP if audience == self.Sharing.GROUP else self.Sharing.PRIVATE
+        with transaction.atomic():
+            row = type(self).objects.select_for_update(no_key=True).get(pk=self.pk)
+            before = row.audience_text
+            type(self).objects.filter(pk=row.pk).update(sharing=sharing)
+            row.sharing = self.sharing = sharing
+            row.shared_with.set(chosen)
+            after = row.audience_text
+            if after == before:
+                return False
+            record_changes(
+                [(row, said_in_history(before), said_in_history(after))], by=by, reason=reason, what="sharing"
+            )
+        return True
 
     def change_priority(self, priority: int, *, by: Actor, reason: str = "") -> bool:
         """Its place among experiments that share an endpoint, from the next claim on. Whether that was a change.

@@ -62,6 +62,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "cells": cells_of(design),
         "draws": draws_of(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
+        "audience": experiment.audience_text,
         "totals": totals,
         "state": state_of(experiment, totals),
         "editable": may_edit(request, experiment),

@@ -1,4 +1,4 @@
-"""A copy of an experiment, and putting one away: out of use, or out of the database."""
+"""A copy of an experiment, whom it is shared with, and putting one away: out of use, or out of the database."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
+from evalsite.lib.choices import fetch_choices
 from evalsite.lib.form_errors import first_error
 from runs_app import removing
 from runs_app.designs import designing
 from runs_app.forms.experiments import DuplicateForm
+from runs_app.forms.sharing import ShareForm
 from runs_app.forms.steering import SteeringForm
 from runs_app.models import Experiment
 from runs_app.views.fetching import editable_experiment, posted, visible_experiment
@@ -37,6 +39,20 @@ def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
             messages.success(request, f"{copy} is a draft of the same design.")
             return redirect(copy)
     return render(request, "runs_app/experiment_duplicate.html", {"form": form, "experiment": experiment})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = editable_experiment(request, slug)
+    form = ShareForm(posted(request)[0], experiment=experiment)
+    if request.method == "POST" and form.is_valid():
+        changed = form.save(by=request.user)
+        said = f"{experiment} is shared with: {experiment.audience_text}." if changed else "Nothing changed."
+        messages.success(request, said)
+        return redirect(experiment)
+    fetch_choices(form)
+    return render(request, "runs_app/experiment_share.html", {"form": form, "experiment": experiment})
 
 
 @require_POST

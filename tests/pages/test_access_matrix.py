@@ -71,6 +71,7 @@ MATRIX = {
     "experiment_manifest": of_experiment(args="slug manifest"),
     "experiment_preview": of_experiment(),
     "experiment_duplicate": of_experiment(),
+    "experiment_share": of_experiment(),
     "experiment_archive": of_experiment(302, method="post"),
     "experiment_delete": of_experiment(302, method="post"),
     "experiment_progress": of_experiment(),

@@ -177,15 +177,14 @@ def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
     assert "can only grow" in " ".join(refused.context["form"].errors["samples"])
 
 
-def test_a_raised_budget_and_whom_it_is_shared_with_show_in_the_history(lab, as_, people):
+def test_a_raised_budget_shows_in_the_history(lab, as_, people):
     as_("owner").post(
         f"/experiments/{lab.experiment.slug}/edit/",
-        {"sharing": "group", "samples": 4, "on_empty": "skip", "max_usd": "9"},
+        {"samples": 4, "on_empty": "skip", "max_usd": "9"},
     )
     changes = lab.experiment.history.filter(by=people["owner"])
     assert {change.what: (change.from_value, change.to_value) for change in changes} == {
         "budget": ("5.0000", "9"),
-        "sharing": ("private", "group"),
         "samples": ("2", "4"),
         "empty answers": ("keep", "skip"),
     }

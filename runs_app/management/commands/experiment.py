@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
 
+from django.contrib.auth.models import User
 from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import QuerySet
@@ -15,7 +16,7 @@ from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor
-from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
+from evalsite.lib.commands import VerbCommand, actor, add_list_option, add_reason, add_user, bad_input, owner
 from evalsite.lib.wording import count_text, money_text
 from runs_app import removing, steering
 from runs_app.designs.crossed import Design
@@ -32,6 +33,7 @@ from runs_app.designs.extension import (
 from runs_app.designs.planning import PlanError, PlanReport
 from runs_app.designs.specs import ExtensionSpec, read_extension_yaml
 from runs_app.forms.launched import LaunchedExperimentForm
+from runs_app.forms.sharing import people_to_share_with
 from runs_app.management.approving import approve, say_estimate
 from runs_app.management.condition_options import add_condition_option, chosen_ids
 from runs_app.management.listing import say_experiments
@@ -230,6 +232,13 @@ class Command(VerbCommand):
             bad_input(f"n: {' '.join(error.messages)}")
         self.say(f"{name} has priority {n}, from the next claim on" if changed else f"{name} has priority {n} already")
 
+    def do_share(self, name: str, people: list[str], audience: str, reason: str, user: str, **options: Any) -> None:
+        experiment = _experiment(name)
+        chosen = [_reader(one, experiment) for one in people]
+        wanted = Experiment.PEOPLE if people else audience
+        changed = experiment.share(wanted, chosen, by=actor(user), reason=reason)
+        self.say(f"{name} is shared with{'' if changed else ' (as before)'}: {experiment.audience_text}")
+
     def _say_moved(self, word: str, keys: list[int]) -> None:
         self.say(f"{len(keys)} run{'' if len(keys) == 1 else 's'} {word}")
 
@@ -271,6 +280,11 @@ def _references(given: Sequence[str] | None) -> list[str]:
 def _experiment(name: str) -> Experiment:
     found: Experiment | None = Experiment.objects.select_related("owner", "dataset").filter(slug=name).first()
     return found or _unknown(name)
+
+
+def _reader(username: str, experiment: Experiment) -> User:
+    found = people_to_share_with(experiment).filter(username=username).first()
+    return found or bad_input(f"with: {username} is no member or viewer besides the owner")
 
 
 def _pilot(n: int | None) -> int | None:
@@ -373,6 +387,12 @@ def _add_run_verbs(verbs: Any) -> None:
 
 
 def _add_state_verbs(verbs: Any) -> None:
+    parser = _verb(verbs, "share", "choose who else may read it")
+    whom = parser.add_mutually_exclusive_group(required=True)
+    add_list_option(whom, "--with", dest="people", metavar="USER", help="these people, and nobody else")
+    for audience, what in (("group", "everyone in the group, and viewers"), ("private", "only its owner")):
+        whom.add_argument(f"--{audience}", dest="audience", action="store_const", const=audience, default="", help=what)
+    add_reason(parser)
     add_reason(_verb(verbs, "archive", "take it out of use, keep all rows"), needed=True)
     parser = _verb(verbs, "delete", "with its runs, trials, answers and grades")
     add_reason(parser, needed=True)

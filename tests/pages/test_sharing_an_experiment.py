@@ -1,0 +1,104 @@
+"""The owner chooses who reads an experiment, with its form, on its page and by command; the history keeps it."""
+
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def address(lab, name="experiment_share"):
+    return reverse(name, args=[lab.experiment.slug])
+
+
+def share(client, lab, **form):
+    return client.post(address(lab), {"sharing": "private", **form})
+
+
+def test_a_viewer_who_is_chosen_reads_the_experiment_and_its_dataset_and_changes_nothing(lab, as_, people):
+    data = lab.experiment.dataset
+    page = reverse("dataset_detail", args=[data.slug, data.version])
+    assert as_("viewer").get(address(lab, "experiment_detail")).status_code == 404
+    assert as_("viewer").get(page).status_code == 404
+    response = share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk], reason="For review")
+    assert response.status_code == 302
+    viewer = as_("viewer")
+    assert [viewer.get(one).status_code for one in (address(lab, "experiment_detail"), page)] == [200, 200]
+    assert viewer.get(address(lab)).status_code == 404
+    assert viewer.get(reverse("dataset_sample", args=[data.slug, data.version])).status_code == 404
+    assert as_("researcher").get(address(lab, "experiment_detail")).status_code == 404
+
+
+def test_who_when_why_and_with_whom_is_history_and_on_the_page(lab, as_, people):
+    share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk], reason="For review")
+    change = lab.experiment.history.filter(what="sharing").get()
+    assert (change.by, change.reason) == (people["owner"], "For review")
+    assert (change.from_value, change.to_value) == ("Only its owner", "viewer")
+    assert "<dt>Shared with</dt><dd>viewer" in as_("owner").get(address(lab, "experiment_detail")).content.decode()
+
+
+def test_sharing_ends(lab, as_, people):
+    share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk])
+    share(as_("owner"), lab, sharing="private")
+    assert as_("viewer").get(address(lab, "experiment_detail")).status_code == 404
+    share(as_("owner"), lab, sharing="group")
+    assert as_("viewer").get(address(lab, "experiment_detail")).status_code == 200
+
+
+def test_what_does_not_change_is_no_history(lab, as_):
+    share(as_("owner"), lab, sharing="private")
+    assert not lab.experiment.history.filter(what="sharing").exists()
+
+
+@pytest.mark.parametrize(
+    ("sharing", "chosen", "said"), [("people", [], "at least one"), ("group", ["viewer"], "untick")]
+)
+def test_people_and_the_choice_above_them_agree(lab, as_, people, sharing, chosen, said):
+    keys = [people[name].pk for name in chosen]
+    response = share(as_("owner"), lab, sharing=sharing, shared_with=keys, reason="Typed")
+    assert said in " ".join(response.context["form"].errors["shared_with"])
+    assert "Typed" in response.content.decode()
+
+
+def test_raters_strangers_and_the_owner_are_not_offered(lab, as_, people):
+    form = as_("owner").get(address(lab)).context["form"]
+    names = {user.username for user in form.fields["shared_with"].queryset}
+    assert names == {"viewer", "researcher", "operator"}
+    refused = share(as_("owner"), lab, sharing="people", shared_with=[people["rater"].pk])
+    assert refused.context["form"].errors["shared_with"]
+
+
+def test_only_the_owner_and_an_operator_share(lab, as_, people):
+    people["researcher"].shared_experiments.add(lab.experiment)
+    assert share(as_("researcher"), lab, sharing="group").status_code == 404
+    assert share(as_("operator"), lab, sharing="group").status_code == 302
+
+
+def test_other_settings_keep_whom_it_is_shared_with(lab, as_, people):
+    share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk])
+    as_("owner").post(address(lab, "experiment_edit"), {"samples": 4, "on_empty": "keep", "max_usd": "9"})
+    lab.experiment.refresh_from_db()
+    assert (lab.experiment.samples, lab.experiment.audience_text) == (4, "viewer")
+
+
+def test_the_command_shares_and_says_with_whom(lab):
+    factories.make_user("guest", "Viewer")
+
+    def run(*options):
+        out = StringIO()
+        call_command("experiment", "share", "pilot", *options, stdout=out)
+        return out.getvalue().strip()
+
+    assert run("--with", "viewer", "--with", "guest", "--reason", "Review") == "pilot is shared with: guest, viewer"
+    assert run("--with", "viewer", "guest") == "pilot is shared with (as before): guest, viewer"
+    assert run("--group") == "pilot is shared with: Everyone in the group, and viewers"
+    assert run("--private") == "pilot is shared with: Only its owner"
+    assert [change.reason for change in lab.experiment.history.filter(what="sharing")][-1] == "Review"
+    for refused in (["--with", "rater"], ["--with", "nobody"]):
+        with pytest.raises(CommandError) as error:
+            run(*refused)
+        assert error.value.returncode == 2
