@@ -100,7 +100,7 @@ class RunTable(tables.Table):
         return record.condition.label
 
     def render_status(self, record: Run) -> SafeString:
-        return tags.status_badge(record.status, title=record.stop_reason, label=record.get_status_display())
+        return tags.status_badge(record.status, title=record.current_stop_reason, label=record.get_status_display())
 
     def render_progress(self, record: Run) -> SafeString:
         return tags.progress(

@@ -108,6 +108,7 @@ def make_endpoint(name="lab", **fields):
 def make_model(name="small", **fields):
     """Priced at 1 and 2 US dollars a million tokens."""
     defaults = {"model": f"vendor/{name}", "input_price": Decimal(1), "output_price": Decimal(2)}
+    defaults |= {"price_source": "test", "price_date": NOON.date()}
     endpoint = fields.pop("endpoint", None) or make_endpoint()
     return LanguageModel.objects.get_or_create(name=name, defaults={"endpoint": endpoint, **defaults, **fields})[0]
 

@@ -77,7 +77,7 @@ class GradeLine:
 
     @property
     def stop_reasons(self) -> list[str]:
-        return [run.stop_reason for run in self.runs if run.stop_reason]
+        return [reason for run in self.runs if (reason := run.current_stop_reason)]
 
 
 def grade_lines(experiment: Experiment) -> list[GradeLine]:

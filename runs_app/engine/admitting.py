@@ -200,7 +200,12 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
             run = Run.objects.select_related("experiment").get(pk=demand.run_id)
             reason = _why_short(run)
             Run.objects.filter(pk=run.pk).transition(
-                sources=[Run.Status.RUNNING], target=Run.Status.PAUSED, by="budget", reason=reason, stop_reason=reason
+                sources=[Run.Status.RUNNING],
+                target=Run.Status.PAUSED,
+                by="budget",
+                reason=reason,
+                stop_reason=reason,
+                paused_by_budget=True,
             )
 
 

@@ -48,6 +48,7 @@ def _finish(run_ids: list[int]) -> None:
         reason="Every trial has ended.",
         finished_at=Now(),
         stop_reason="",
+        paused_by_budget=False,
     )
     start_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
     runs_finished(run_ids)

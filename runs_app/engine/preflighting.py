@@ -208,7 +208,7 @@ def _why_closed(opened: Opened) -> str:
     if not gate.is_open and endpoint.paused_until:
         until = _clock(endpoint.paused_until.timestamp(), gate.now)
         return f"the endpoint {endpoint} is paused until {until}: {endpoint.pause_reason}"
-    bound = obstacle(gate.throttle, gate.rates, gate.in_flight, _day_ends(gate.now, endpoint.day_zone))
+    bound = obstacle(gate.throttle, gate.rates, gate.in_flight, day_ends(gate.now, endpoint.day_zone))
     if bound is None:
         return ""
     until = "" if bound.until is None else f" until {_clock(bound.until, gate.now)}"
@@ -228,7 +228,7 @@ def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
     return f"the budget of {experiment} has {money_text(left)} left, and it may cost {money_text(ceiling)}"
 
 
-def _day_ends(now: float, zone: str) -> float:
+def day_ends(now: float, zone: str) -> float:
     """Midnight where the endpoint's day begins, in seconds since 1970."""
     today = datetime.fromtimestamp(now, ZoneInfo(zone))
     return (today.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)).timestamp()

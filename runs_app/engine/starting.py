@@ -31,6 +31,7 @@ def _move(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, r
         reason=reason,
         finished_at=None,
         stop_reason="",
+        paused_by_budget=False,
         attempts_before=F("n_attempts"),
         permanent_before=F("n_permanent"),
     )

@@ -21,8 +21,8 @@ def make_preflights(
     failed = 0
     for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
         failed += make_preflight(asked.pk) != Preflight.Status.OK
-        done = Preflight.objects.select_related("model").get(pk=asked.pk)
+        done = Preflight.objects.select_related("model__endpoint").get(pk=asked.pk)
         cost = f" {money_text(done.cost_usd)}" if done.was_made else ""
-        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost}")
+        command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost} {done.warning}".rstrip())
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)

@@ -26,17 +26,12 @@ def wait_for(command: SayingCommand, runs: QuerySet[Run]) -> None:
     rows = list(runs.all())  # Anew: a set that was read keeps what it read.
     command.say(f"{count_text(last.done)} done, {count_text(last.failed)} failed, {money_text(spent_on(rows))} spent")
     for run in rows:
-        if run.stop_reason:
-            command.stderr.write(f"{run} ({run.condition.label}) is {run.status}: {run.stop_reason}")
-    if any(_ended_by_budget(run) for run in rows):
+        if reason := run.current_stop_reason:
+            command.stderr.write(f"{run} ({run.condition.label}) is {run.status}: {reason}")
+    if any(run.is_paused_by_budget for run in rows):
         raise CommandError("budget: it ended the runs before all trials were made", returncode=OVER_BUDGET)
     if last.failed or last.states != {Run.Status.DONE}:
         raise CommandError("not every trial is done", returncode=WORK_FAILED)
-
-
-def _ended_by_budget(run: Run) -> bool:
-    last = run.history.filter(what="status").first()
-    return run.status == Run.Status.PAUSED and last is not None and last.actor == "budget"
 
 
 def _watch(command: SayingCommand, runs: QuerySet[Run], bar: Any) -> Totals:

@@ -171,6 +171,9 @@ class Endpoint(Served):
     throttle = models.JSONField(default=dict, editable=False, help_text="What is left of its rates; its learned limit")
     paused_until = models.DateTimeField(null=True, blank=True, editable=False, help_text="Set by a 429 or an overload")
     pause_reason = models.CharField(max_length=200, blank=True, editable=False)
+    route_changed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When its address, provider or key variable changed; set by a trigger"
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     objects = GroupOwnedQuerySet.as_manager()
@@ -239,6 +242,15 @@ class EndpointTick(models.Model):
         return f"{self.endpoint_id} at {self.at:%H:%M:%S}"
 
 
+PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
+
+
+def _has_source() -> models.Q:
+    """A price has a source and a date."""
+    unpriced = models.Q(**{f"{name}__isnull": True for name in PRICES})
+    return unpriced | models.Q(~models.Q(price_source=""), price_date__isnull=False)
+
+
 class LanguageModel(Served):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
@@ -287,11 +299,16 @@ class LanguageModel(Served):
         help_text="The part of each request that all items share is marked (Anthropic's cache_control)",
     )
     stalls = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Time-outs in a row")
-    price_source = models.CharField(max_length=200, blank=True)
-    price_date = models.DateField(null=True, blank=True)
+    price_source = models.CharField(
+        max_length=200, blank=True, help_text="Where the prices come from, such as the address of a price list"
+    )
+    price_date = models.DateField(null=True, blank=True, help_text="When they were read; empty is today")
     sees_images = models.BooleanField(default=True)
     structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
     is_active = models.BooleanField("active", default=True)
+    route_changed_at = models.DateTimeField(
+        null=True, editable=False, help_text="When its id or its endpoint changed; set by a trigger"
+    )
 
     last_preflights: list[Any]  # Of `with_last_preflight` alone: the last one, or none.
 
@@ -299,7 +316,10 @@ class LanguageModel(Served):
 
     class Meta:
         ordering = ["name"]
-        constraints = range_constraints("languagemodel")
+        constraints = [
+            *range_constraints("languagemodel"),
+            RangeConstraint(condition=_has_source(), name="languagemodel_price_has_source"),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -312,8 +332,17 @@ class LanguageModel(Served):
         """Conditions say its id and its provider, so it keeps those."""
         return not self._state.adding and self.conditions.exists()
 
+    @property
+    def has_a_price(self) -> bool:
+        """Whether any of its prices is set."""
+        return any(getattr(self, name) is not None for name in PRICES)
+
     def clean(self) -> None:
         super().clean()
+        if self.has_a_price and not self.price_source.strip():
+            raise ValidationError({"price_source": "Enter where the prices come from, such as a price list."})
+        if self.has_a_price and self.price_date is None:
+            self.price_date = timezone.now().date()
         if self.is_in_use:
             former = LanguageModel.objects.select_related("endpoint").get(pk=self.pk)
             if problems := self._lost(former):

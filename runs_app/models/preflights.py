@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Self
 
 from django.conf import settings
@@ -88,6 +88,22 @@ class Preflight(Called):
     @property
     def was_made(self) -> bool:
         return self.started_at is not None
+
+    @property
+    def outdated_since(self) -> datetime | None:
+        """Return when its model or endpoint changed after it was asked for: it says nothing of what is called now.
+
+        Reads the model with its endpoint.
+        """
+        changes = (self.model.route_changed_at, self.model.endpoint.route_changed_at)
+        latest = max((at for at in changes if at is not None), default=None)
+        return latest if latest is not None and latest > self.asked_at else None
+
+    @property
+    def warning(self) -> str:
+        """A sentence for commands if it is outdated, else empty."""
+        at = self.outdated_since
+        return f"Checked before the endpoint changed on {at:%Y-%m-%d %H:%M} UTC; check again." if at else ""
 
     @property
     def said(self) -> str:

@@ -53,6 +53,9 @@ class Run(Counted):
     wave = models.ForeignKey(Wave, on_delete=models.CASCADE, related_name="runs")
     status = models.CharField(max_length=10, choices=Status, default=Status.PLANNED, editable=False)
     stop_reason = models.TextField(blank=True, editable=False)
+    paused_by_budget = models.BooleanField(
+        default=False, db_default=False, editable=False, help_text="It was paused since the budget had no room"
+    )
     max_concurrency = models.PositiveIntegerField(default=32, validators=[InRange("run", "max_concurrency")])
     is_batched = models.BooleanField(default=False, editable=False, help_text="Its trials go out in batches")
     reserve_usd = models.DecimalField(
@@ -109,6 +112,25 @@ class Run(Counted):
     def is_live(self) -> bool:
         """It makes calls, will make them unasked, or waits for an answer."""
         return self.status in self.UNDER_WAY or self.n_running > 0
+
+    @property
+    def is_paused_by_budget(self) -> bool:
+        return self.status == self.Status.PAUSED and self.paused_by_budget
+
+    @property
+    def fits_budget(self) -> bool:
+        """Whether the budget of its experiment holds what one more of its calls reserves."""
+        experiment = self.experiment
+        if experiment.max_usd is None:
+            return True
+        return self.reserve_usd <= experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
+
+    @property
+    def current_stop_reason(self) -> str:
+        """Return why it stopped, as far as that is still true."""
+        if self.is_paused_by_budget and self.fits_budget:
+            return "Paused for lack of budget. Now there is room again: resume it."
+        return self.stop_reason
 
     @property
     def n_trials(self) -> int:

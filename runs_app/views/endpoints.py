@@ -82,7 +82,9 @@ def model_new(request: HttpRequest) -> HttpResponse:
 def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     form = LanguageModelForm(posted(request)[0], instance=model)
-    return _edit(request, form, f"Edit {model}", preflights=list(model.preflights.all()[:PREFLIGHTS]))
+    return _edit(
+        request, form, f"Edit {model}", preflights=list(model.preflights.select_related("model__endpoint")[:PREFLIGHTS])
+    )
 
 
 @require_POST
@@ -129,7 +131,8 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
 
 
 def _status(request: HttpRequest, pk: int) -> HttpResponse:
-    model = get_object_or_404(with_last_preflight(LanguageModel.objects.visible_to(request.user)), pk=pk)
+    models = LanguageModel.objects.visible_to(request.user).select_related("endpoint")
+    model = get_object_or_404(with_last_preflight(models), pk=pk)
     return render(request, "runs_app/partials/model_status.html", {"model": model})
 
 

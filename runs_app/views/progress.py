@@ -19,6 +19,7 @@ from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
 from runs_app.views.steering import actions_for
 from runs_app.watching import progress
+from runs_app.watching.blockers import blockers_of, stop_reasons_of
 from runs_app.watching.curves import throughput_curve
 
 RECENT = 20
@@ -99,7 +100,8 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "done_share": _share(totals.done, totals.trials),
         "per_minute": round(pace.per_minute),
         "unpriced": sum(run.n_unpriced for run in runs),
-        "stop_reasons": [f"{run.condition.label}: {run.stop_reason}" for run in runs if run.stop_reason],
+        "stop_reasons": stop_reasons_of(runs),
+        "blockers": blockers_of(runs),
         "state": progress.state_of(experiment, totals),
         "pace": pace,
         "curve": throughput_curve(pace.points),

@@ -6,11 +6,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
 
 from django.utils import timezone
 
 from runs_app.engine.throttling import Throttle
 from runs_app.models import Endpoint, EndpointTick
+from runs_app.watching.blockers import Blocker, endpoint_blocker
 from runs_app.watching.curves import Curve, limit_curve
 
 SHOWN = timedelta(hours=1)
@@ -34,6 +36,7 @@ class Busyness:
     today: int
     curve: Curve | None
     said: Sequence[Said] = ()
+    blocker: Blocker | None = None
 
 
 def with_state(endpoints: Sequence[Endpoint]) -> list[Busyness]:
@@ -48,7 +51,14 @@ def with_state(endpoints: Sequence[Endpoint]) -> list[Busyness]:
 def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> Busyness:
     throttle = Throttle.of(endpoint.throttle)
     limit = min(int(throttle.limit), endpoint.max_concurrency) if endpoint.adaptive else endpoint.max_concurrency
-    return Busyness(endpoint, limit, throttle.today, limit_curve(points), _said(throttle))
+    blocker = endpoint_blocker(endpoint)
+    return Busyness(endpoint, limit, _today(endpoint, throttle), limit_curve(points), _said(throttle), blocker)
+
+
+def _today(endpoint: Endpoint, throttle: Throttle) -> int:
+    """Requests since midnight where the endpoint's day begins; the count is of the day when it was last asked."""
+    day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
+    return throttle.today if throttle.day in ("", day) else 0
 
 
 def _said(throttle: Throttle) -> list[Said]:

@@ -26,7 +26,7 @@ def _line(run: Run, unread: dict[str, int]) -> dict[str, Any]:
         "wave": run.wave.number,
         "wave_label": run.wave.label,
         "status": run.status,
-        "stop_reason": run.stop_reason,
+        "stop_reason": run.current_stop_reason,
         "verdicts": run.n_trials,
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
         "unread": unread,

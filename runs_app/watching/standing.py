@@ -8,6 +8,7 @@ from django.db.models import Count, Q
 
 from runs_app.designs.drifting import drift_warnings, served_warnings
 from runs_app.models import Experiment, Run, Trial, work
+from runs_app.watching.blockers import blockers_of
 from runs_app.watching.judge_lines import status_of_judges
 from runs_app.watching.point_lines import status_of_points
 from runs_app.watching.progress import COUNTED, WaveTotals, by_wave
@@ -34,8 +35,14 @@ def standing_of(experiment: Experiment) -> dict[str, Any]:
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "points": status_of_points(experiment),
         "judging": status_of_judges(experiment),
+        "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in blockers_of(_all_runs(experiment))],
         "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
     }
+
+
+def _all_runs(experiment: Experiment) -> list[Run]:
+    """Those of judges, too."""
+    return list(experiment.runs.with_design().order_by("pk"))
 
 
 def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
@@ -67,7 +74,7 @@ def _run(run: Run, channels: dict[str, int]) -> dict[str, Any]:
         "wave": run.wave.number,
         "wave_label": run.wave.label,
         "status": run.status,
-        "stop_reason": run.stop_reason,
+        "stop_reason": run.current_stop_reason,
         "trials": run.n_trials,
         **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
         **{name: channels.get(name, 0) for name in CHANNELS},

@@ -4,7 +4,19 @@ import pytest
 
 from runs_app.models import Experiment, LanguageModel
 
-PRICED = ("model", "set", "sim", "--input-price", "1", "--output-price", "2", "--max-output-tokens", "50")
+PRICED = (
+    "model",
+    "set",
+    "sim",
+    "--price-source",
+    "a list",
+    "--input-price",
+    "1",
+    "--output-price",
+    "2",
+    "--max-output-tokens",
+    "50",
+)
 
 
 @pytest.fixture

@@ -3,11 +3,12 @@ from datetime import date
 from decimal import Decimal
 
 import pytest
+from django.db import IntegrityError, transaction
 
 from runs_app import gateway
 from runs_app.models import Endpoint, LanguageModel, Preflight
 from runs_app.providers.calls import CallFailure, ErrorClass
-from tests.factories import make_user
+from tests.factories import make_preflight, make_user
 from tests.planning.world import make_endpoint, make_model
 
 URL = "http://127.0.0.1:9599/v1"
@@ -96,9 +97,39 @@ def test_model_set_writes_prices_with_their_source_and_date(manage):
 
 
 def test_a_price_that_is_given_gets_a_date(manage):
-    make_model("large", price_date=None)
+    make_model("large", price_date=None, input_price=None, output_price=None)
     manage("model", "set", "large", "--input-price", "2")
     assert LanguageModel.objects.get().price_date is not None
+
+
+def test_a_price_without_a_source_is_refused_with_the_field(manage):
+    make_endpoint("lab")
+    words = ("model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "2")
+    refused = manage(*words)
+    assert (refused.code, refused.err.startswith("price_source: Enter where the prices come from")) == (2, True)
+    assert not LanguageModel.objects.exists()
+    assert manage(*words, "--price-source", "a contract").code == 0
+
+
+@pytest.mark.parametrize("lost", [{"price_source": ""}, {"price_date": None}])
+def test_the_database_keeps_no_price_without_its_source_and_date(db, lost):
+    model = make_model("large")
+    with pytest.raises(IntegrityError, match="languagemodel_price_has_source"), transaction.atomic():
+        LanguageModel.objects.filter(pk=model.pk).update(**lost)
+    LanguageModel.objects.update(
+        input_price=None, output_price=None, cache_read_price=None, cache_write_price=None, **lost
+    )
+
+
+def test_models_are_listed_with_a_preflight_that_is_outdated(manage):
+    model = make_model("large")
+    make_preflight(model)
+    assert "check again" not in manage("model", "list").out
+    manage("endpoint", "set", model.endpoint.name, "--base-url", "http://127.0.0.1:9600/v1")
+    assert "ok. Checked before the endpoint changed on " in manage("model", "list").out
+    assert json.loads(manage("model", "list", "--json").out)[0]["check_is_outdated"] is True
+    make_preflight(model)
+    assert "check again" not in manage("model", "list").out
 
 
 def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
@@ -117,11 +148,11 @@ def test_a_model_without_a_price_is_listed_as_unknown_never_as_free(manage):
         ),
         (["--endpoint", "lab", "--model", "x", "--input-price", "cheap"], "input_price: 'cheap' is not a number"),
         (
-            ["--endpoint", "lab", "--model", "x", "--input-price", "-1"],
+            ["--endpoint", "lab", "--model", "x", "--price-source", "a list", "--input-price", "-1"],
             "input_price: Must be between 0 and 100,000 US dollars a million tokens.",
         ),
         (
-            ["--endpoint", "lab", "--model", "x", "--input-price", "NaN"],
+            ["--endpoint", "lab", "--model", "x", "--price-source", "a list", "--input-price", "NaN"],
             "input_price: “NaN” value must be a decimal number.",
         ),
         (

@@ -14,7 +14,7 @@ from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.factories import make_user
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
-PRICED = ("model", "set", "sim", "--input-price", "1", "--output-price", "2")
+PRICED = ("model", "set", "sim", "--price-source", "a list", "--input-price", "1", "--output-price", "2")
 
 
 @pytest.fixture
@@ -177,8 +177,15 @@ def test_waiting_ends_with_1_when_work_failed(manage, pilot, monkeypatch):
 
 def test_waiting_ends_with_4_when_the_budget_paused_the_runs(manage, pilot, monkeypatch):
     def run_out(_):
+        Experiment.objects.update(max_usd="0.0001")
+        Run.objects.update(reserve_usd="0.01")
         Run.objects.all().transition(
-            sources=["running"], target="paused", by="budget", reason="The budget is reached", stop_reason="reached"
+            sources=["running"],
+            target="paused",
+            by="budget",
+            reason="The budget is reached",
+            stop_reason="reached",
+            paused_by_budget=True,
         )
 
     monkeypatch.setattr(waiting, "sleep", run_out)

@@ -10,7 +10,19 @@ from runs_app.reconciling import differences
 from tests.engine.conftest import answering, drain
 from tests.factories import make_model
 
-PRICED = ("model", "set", "sim", "--input-price", "1", "--output-price", "2", "--max-output-tokens", "50")
+PRICED = (
+    "model",
+    "set",
+    "sim",
+    "--price-source",
+    "a list",
+    "--input-price",
+    "1",
+    "--output-price",
+    "2",
+    "--max-output-tokens",
+    "50",
+)
 
 
 @pytest.fixture

@@ -24,7 +24,9 @@ def refused(rows, **change):
 
 def entered(row, **change):
     data = {"name": row.name, "endpoint": row.endpoint_id, "model": row.model, "batch_discount": "0.5"}
-    return LanguageModelForm({**data, "input_price": 1, "output_price": 2, **change}, instance=row)
+    return LanguageModelForm(
+        {**data, "price_source": "a list", "input_price": 1, "output_price": 2, **change}, instance=row
+    )
 
 
 def test_bare_sql_changes_neither_the_id_nor_the_provider_of_what_was_asked(run):

@@ -20,13 +20,13 @@ from runs_app.reconciling import differences
 from tests import factories
 from tests.faults.outcomes import result_of
 
-PRICE = Decimal(100_000)  # For a million tokens: so ten tokens cost a dollar.
+PRICE = Decimal(10_000)  # For a million tokens: so a hundred tokens cost a dollar.
 
 
 @pytest.fixture
 def launched(transactional_db):
     """Sixty trials of at most ten dollars' worth of answer each, without a budget."""
-    model = factories.make_model(max_output_tokens=100, input_price=0, output_price=PRICE)
+    model = factories.make_model(max_output_tokens=1000, input_price=0, output_price=PRICE)
     experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
     steering.launch(experiment, by="test")
     return experiment
@@ -60,7 +60,7 @@ def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told
 
 def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db):
     model = factories.make_model(input_price=0, output_price=PRICE)
-    sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 100})
+    sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 1000})
     experiment = factories.make_experiment("sly", models=[model], samplers=[sampler], samples=20, max_usd=25)
     steering.launch(experiment, by="test")
     assert Run.objects.get().reserve_usd == 10
@@ -95,7 +95,7 @@ def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
         model = LanguageModel.objects.get()
         model.output_price = new
         model.save()
-    assert prices == [(10, PRICE), (new / 10_000, new)]
+    assert prices == [(10, PRICE), (new / 1_000, new)]
 
 
 def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
@@ -164,4 +164,4 @@ def test_it_is_the_largest_request_and_the_longest_answer_at_the_price_of_a_batc
     model = LanguageModel.objects.get()
     model.input_price, model.batch_discount = PRICE, Decimal("0.25")
     model.save()
-    assert Run.objects.get().reserve_usd == Decimal("0.075") * (7 + 100)
+    assert Run.objects.get().reserve_usd == Decimal("0.0075") * (7 + 1000)

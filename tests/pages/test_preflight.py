@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from django.core.management import call_command
 
-from runs_app.models import LanguageModel, Preflight
+from runs_app.models import Endpoint, LanguageModel, Preflight
 from tests import factories
 
 LAUNCH, PREFLIGHT = "/experiments/draft/launch/", "/experiments/draft/preflight/"
@@ -82,3 +82,30 @@ def test_reading_is_not_checking(draft, as_):
     draft.save()
     assert as_("researcher").post(PREFLIGHT).status_code == 404
     assert not Preflight.objects.exists()
+
+
+CHANGES = {
+    "base_url": lambda model: Endpoint.objects.update(base_url="http://127.0.0.1:10/v1"),
+    "key_env": lambda model: Endpoint.objects.update(key_env="OTHER_KEY"),
+    "model": lambda model: LanguageModel.objects.filter(pk=model.pk).update(model="vendor/other"),
+    "endpoint": lambda model: LanguageModel.objects.filter(pk=model.pk).update(
+        endpoint=factories.make_endpoint("another")
+    ),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_preflight_from_before_its_endpoint_changed_says_so_until_it_is_checked_again(draft, as_, what):
+    large = LanguageModel.objects.get(name="large")
+    factories.make_preflight(large)
+    addresses = (LAUNCH, "/endpoints/", f"/endpoints/models/{large.pk}/status/")
+    Endpoint.objects.update(max_concurrency=3)
+    for address in addresses:
+        assert "Checked before the endpoint changed" not in as_("owner").get(address).content.decode()
+    CHANGES[what](large)
+    for address in addresses:
+        assert as_("owner").get(address).content.decode().count("Checked before the endpoint changed on") == 1
+    page = as_("operator").get(f"/endpoints/models/{large.pk}/edit/").content.decode()
+    assert "before the endpoint changed" in page
+    factories.make_preflight(large)
+    assert "Checked before the endpoint changed" not in as_("owner").get(LAUNCH).content.decode()

@@ -142,7 +142,9 @@ def _line(model: LanguageModel) -> str:
     else:
         cost = "price unknown"
     source = f" ({', '.join(str(part) for part in (prices.source, prices.as_of) if part)})" if prices.source else ""
-    return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}"
+    last = model.last_preflights[0] if getattr(model, "last_preflights", None) else None
+    checked = f"; {last.status}. {last.warning}" if last and last.warning else ""
+    return f"{model.name:<24} {model.model:<32} at {model.endpoint.name:<16} {cost}{source}{checked}"
 
 
 def _facts(model: LanguageModel) -> dict[str, Any]:
@@ -159,4 +161,5 @@ def _facts(model: LanguageModel) -> dict[str, Any]:
         "cache_marks": model.cache_marks,
         "active": model.is_active,
         "check": model.last_preflights[0].status if model.last_preflights else "",
+        "check_is_outdated": any(last.outdated_since for last in model.last_preflights),
     }

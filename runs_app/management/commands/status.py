@@ -41,6 +41,8 @@ class Command(SayingCommand):
         self.say(
             f"{money_text(standing['spent_usd'])} spent, {money_text(standing['reserved_usd'])} reserved, {budget}"
         )
+        for blocker in standing["blockers"]:
+            self.say(f"waiting: {blocker['sentence']}")
         if len(standing["waves"]) > 1:
             for wave in standing["waves"]:
                 self._print_wave(wave)

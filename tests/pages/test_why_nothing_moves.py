@@ -1,0 +1,141 @@
+"""A run that waits says why and when it goes on: on Progress, in `status`, and at its endpoint."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from runs_app.engine.admitting import admit
+from runs_app.engine.registering import Registration
+from runs_app.models import Endpoint, Experiment, Run, Worker
+from runs_app.watching.blockers import blockers_of
+from tests import factories
+
+PROGRESS, ENDPOINTS = "/experiments/pilot/progress/", "/endpoints/"
+
+
+@pytest.fixture
+def waiting(db, people):
+    """Three trials that wait, in a run that is running, with a worker that is alive."""
+    experiment = factories.make_experiment("pilot", owner=people["owner"], status="active")
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    Worker.objects.create(name="a-worker", host="lab", pid=1)
+    return run
+
+
+def stored(**throttle):
+    now = timezone.now()
+    return {"limit": 16, "filled_at": now.timestamp(), "day": now.astimezone(UTC).date().isoformat(), **throttle}
+
+
+def status(capsys):
+    call_command("status", "pilot")
+    return capsys.readouterr().out
+
+
+def test_a_run_that_may_go_on_gives_no_reason(waiting, as_, capsys):
+    assert blockers_of(Run.objects.with_design()) == []
+    assert "waiting:" not in status(capsys)
+    assert "It goes on at" not in as_("owner").get(PROGRESS).content.decode()
+
+
+def test_requests_of_a_day_that_are_used_up_are_told_until_its_midnight(waiting, as_, capsys):
+    Endpoint.objects.update(requests_per_day=5, throttle=stored(today=5))
+    midnight = datetime.combine(timezone.now().astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
+    (blocker,) = blockers_of(Run.objects.with_design())
+    assert (blocker.text, blocker.until) == ("Endpoint lab has used up its 5 requests a day.", midnight)
+    assert f"waiting: {blocker.text} It goes on at {midnight:%Y-%m-%d} 00:00:00 UTC." in status(capsys)
+    for address in (PROGRESS, f"/runs/{waiting.pk}/", ENDPOINTS, f"/endpoints/{Endpoint.objects.get().pk}/live/"):
+        page = as_("owner").get(address).content.decode()
+        assert "Endpoint lab has used up its 5 requests a day. It goes on at" in page
+        assert f"{midnight:%Y-%m-%d}T00:00:00" in page
+    call_command("status", "pilot", "--json")
+    assert json.loads(capsys.readouterr().out)["blockers"][0]["until"] == midnight.isoformat()
+
+
+def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(waiting):
+    zone = ZoneInfo("Pacific/Auckland")
+    today = timezone.now().astimezone(zone).date()
+    Endpoint.objects.update(requests_per_day=5, day_zone=str(zone), throttle=stored(today=5, day=today.isoformat()))
+    (blocker,) = blockers_of(Run.objects.with_design())
+    assert blocker.until.astimezone(zone).date() == today + timedelta(days=1)
+    Endpoint.objects.update(throttle=stored(today=5, day=(today - timedelta(days=1)).isoformat()))
+    assert blockers_of(Run.objects.with_design()) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (
+            lambda soon: {"paused_until": soon, "pause_reason": "slow down"},
+            "Endpoint lab backs off: slow down It goes on at",
+        ),
+        (
+            lambda soon: {"throttle": stored(said_requests=0, requests_until=soon.timestamp())},
+            "Endpoint lab says that no request is left. It goes on at",
+        ),
+        (
+            lambda soon: {"throttle": stored(said_tokens=0, tokens_until=soon.timestamp())},
+            "Endpoint lab says that no token is left. It goes on at",
+        ),
+        (lambda soon: {"is_active": False}, "Endpoint lab is inactive: no call starts."),
+    ],
+)
+def test_an_endpoint_that_takes_no_call_says_why(waiting, as_, capsys, change, text):
+    Endpoint.objects.update(**change(timezone.now() + timedelta(minutes=10)))
+    assert f"waiting: {text}" in status(capsys)
+    assert text in as_("owner").get(PROGRESS).content.decode()
+
+
+def test_a_wait_that_is_over_in_a_moment_is_not_told(waiting):
+    Endpoint.objects.update(paused_until=timezone.now() - timedelta(seconds=1), requests_per_minute=60)
+    Endpoint.objects.update(throttle=stored(requests=0.0))
+    assert blockers_of(Run.objects.with_design()) == []
+
+
+def test_without_a_worker_for_a_minute_that_is_the_reason(waiting, capsys):
+    Worker.objects.update(left_at=timezone.now())
+    assert "waiting:" not in status(capsys), "one drain has ended, and the next one is about to start"
+    Worker.objects.update(seen_at=timezone.now() - timedelta(minutes=2))
+    assert "waiting: No worker is alive. Trials wait until one starts." in status(capsys)
+
+
+def test_runs_that_do_not_wait_give_no_reason(waiting):
+    Worker.objects.all().delete()
+    for change in ({"status": "paused"}, {"status": "done"}, {"status": "running", "n_pending": 0}):
+        Run.objects.update(**change)
+        assert blockers_of(Run.objects.with_design()) == []
+
+
+def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(waiting, as_, capsys):
+    Experiment.objects.update(max_usd=Decimal("0.01"), spent_usd=Decimal("0.0099"))
+    Run.objects.update(reserve_usd=Decimal("0.001"))
+    (blocker,) = blockers_of(Run.objects.with_design())
+    assert blocker.kind == "budget"
+    assert admit(Registration().worker_id, 5) == []
+    owner = as_("owner")
+    reached = "The budget of $0.0100 is reached"
+    for address in (PROGRESS, f"/runs/{waiting.pk}/"):
+        assert reached in owner.get(address).content.decode()
+    assert reached in status(capsys)
+    Experiment.objects.update(max_usd=Decimal(5))
+    for address in (PROGRESS, f"/runs/{waiting.pk}/"):
+        response = owner.get(address)
+        assert reached not in "".join(response.context["stop_reasons"])
+        assert "Now there is room again: resume it." in response.content.decode()
+    assert reached not in owner.get(PROGRESS).content.decode(), "the page of the run keeps it in its history alone"
+    assert reached not in status(capsys)
+    owner.post("/experiments/pilot/steer/resume/", {"reason": "the budget is raised"})
+    run = Run.objects.get()
+    assert (run.status, run.paused_by_budget, run.current_stop_reason) == ("running", False, "")
+    assert "Now there is room again" not in owner.get(PROGRESS).content.decode()
+
+
+def test_a_pause_by_a_person_keeps_its_reason_whatever_the_budget_is(waiting, as_):
+    Run.objects.update(status="paused", stop_reason="The budget of my patience is spent.")
+    assert "The budget of my patience is spent." in as_("owner").get(PROGRESS).content.decode()
