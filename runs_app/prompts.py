@@ -35,6 +35,7 @@ ALLOWED = frozenset(
     }
 )
 SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
+MOST_CHARS = 2_000_000  # Of the texts of one rendered request; the longest contexts hold about as much.
 SHORTEST_HEAD = 1024  # Tokens: no provider's cache keeps less (Anthropic, "Prompt caching").
 ROLES = ("system", "user", "assistant")
 VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
@@ -56,6 +57,10 @@ class Turn(TypedDict):
 
 class PromptError(ValueError):
     """A prompt that cannot be rendered for this item; the message says which turn or variable."""
+
+
+class RequestTooLong(PromptError):
+    """The request that a prompt makes of this item has more characters than one may have. Nothing was rendered."""
 
 
 def variables_of(template: str) -> tuple[str, ...]:
@@ -123,13 +128,17 @@ def render(
     *,
     hint: str = "",
     salt: str = "",
+    most_chars: int = MOST_CHARS,
 ) -> list[Message]:
     """Messages in the form of OpenAI's chat API. A turn with {{image}} becomes a list of text and image parts.
 
     The hint and then the salt close the last user turn, so that all before them stays a cacheable prefix. A system
     turn that comes out blank is left out. PromptError for a variable without a value, a {{image}} for an item that
-    has none, or another turn that comes out blank.
+    has none, another turn that comes out blank, or more than `most_chars` characters, which is found before any is
+    rendered.
     """
+    if (size := rendered_chars(prompt, variables)) > most_chars:
+        raise RequestTooLong(f"the request would have {size:,} characters; at most {most_chars:,} are sent")
     last_user = max((at for at, turn in enumerate(prompt) if turn["role"] == "user"), default=-1)
     tail = "".join(f"\n\n{piece}" for piece in (hint, f"[{salt}]" if salt else "") if piece)
     messages = []
@@ -140,6 +149,18 @@ def render(
         elif turn["role"] != "system":
             raise PromptError(f"turn {at + 1} ({turn['role']}) comes out blank")
     return messages
+
+
+def rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
+    """Return how many characters the turns come to, without rendering them. An image counts none."""
+    return sum(
+        len(turn["content"]) + sum(_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
+        for turn in prompt
+    )
+
+
+def _growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
+    return len(variables.get(match.group(1), "")) - len(match.group())
 
 
 def substitute(template: str, variables: Mapping[str, str]) -> str:

@@ -78,6 +78,8 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
             hint=hint,
             salt=SALT_STAND_IN if experiment.cache_buster else "",
         )
+    except prompts.RequestTooLong as problem:
+        return Turns([], f"prompt {prompt}, item {item.key}: {problem}")
     except prompts.PromptError as problem:
         return Turns([], str(problem))
     return Turns(_turns(messages, item))

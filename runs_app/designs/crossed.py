@@ -252,6 +252,12 @@ class Design:
             for name, lacking in self._missing(prompt):
                 if self.n_items and lacking == self.n_items:
                     yield f"prompt {prompt}: {{{{{name}}}}} has no value for any item"
+            key, size = sizing.longest_request(prompt, self.experiment.dataset, self.dimensions)
+            if size > prompts.MOST_CHARS:
+                yield (
+                    f"prompt {prompt}: the request about item {key} would have {size:,} characters; "
+                    f"at most {prompts.MOST_CHARS:,} are sent"
+                )
         for provider in dict.fromkeys(model.endpoint.provider for model in self.models):
             for sampler in self.samplers:
                 if problem := parameters.problem_for(provider, sampler.content):

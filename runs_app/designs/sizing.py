@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from django.db.models import Expression, F, Func, IntegerField, QuerySet, TextFi
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce
 
+from datasets_app.importing import LIMITS
 from datasets_app.models import Dataset, Item
 from evalsite.lib.hashing import canonical_json, content_hash
 from runs_app import briefing, prompts
@@ -141,6 +143,24 @@ def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[s
             yield name, count
 
 
+def longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:
+    """Return the key of the item of which this prompt makes the longest request, and its characters; 0 if all fit.
+
+    The items are only looked at if the prompt names so many of their fields that the request could be too long.
+    """
+    times = sum(number for name, number in _variables(prompt).items() if _column_of(name) is not None)
+    template = sum(len(turn["content"]) for turn in prompt.messages)
+    if template + times * LIMITS.text_chars <= prompts.MOST_CHARS:
+        return "", 0
+    asked_on: list[Dimension | None] = [*dimensions] or [None]
+    sizes = (
+        (item.key, prompts.rendered_chars(prompt.messages, asking.question_of(item, dimension).variables))
+        for item in _longest(prompt, dataset)[:CANDIDATES]
+        for dimension in asked_on
+    )
+    return max(sizes, key=lambda found: found[1], default=("", 0))
+
+
 def _variables(prompt: Prompt) -> Counter[str]:
     """How often each variable stands in the prompt."""
     return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
@@ -184,7 +204,11 @@ def _texts(asked: _Asked, item: Item, dimension: Dimension | None) -> list[str]:
     try:
         form = cast(prompts.AnswerFormat, prompt.answer_format)
         hint = prompts.format_hint(form, question.scale)
-        messages = prompts.render(prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT)
+        # Letters stand for a judge's answers, as long as these can be: most are shorter, and those are sent and paid.
+        most = prompts.MOST_CHARS if asked.told is None else sys.maxsize
+        messages = prompts.render(
+            prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, most_chars=most
+        )
         schema = prompts.response_format(form, question.scale) if asked.structured else None
     except prompts.PromptError:
         return []

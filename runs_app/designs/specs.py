@@ -17,6 +17,9 @@ from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Ref
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
+MOST_CHARS = 1_000_000
+MOST_NODES = 20_000  # Of YAML: scalars, lists and mappings. Its parser takes about 0.1 ms for each.
+MOST_PROBLEMS = 20
 
 
 class SpecError(ValueError):
@@ -305,6 +308,8 @@ def read_yaml(text: str) -> ExperimentSpec:
 
 def _parsed(text: str) -> Any:
     """The content of a file; of a manifest, its design. SpecError when it is no YAML."""
+    if len(text) > MOST_CHARS:
+        raise SpecError([f"the file has {len(text):,} characters; at most {MOST_CHARS:,} are read"])
     try:
         content = _content_of(text)
     except yaml.YAMLError as error:
@@ -343,13 +348,25 @@ def _validated(kind: type[Spec], content: Any) -> Spec:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise SpecError([_sentence(problem) for problem in error.errors()]) from None
+        raise SpecError(_sentences(error)) from None
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    """The first problems; a hint is looked up for each, so not for thousands."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
+    return [_sentence(problem) for problem in found[:MOST_PROBLEMS]] + more
 
 
 class _Loader(yaml.SafeLoader):
     """Without aliases, by which a few lines unfold to gigabytes, and without keys that are said twice."""
 
+    nodes = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise yaml.YAMLError(f"more than {MOST_NODES:,} values are not read; write a file this large as JSON")
         if self.check_event(yaml.AliasEvent):
             raise yaml.YAMLError("aliases (*name) are not taken")
         return super().compose_node(parent, index)
@@ -377,7 +394,7 @@ def _sentence(problem: Any) -> str:
     """`prompts[1].usr: unknown key; did you mean user?`"""
     path = path_of([step for step in problem["loc"] if step not in (NAMED, INLINE, DRAWN)])
     if problem["type"] == "extra_forbidden":
-        close = get_close_matches(str(problem["loc"][-1]), KNOWN_KEYS, n=1)
+        close = get_close_matches(str(problem["loc"][-1])[:80], KNOWN_KEYS, n=1)
         return f"{path}: unknown key" + (f"; did you mean {close[0]}?" if close else "")
     message = problem["msg"].removeprefix("Value error, ")
     return f"{path}: {message[:1].lower()}{message[1:]}"

@@ -59,6 +59,7 @@ class Design:
     texts: str = ""
     closing: str = ""
     reruns_empty: bool = False
+    prompt_name: str = ""
 
     @property
     def sees_the_target(self) -> bool:
@@ -136,6 +137,7 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         texts=content.get("texts", ""),
         closing="" if prompts.uses(turns, briefing.VERDICT_FORM) else told.get(briefing.VERDICT_FORM, ""),
         reruns_empty=experiment.on_empty == Experiment.OnEmpty.RERUN and condition.stage == Condition.Stage.GENERATE,
+        prompt_name=condition.asked_with,
     )
 
 
@@ -184,7 +186,10 @@ def messages_for(
     """The exact messages of one trial; `image_address` stands where the picture goes. PromptError as of `render`."""
     salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
     hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
-    return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
+    try:
+        return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
+    except prompts.RequestTooLong as error:
+        raise prompts.RequestTooLong(f"prompt {design.prompt_name}, item {question.key}: {error}") from None
 
 
 def ask(design: Design, question: Question, sample_idx: int) -> Asked:

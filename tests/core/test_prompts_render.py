@@ -3,11 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalsite.lib.scales import Scale
+from runs_app import prompts
 from runs_app.prompts import (
     ALLOWED,
     PromptError,
+    RequestTooLong,
     letter_of,
     render,
+    rendered_chars,
     salt,
     substitute,
     validate,
@@ -170,3 +173,18 @@ def test_a_salt_differs_from_trial_to_trial_and_is_the_same_when_tried_again():
 @pytest.mark.parametrize(("at", "letter"), [(0, "A"), (25, "Z"), (26, "AA"), (51, "AZ"), (52, "BA"), (702, "AAA")])
 def test_choices_are_lettered_as_in_spreadsheets(at, letter):
     assert letter_of(at) == letter
+
+
+def test_a_request_is_measured_before_it_is_rendered():
+    prompt = [{"role": "system", "content": "Hi {{key}}"}, {"role": "user", "content": "{{input}} {{ input }}!"}]
+    variables = variables_for(key="k1", input="x" * 100)
+    messages = render(prompt, variables)
+    assert rendered_chars(prompt, variables) == sum(len(message["content"]) for message in messages)
+    with pytest.raises(RequestTooLong, match="the request would have 207 characters; at most 206 are sent"):
+        render(prompt, variables, most_chars=206)
+
+
+def test_nothing_is_substituted_in_a_request_that_is_too_long(monkeypatch):
+    monkeypatch.setattr(prompts, "substitute", None)
+    with pytest.raises(RequestTooLong, match="80,000,000 characters; at most 2,000,000"):
+        render([{"role": "user", "content": "{{input}}" * 400}], variables_for(key="k", input="x" * 200_000))

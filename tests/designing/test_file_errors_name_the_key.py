@@ -1,5 +1,6 @@
 import pytest
 
+from runs_app.designs import specs
 from runs_app.designs.specs import SpecError, read_yaml
 
 GOOD = """
@@ -97,3 +98,19 @@ def test_turns_may_be_written_out():
 
 def test_money_is_what_was_written():
     assert str(read_yaml(GOOD + "budget: {max_usd: 0.1}").budget.max_usd) == "0.1"
+
+
+def test_a_file_is_read_no_further_than_its_limits(monkeypatch):
+    """600 kB of keys took half a minute: most of it for a similar name of each."""
+    compared = []
+    monkeypatch.setattr(specs, "get_close_matches", lambda *key, **how: compared.append(key) or [])
+    many = "\n".join(f"k{number}: v" for number in range(60_000))
+    with pytest.raises(SpecError, match=r"more than 20,000 values are not read; write a file this large as JSON"):
+        read_yaml(many)
+    with pytest.raises(SpecError) as caught:
+        read_yaml("{" + ", ".join(f'"k{number}": 1' for number in range(60_000)) + "}")
+    assert len(caught.value.problems) == specs.MOST_PROBLEMS + 1
+    assert caught.value.problems[-1].endswith("more problems")
+    assert len(compared) <= specs.MOST_PROBLEMS
+    with pytest.raises(SpecError, match="the file has 1,000,001 characters; at most 1,000,000 are read"):
+        read_yaml("x" * 1_000_001)

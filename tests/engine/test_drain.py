@@ -8,6 +8,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
+from runs_app import prompts
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
 from runs_app.providers.calls import CallFailure, ErrorClass
 from runs_app.reconciling import differences
@@ -175,6 +176,19 @@ def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_says_which_variabl
     drain(answering())
     assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
     assert "meta.missing" in run.trials.first().error
+
+
+def test_a_request_that_is_too_long_is_not_rendered_and_names_prompt_item_and_limit(transactional_db, monkeypatch):
+    monkeypatch.setattr(prompts, "MOST_CHARS", 100)
+    monkeypatch.setattr(prompts.render, "__kwdefaults__", {"hint": "", "salt": "", "most_chars": 100})
+    prompt = factories.make_prompt("echo", user="{{input}}" * 50)
+    (run,) = factories.make_runs(factories.make_experiment("long", prompts=[prompt]))
+    factories.plan_trials(run)
+    drain(answering())
+    assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
+    trial = run.trials.select_related("item").first()
+    assert trial.error.startswith(f"prompt echo, item {trial.item.key}: the request would have")
+    assert trial.error.endswith("at most 100 are sent")
 
 
 def test_done_trials_cannot_be_changed_even_by_sql(run):

@@ -4,10 +4,12 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from datasets_app.models import Item
-from runs_app.designs import planning
+from runs_app.designs import planning, sizing
 from runs_app.designs.planning import PlanError
 from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Trial
+from runs_app.reading import turns_of_draft
 from tests.planning.world import (
+    QUESTION,
     make_dataset,
     make_dimension,
     make_endpoint,
@@ -126,3 +128,26 @@ def test_an_experiment_goes_with_all_its_rows():
     planning.plan(experiment)
     Experiment.objects.get(pk=experiment.pk).delete()
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
+
+
+def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and_the_limit():
+    dataset = make_dataset(["short", "x" * 200_000])
+    prompt = make_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
+    (problem,) = refused(make_experiment(dataset=dataset, prompts=[prompt]))
+    assert problem == (
+        "prompt echo@1: the request about item q000001 would have 80,000,000 characters; at most 2,000,000 are sent"
+    )
+
+
+def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch):
+    monkeypatch.setattr("runs_app.designs.sizing.asking.question_of", None)
+    dataset, prompt = make_dataset(["x" * 200_000]), make_prompt("echo", messages=QUESTION)
+    assert sizing.longest_request(prompt, dataset, []) == ("", 0)
+
+
+def test_the_preview_of_a_request_that_is_too_long_names_prompt_and_item():
+    dataset = make_dataset(["x" * 200_000])
+    prompt = make_prompt("echo", messages=[{"role": "user", "content": "{{input}}" * 400}])
+    turns = turns_of_draft(Experiment(), prompt, dataset.items.get(), None)
+    assert turns.turns == []
+    assert turns.problem.startswith("prompt echo@1, item q000000: the request would have 80,000,000 characters")
