@@ -85,7 +85,7 @@ async def _write(hold: Hold, sql: Sql, questions: Questions, lines: Sequence[Lin
         results.append(await _result(hold, job, named[job.claim.trial_id]))
         await asyncio.sleep(0)  # Reading takes a millisecond or two: others get their turn.
     if results:
-        await sql(record_all, results, hold.worker_id)
+        hold.recorded += await sql(record_all, results, hold.worker_id)
 
 
 def _jobs(hold: Hold, questions: Questions, named: dict[int, Line]) -> list[Job]:
@@ -148,7 +148,7 @@ def _fail_rest(hold: Hold, kind: ErrorClass, words: str, *, unbilled: bool = Fal
     while claims := held_claims(hold):
         jobs = jobs_of(claims, questions)
         results = [_failure(job, CallFailure(kind, words), unbilled=unbilled) for job in jobs]
-        record_all(results, hold.worker_id)
+        hold.recorded += record_all(results, hold.worker_id)
 
 
 def _failed(hold: Hold, state: State) -> None:

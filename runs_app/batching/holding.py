@@ -51,6 +51,7 @@ class Hold:
     batch: ProviderBatch
     worker_id: int
     claim: uuid.UUID = field(repr=False)
+    recorded: int = 0  # Results of this batch that were written in this hold.
 
     @property
     def actor(self) -> str:

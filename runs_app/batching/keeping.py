@@ -51,6 +51,7 @@ class Keeper:
 
     in_database: Callable[[Callable[[], Any]], Awaitable[Any]]
     worker_id: int
+    recorded: int = 0  # Results that were written of batches, over all holds.
     _packages: dict[int, Package] = field(default_factory=dict)
 
     async def keep(self) -> None:
@@ -89,8 +90,11 @@ class Keeper:
         return hold is not None
 
     async def _go_on(self, hold: Hold) -> None:
-        async with self._renewing(hold):
-            await self._advance(hold)
+        try:
+            async with self._renewing(hold):
+                await self._advance(hold)
+        finally:
+            self.recorded += hold.recorded
 
     async def _advance(self, hold: Hold) -> None:
         try:

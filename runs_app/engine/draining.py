@@ -88,8 +88,10 @@ class Drain:
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
     _stand_in: StandIn = field(init=False)
     _journal: Journal = field(init=False)
+    _keeper: Keeper = field(init=False)
 
     def __post_init__(self) -> None:
+        self._keeper = Keeper(self._sql, self.registration.worker_id)
         self._stand_in = StandIn(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
         self._journal = Journal(settings.JOURNAL_DIR, self.registration.name)
 
@@ -103,7 +105,7 @@ class Drain:
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
         self._stand_in.begin()
         chores = [asyncio.create_task(self._beat())]
-        chores.append(asyncio.create_task(Keeper(self._sql, self.registration.worker_id).keep()))
+        chores.append(asyncio.create_task(self._keeper.keep()))
         try:
             while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
                 if not await self._turn():
@@ -120,7 +122,12 @@ class Drain:
             self._thread.shutdown()
         if self._mismatch:
             raise self._mismatch
-        return self.recorded
+        return self.all_recorded
+
+    @property
+    def all_recorded(self) -> int:
+        """Results written, of calls and of batches."""
+        return self.recorded + self._keeper.recorded
 
     async def _turn(self) -> bool:
         """Write, claim, wait for news. False when there is nothing left to do."""
@@ -278,7 +285,7 @@ class Drain:
                     swept = now
                     await self._sql(sweep)
                     await self._sql(forget_plans)
-                await self._sql(self.registration.beat, len(self._flying), self.recorded)
+                await self._sql(self.registration.beat, len(self._flying), self.all_recorded)
             except SchemaMismatch as mismatch:  # Migrated under its feet: what flies is recorded, and no more claimed.
                 self._mismatch = mismatch
                 self.stop()

@@ -5,6 +5,7 @@ import pytest
 from runs_app.models import Attempt, ProviderBatch, Trial
 from runs_app.reconciling import differences
 from tests.batching.world import batched_run, endpoint, work
+from tests.engine.conftest import answering, drain
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,3 +29,10 @@ def test_every_trial_is_answered_once_at_half_the_price(provider, kind):
     assert set(Attempt.objects.values_list("token", flat=True)) == {batch.key}
     assert endpoint().in_batches == endpoint().in_flight == 0
     assert differences() == []
+
+
+def test_a_drain_counts_the_answers_of_batches_among_its_results(provider):
+    run = batched_run(provider.url)
+    assert drain(answering()) == 6
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
