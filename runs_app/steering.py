@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from django.db import connection, transaction
@@ -39,23 +41,44 @@ def launch(
     """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
 
     `only` are ids of the cells that are launched; None is all.
-    `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that cannot be.
+    Launches of one experiment take turns. One that finds nothing to add and nothing to start changes nothing, and
+    writes no manifest. `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that
+    cannot be.
     """
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
-        if experiment.status == Experiment.Status.ARCHIVED:
+        locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+        if locked.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
         report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only)
-        write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only)
-        Experiment.objects.filter(pk=experiment.pk).transition(
+        activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
         runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave, n_pending__gt=0)
         runs = runs if only is None else runs.filter(pk__in=report.run_ids)
-        start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
+        started = start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
+        is_new = bool(activated or started or report.trials_added)
+        if is_new:
+            write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only)
     experiment.refresh_from_db()
     wake()
-    return report
+    return replace(report, is_new=is_new, notes=list(_left_as_they_are(report.run_ids)))
+
+
+def _left_as_they_are(run_ids: Collection[int]) -> Iterator[str]:
+    """Yield what a launch does not start, and how each can go on."""
+    states = Counter(Run.objects.filter(pk__in=run_ids).values_list("status", flat=True))
+    if n := states[Run.Status.CANCELLED]:
+        yield (
+            f"{_are(n)} cancelled and {'stays' if n == 1 else 'stay'} so, without new trials. "
+            "To ask again, launch under a new wave label."
+        )
+    if n := states[Run.Status.PAUSED] + states[Run.Status.STOPPED]:
+        yield f"{_are(n)} paused or stopped. Resume {'it' if n == 1 else 'them'} to go on."
+
+
+def _are(n: int) -> str:
+    return "1 run is" if n == 1 else f"{n:,} runs are"
 
 
 def extend(

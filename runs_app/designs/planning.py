@@ -5,7 +5,7 @@ Planning again adds what is missing and nothing else. Locks are taken in the ord
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from django.db import connection, transaction
 from django.db.models import F, Max
 
 from datasets_app.models.history import Actor
+from evalsite.lib.wording import count_text
 from runs_app.designs import piloting, points
 from runs_app.designs.crossed import Design
 from runs_app.designs.crossing import Cell, identity
@@ -45,7 +46,11 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """What one planning did: rows of this wave, and how many trials were new."""
+    """What one planning did: rows of this wave, and how many trials were new.
+
+    `is_new` is false for a launch that found nothing to add and nothing to start. `notes` are sentences about runs that
+    a launch leaves as they are.
+    """
 
     wave: Wave
     run_ids: list[int]
@@ -54,6 +59,18 @@ class PlanReport:
     trials_added: int
     trials_total: int
     warnings: list[str]
+    is_new: bool = True
+    notes: Sequence[str] = ()
+
+    @property
+    def summary(self) -> str:
+        """`98 new trials, 118 in all, in 4 runs`"""
+        new, runs = _counted(self.trials_added, "new trial"), _counted(self.runs, "run")
+        return f"{new}, {count_text(self.trials_total)} in all, in {runs}"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{count_text(n)} {noun}{'' if n == 1 else 's'}"
 
 
 def plan(

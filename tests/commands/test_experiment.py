@@ -91,9 +91,33 @@ def test_list_tells_state_and_trials(manage, pilot):
 def test_launch_plans_and_starts(manage, pilot):
     launched = manage("experiment", "launch", "pilot")
     assert launched.code == 0
-    assert "1 runs, 2 new trials" in launched.out
+    assert "pilot is launched: 2 new trials, 2 in all, in 1 run" in launched.out
     assert Run.objects.get().status == "running"
     assert Trial.objects.filter(status="pending").count() == 2
+
+
+def test_a_launch_without_anything_new_says_so_and_writes_no_manifest(manage, pilot):
+    manage("experiment", "launch", "pilot")
+    again = manage("experiment", "launch", "pilot")
+    assert again.code == 0
+    assert "pilot was launched before, and nothing has changed: 0 new trials, 2 in all, in 1 run" in again.out
+    assert pilot.manifests.count() == 1
+
+
+def test_a_launch_after_a_cancel_says_that_runs_stay_cancelled_and_how_to_ask_again(manage, pilot):
+    manage("experiment", "launch", "pilot")
+    manage("experiment", "cancel", "pilot", "--yes", "--reason", "wrong prompt")
+    again = manage("experiment", "launch", "pilot")
+    assert (
+        "1 run is cancelled and stays so, without new trials. To ask again, launch under a new wave label." in again.out
+    )
+    assert "2 new trials, 2 in all" in manage("experiment", "launch", "pilot", "--wave", "again").out
+
+
+def test_a_launch_of_paused_runs_says_how_they_go_on(manage, pilot):
+    manage("experiment", "launch", "pilot")
+    manage("experiment", "pause", "pilot")
+    assert "1 run is paused or stopped. Resume it to go on." in manage("experiment", "launch", "pilot").out
 
 
 def test_launch_of_a_wave_observes_all_again(manage, pilot):
@@ -136,10 +160,10 @@ def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage
     launched = manage("experiment", "launch", "pilot", "--pilot", "1")
     assert (launched.code, Trial.objects.count()) == (0, 1)
     assert "2 trials, 1 to do" in launched.out
-    assert "1 runs, 1 new trials" in launched.out
+    assert "pilot is launched: 1 new trial, 1 in all, in 1 run" in launched.out
     assert pilot.manifests.get().launch["pilot"] == 1
     assert pilot.history.first().reason == "launched, a pilot of 1"
-    assert "1 runs, 1 new trials" in manage("experiment", "launch", "pilot").out
+    assert "1 new trial, 2 in all, in 1 run" in manage("experiment", "launch", "pilot").out
     assert Trial.objects.count() == 2
 
 

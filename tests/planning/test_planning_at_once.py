@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, transaction
 
+from runs_app import steering
 from runs_app.designs import planning
 from runs_app.models import Condition, Experiment, Run, Trial
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_sampler
@@ -54,3 +55,30 @@ def test_both_wait_for_the_experiment_and_the_second_finds_all_done():
     assert Trial.objects.count() == 120
     assert Condition.objects.count() == 2
     assert list(Run.objects.values_list("n_pending", flat=True)) == [60, 60]
+
+
+def launch_alone(experiment):
+    try:
+        return steering.launch(Experiment.objects.get(pk=experiment.pk), by="test")
+    finally:
+        connection.close()
+
+
+def test_of_launches_at_once_one_plans_and_the_others_find_it_launched():
+    experiment = make_experiment(dataset=make_dataset(5))
+    with ThreadPoolExecutor(8) as pool:
+        with transaction.atomic():
+            Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+            launches = [pool.submit(launch_alone, experiment) for _ in range(8)]
+            wait_for_waiting(8)
+        reports = [launch.result(timeout=60) for launch in launches]
+    assert sorted((report.is_new, report.trials_added) for report in reports) == [(False, 0)] * 7 + [(True, 5)]
+    assert experiment.manifests.count() == 1
+    assert Run.objects.get().status == "running"
+
+
+def test_each_launch_that_adds_something_writes_a_manifest():
+    experiment = make_experiment(dataset=make_dataset(5))
+    for pilot, added in ((2, 2), (2, 0), (None, 3), (None, 0)):
+        assert steering.launch(experiment, by="test", pilot=pilot).trials_added == added
+    assert experiment.manifests.count() == 2

@@ -140,7 +140,10 @@ class Command(VerbCommand):
         say_estimate(self, found)
         approve(self, experiment, found, yes)
         report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only)
-        self.say(f"{experiment} is launched: {report.runs} runs, {count_text(report.trials_added)} new trials")
+        done = "is launched" if report.is_new else "was launched before, and nothing has changed"
+        self.say(f"{experiment} {done}: {report.summary}")
+        for note in report.notes:
+            self.say(note)
         if wait:
             wait_for(self, Run.objects.filter(pk__in=report.run_ids))
 
