@@ -45,6 +45,12 @@ class GradingConfig(AppConfig):
 
         return unread_verdicts(experiment)
 
+    def rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
+        """How many answers each rule of the experiment has scored, and how many it could not read, by code."""
+        from grading_app.grading import rule_scores
+
+        return rule_scores(experiment)
+
     def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]:
         """The judges of the design and those that were added, for a manifest: what each reads, and its prices."""
         from grading_app.judging.listing import judges_of

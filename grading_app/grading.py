@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Sum
+from django.db.models import Count, Sum
 
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.hashing import condition_id, slugify_name
-from grading_app.models import GradeCondition
+from grading_app.models import GradeCondition, Grading
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
 from runs_app.models import Experiment, Run, Trial, Wave
@@ -95,6 +95,25 @@ GradeReport = list[RuleReport]
 def scorer_choices() -> list[tuple[str, str]]:
     """Names and labels of the scorers that can be chosen by name alone: those that need no parameter."""
     return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
+
+
+def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return a mapping for each rule that graded this experiment: answers scored, and answers not read, by code."""
+    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
+    counted: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
+    rows: Any = Grading.objects.filter(condition__in=counted).order_by().values_list("condition", "parse_error")
+    for pk, code, n in rows.annotate(n=Count("pk")):
+        counted[pk][code] = n
+    return [
+        {
+            "grade_condition_id": rule.grade_condition_id,
+            "scorer": rule.scorer,
+            "parameters": rule.parameters,
+            "scored": counted[rule.pk].pop("", 0),
+            "unread": dict(counted[rule.pk].most_common()),
+        }
+        for rule in rules
+    ]
 
 
 def rules_of(experiment: Experiment) -> list[Rule]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 
+from runs_app.above import grading
 from runs_app.designs.drifting import drift_warnings, served_warnings
 from runs_app.models import Experiment, Run, Trial, work
 from runs_app.watching.blockers import blockers_of
@@ -13,7 +14,11 @@ from runs_app.watching.judge_lines import status_of_judges
 from runs_app.watching.point_lines import status_of_points
 from runs_app.watching.progress import COUNTED, WaveTotals, by_wave
 
-CHANNELS = {**work.CHANNELS, "from_cache": Q(from_cache=True)}
+DONE = Q(status=Trial.Status.DONE)
+CHANNELS = {name: DONE & kind for name, kind in work.CHANNELS.items()} | {
+    "refused": work.REFUSED,
+    "from_cache": DONE & Q(from_cache=True),
+}
 COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
 
 
@@ -34,6 +39,7 @@ def standing_of(experiment: Experiment) -> dict[str, Any]:
         "waves": [_wave(wave) for wave in by_wave(runs)],
         "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
         "points": status_of_points(experiment),
+        "rules": grading().rule_scores(experiment),
         "judging": status_of_judges(experiment),
         "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in blockers_of(_all_runs(experiment))],
         "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
@@ -47,7 +53,8 @@ def _all_runs(experiment: Experiment) -> list[Run]:
 
 def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
     counts = {name: Count("pk", filter=condition) for name, condition in CHANNELS.items()}
-    rows: Any = Trial.objects.filter(run__in=run_ids, status="done").order_by().values("run_id").annotate(**counts)
+    ended = Trial.objects.filter(run__in=run_ids, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+    rows: Any = ended.order_by().values("run_id").annotate(**counts)
     return {row["run_id"]: {name: row[name] for name in CHANNELS} for row in rows}
 
 

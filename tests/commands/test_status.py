@@ -1,7 +1,10 @@
 import json
+from collections import Counter
 
 import pytest
 
+from grading_app.grading import grade
+from grading_app.models import Grading
 from runs_app.designs import planning
 from runs_app.models import Attempt, Run, Trial
 from tests.planning.world import make_dataset, make_experiment
@@ -41,6 +44,23 @@ def test_people_read_the_same(manage, observed):
     assert "4 of 5 trials done" in shown
     assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in shown
     assert "1 attempts of unknown cost" in shown
+
+
+def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observed):
+    experiment, _ = observed
+    experiment.scorers = ["exact_match", "numeric"]
+    experiment.save()
+    grade(experiment)
+    rules = {rule["scorer"]: rule for rule in status(manage, "pilot")["rules"]}
+    for name in experiment.scorers:
+        by_hand = Counter(Grading.objects.filter(condition__scorer=name).values_list("parse_error", flat=True))
+        assert rules[name]["scored"] == by_hand.pop("", 0)
+        assert rules[name]["unread"] == by_hand
+    name, unread = experiment.scorers[1], sum(rules[experiment.scorers[1]]["unread"].values())
+    assert unread
+    assert f"scorer {name}: {rules[name]['scored']} answers scored, {unread} answers could not be read (" in (
+        manage("status", "pilot").out
+    )
 
 
 def test_waves_are_told_apart_once_there_are_two(manage, observed):

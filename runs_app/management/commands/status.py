@@ -48,10 +48,17 @@ class Command(SayingCommand):
                 self._print_wave(wave)
         for run in standing["runs"]:
             self._print_run(run)
+        for rule in standing["rules"]:
+            self._print_rule(rule)
         for line in standing["judging"]:
             self.say(f"\n{text_of(line)}\n  {money_text(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
+
+    def _print_rule(self, rule: dict[str, Any]) -> None:
+        unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
+        could_not = f", {count_text(unread)} answers could not be read ({codes})" if unread else ""
+        self.say(f"\nscorer {rule['scorer']}: {count_text(rule['scored'])} answers scored{could_not}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
         rest = [f", {count_text(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]
