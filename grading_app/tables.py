@@ -51,8 +51,8 @@ class AnswerTable(tables.Table):
     done = TrialsColumn("&status=done")
     failed = TrialsColumn("&status=failed")
     open = NumberColumn(verbose_name="To come")
-    unread = NumberColumn(verbose_name="No rating read")
-    empty = NumberColumn()
+    unread = TrialsColumn("&unparsed=true", verbose_name="No rating read")
+    empty = TrialsColumn("&empty=true")
     truncated = TrialsColumn("&truncated=true")
     refused = TrialsColumn("&refused=true")
 

@@ -15,7 +15,7 @@ from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
 from django.db.models.functions import Left
 
 from runs_app.models import Run, Trial
-from runs_app.models.work import ODD
+from runs_app.models.work import ODD, REFUSED_CLASS
 
 PAGE = 50
 SEARCHED = 25_000
@@ -37,13 +37,14 @@ WIDE_COLUMNS = (
 @dataclass(frozen=True)
 class Search:
     """In which runs to look, and for what: `status`, `items`, `error_class` and `odd` kinds of answers an index can
-    find, `rest` it cannot."""
+    find, `rest` it cannot. `with_refused_errors`: refusals that were errors are among the `odd` kinds."""
 
     runs: QuerySet[Run]
     status: str = ""
     error_class: str = ""
     items: list[int] | None = None
     odd: Q = field(default_factory=Q)
+    with_refused_errors: bool = False
     rest: Q = field(default_factory=Q)
 
     @property
@@ -59,7 +60,10 @@ class Search:
         if self.error_class:
             return [self._with_status(trials.filter(error_class=self.error_class))]
         if self.odd:
-            return [self._with_status(trials.filter(ODD))]
+            found = [self._with_status(trials.filter(ODD))]
+            if self.with_refused_errors:
+                found.append(self._with_status(trials.filter(error_class=REFUSED_CLASS)))
+            return found
         statuses = [self.status] if self.status else Trial.Status.values
         return [trials.filter(status=status) for status in statuses]
 

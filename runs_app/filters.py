@@ -24,7 +24,7 @@ from runs_app.models import (
     Trial,
 )
 from runs_app.models.batches import ProviderBatchQuerySet
-from runs_app.models.work import CHANNELS
+from runs_app.models.work import CHANNELS, REFUSED
 from runs_app.watching import ledger
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
@@ -128,6 +128,7 @@ class TrialFilter(df.FilterSet):
             error_class=wanted.get("error", ""),
             items=self._items(runs, wanted),
             odd=self._odd(wanted),
+            with_refused_errors=bool(wanted.get("refused")),
             rest=self._rest(wanted),
         )
 
@@ -149,14 +150,14 @@ class TrialFilter(df.FilterSet):
         """The kinds of answers that are asked for; there are few of them, and an index holds them."""
         kinds = Q()
         for name, kind in CHANNELS.items():
-            kinds &= Q(status=Trial.Status.DONE) & kind if wanted.get(name) else Q()
+            kinds &= _kind(name, kind) if wanted.get(name) else Q()
         return kinds
 
     @staticmethod
     def _rest(wanted: dict[str, Any]) -> Q:
         others = Q()
         for name, kind in CHANNELS.items():
-            others &= ~(Q(status=Trial.Status.DONE) & kind) if wanted.get(name) is False else Q()
+            others &= ~_kind(name, kind) if wanted.get(name) is False else Q()
         named = {
             "category": "item__category",
             "dimension": "dimension",
@@ -167,6 +168,11 @@ class TrialFilter(df.FilterSet):
         if "graded_by" in wanted:  # A trial has one grading by each condition, so that no row comes twice.
             named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
         return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
+
+
+def _kind(name: str, kind: Q) -> Q:
+    """Return the trials of this kind: those that are done, and for refusals those that failed by one."""
+    return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
 
 
 class LedgerFilter(df.FilterSet):

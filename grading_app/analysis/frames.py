@@ -16,6 +16,7 @@ from grading_app.analysis.clusters import ClusterSums
 from grading_app.models import GradeCondition
 from runs_app.designs.crossing import identity
 from runs_app.models import Condition, Experiment, Wave
+from runs_app.models.work import REFUSED_CLASS
 from runs_app.watching.point_lines import PointLine, point_lines
 
 Where = Mapping[str, int | None]
@@ -38,7 +39,10 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the trials of one condition. The last five count among the done ones, and may overlap."""
+    """What became of the trials of one condition.
+
+    `unread`, `empty` and `truncated` count among the done ones, `refused` also among the failed ones; they may overlap.
+    """
 
     condition: int
     trials: int
@@ -175,7 +179,8 @@ def outcomes(where: Where) -> list[Outcomes]:
             count(*) FILTER (WHERE t.status = 'done' AND t.parse_error <> ''),
             count(*) FILTER (WHERE t.status = 'done' AND t.answer = ''),
             count(*) FILTER (WHERE t.status = 'done' AND t.truncated),
-            count(*) FILTER (WHERE t.status = 'done' AND t.refused)
+            count(*) FILTER (WHERE t.status = 'done' AND t.refused
+                OR t.status = 'failed' AND t.error_class = '{REFUSED_CLASS}')
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} GROUP BY 1 ORDER BY 1"""  # noqa: S608
     return [Outcomes(*row) for row in rows_of(statement, where)]

@@ -76,7 +76,7 @@ def _shown(experiment: Experiment, line: GradeLine, editable: bool, newer: Mappi
 
 
 def _actions(run: Any) -> list[Action]:
-    return actions_for(Totals.of([run]), run.errors.items())
+    return actions_for([run])
 
 
 def _again(experiment: Experiment, line: GradeLine) -> str:

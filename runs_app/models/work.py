@@ -21,6 +21,9 @@ CHANNELS = {
     "refused": models.Q(refused=True),
     "unparsed": ~models.Q(parse_error=""),
 }
+# A refusal that a provider reports as an error: its trial fails with this class.
+REFUSED_CLASS = "content_refused"
+REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
 # An answer of white space alone says nothing: no judge and no rater is asked about it. In SQL, of the trial {t}.
 WHITE_SPACE = " \t\r\n"
 BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"

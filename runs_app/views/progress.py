@@ -38,7 +38,7 @@ def experiment_progress(request: HttpRequest, slug: str) -> HttpResponse:
         "retry_url": reverse("experiment_steer", args=[experiment.slug, "retry"]),
         **_live(experiment, runs),
     }
-    context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    context |= _actions(request, runs, editable=context["editable"])
     waves = progress.by_wave(runs)
     context["waves"] = waves if len(waves) > 1 else []
     context["design_trials"] = _more_than_planned(experiment, runs)
@@ -63,8 +63,21 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }
-    context["actions"] = actions_for(context["totals"], context["errors"]) if context["editable"] else []
+    context |= _actions(request, [run], editable=context["editable"])
     return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
+
+
+def _actions(request: HttpRequest, runs: list[Run], *, editable: bool) -> dict[str, Any]:
+    """Return the actions, and for a poll whether they differ from those that the page shows, which `shown` names."""
+    actions = actions_for(runs) if editable else []
+    is_under_way = any(run.status in Run.UNDER_WAY for run in runs)
+    names = ",".join([action.verb for action in actions] + (["priority"] if editable and is_under_way else []))
+    return {
+        "actions": actions,
+        "action_names": names,
+        "is_poll": wants_part(request),
+        "actions_changed": request.GET.get("shown") != names,
+    }
 
 
 def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
@@ -95,6 +108,7 @@ def _share(part: int, whole: int) -> str:
 def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
     pace = progress.pace_of(runs, totals.remaining)
+    errors, workers = progress.errors_of(runs), list(progress.workers_alive())
     return {
         "totals": totals,
         "done_share": _share(totals.done, totals.trials),
@@ -105,9 +119,11 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "state": progress.state_of(experiment, totals),
         "pace": pace,
         "curve": throughput_curve(pace.points),
-        "errors": progress.errors_of(runs),
-        "odd_answers": progress.odd_answers(runs),
+        "errors": errors,
+        "odd_answers": progress.odd_answers(runs, errors),
         "spent": progress.spent_on(runs),
-        "workers": list(progress.workers_alive()),
+        "projection": progress.project_cost(runs, experiment.max_usd),
+        "workers": workers,
+        "between_drains": not workers and totals.is_under_way and progress.between_drains(runs),
         "points": progress.points_of(runs) if experiment.adaptive else None,
     }

@@ -25,7 +25,6 @@ from runs_app.models.preflights import with_last_preflight
 from runs_app.models.runs import RunQuerySet
 from runs_app.views.fetching import editable_experiment, editable_run, posted
 from runs_app.waking import ask_preflights
-from runs_app.watching.progress import Totals
 
 
 @dataclass(frozen=True)
@@ -66,13 +65,20 @@ CANCEL = Action(
 )
 
 
-def actions_for(totals: Totals, errors: Iterable[tuple[str, int]]) -> list[Action]:
-    """Those that would do something to runs in these states."""
-    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & totals.states]
-    if totals.failed:
-        text = f"{count_text(totals.failed)} failed trials get a new set of attempts. What was paid stays paid."
+def actions_for(runs: Iterable[Run]) -> list[Action]:
+    """Return the actions that would do something to these runs as they are now."""
+    runs = list(runs)
+    states = {run.status for run in runs}
+    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & states]
+    if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
+        trials = "1 failed trial gets" if failed == 1 else f"{count_text(failed)} failed trials get"
+        text = f"{trials} a new set of attempts. What was paid stays paid."
         actions.insert(-1, Action("retry", "Retry failed", "arrow-repeat", text, frozenset()))
     return actions
+
+
+class NothingDone(Exception):
+    """Why a verb changed nothing, as a sentence for the page."""
 
 
 def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
@@ -90,7 +96,10 @@ def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
 def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
     chosen = form.cleaned_data["only"] or None
     n = steering.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
-    return f"{count_text(n)} failed {'trial' if n == 1 else 'trials'} will be tried again." if n else ""
+    if n:
+        return f"{count_text(n)} failed {'trial' if n == 1 else 'trials'} will be tried again."
+    kind = f" of class {chosen}" if chosen else ""
+    raise NothingDone(f"Nothing changed: no trial{kind} is failed now. Trials of cancelled runs are not tried again.")
 
 
 VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
@@ -134,7 +143,11 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
     if not form.is_valid():
         messages.error(request, first_error(form))
         return
-    done = VERBS[verb](runs, form, request.user)
+    try:
+        done = VERBS[verb](runs, form, request.user)
+    except NothingDone as reason:
+        messages.warning(request, str(reason))
+        return
     if done:
         messages.success(request, done)
     else:
@@ -185,7 +198,12 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
         except (PlanError, steering.LaunchError) as problem:
             form.add_error(None, getattr(problem, "problems", None) or str(problem))
         else:
-            messages.success(request, f"Launched: {count_text(report.trials_total)} trials in {report.runs} runs.")
+            if report.is_new:
+                messages.success(request, f"Launched: {report.summary}.")
+            else:
+                messages.info(request, f"Launched before, and nothing has changed: {report.summary}.")
+            for note in report.notes:
+                messages.warning(request, note)
             return redirect("experiment_progress", experiment.slug)
     context = {
         "experiment": experiment,

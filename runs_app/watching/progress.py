@@ -15,13 +15,14 @@ from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q
 from django.db.models.functions import Coalesce, JSONObject, Now
 from django.utils import timezone
 
-from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Wave, Worker
-from runs_app.models.work import CHANNELS
+from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
+from runs_app.models.work import CHANNELS, REFUSED_CLASS
 from runs_app.watching.curves import TICK
 
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
 ALIVE_FOR = timedelta(seconds=60)
+DRAIN_GAP = timedelta(seconds=30)  # Longer than it takes from the end of a drain to the start of the next one.
 COUNTED = ("pending", "running", "done", "failed", "cancelled")
 # What an experiment is called when its runs differ: the first of these that any of them is.
 LOUDEST = (
@@ -59,6 +60,10 @@ class Totals:
     @property
     def remaining(self) -> int:
         return self.pending + self.running
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.failed
 
     @property
     def is_under_way(self) -> bool:
@@ -133,25 +138,87 @@ def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> fl
     return sum(n for _, n in ended) * 60 / (current - ended[0][0]).total_seconds()
 
 
+@dataclass(frozen=True)
+class Projection:
+    """What runs will have cost at their end, in US dollars, at the mean cost of each trial that has ended so far."""
+
+    total_usd: Decimal
+    remaining: int
+    usd_each: Decimal
+    budget: Decimal | None = None
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.budget is not None and self.total_usd > self.budget
+
+
+def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projection | None:
+    """Return spent + for each run its trials left times its mean cost; None before any trial ended, or with none left.
+
+    A run none of whose trials has ended yet takes the mean of all runs. Only what is under way counts as left.
+    """
+    remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
+    ended, spent = sum(run.n_done + run.n_failed for run in runs), spent_on(runs)
+    if not ended or not any(remaining.values()):
+        return None
+    left = Decimal(0)
+    for run in runs:
+        own = run.n_done + run.n_failed
+        left += remaining.get(run.pk, 0) * (run.spent_usd / own if own else spent / ended)
+    n = sum(remaining.values())
+    return Projection(spent + left, n, left / n, budget)
+
+
 def points_of(runs: Iterable[Run]) -> dict[str, int]:
     """How many points adaptive runs have, and how many of them are decided."""
     counted = Point.objects.filter(run__in=[run.pk for run in runs])
     return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
 
 
-def errors_of(runs: Iterable[Run]) -> list[tuple[str, int]]:
-    """Attempts by error class, the most frequent first."""
-    counted: Counter[str] = Counter()
+@dataclass(frozen=True)
+class ErrorLine:
+    """An error class: its attempts so far, its trials that are failed now, and those of them that can be retried."""
+
+    name: str
+    attempts: int
+    failed: int
+    to_retry: int
+
+
+def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
+    """Return the error classes, the most frequent first. One query, whose cost grows with failed trials alone.
+
+    Failed trials of a cancelled run are not to be retried: no worker would claim them.
+    """
+    attempts: Counter[str] = Counter()
     for run in runs:
-        counted.update(run.errors)
-    return counted.most_common()
+        attempts.update(run.errors)
+    failed, to_retry = _failed_by_class(runs)
+    return [ErrorLine(name, n, failed[name], to_retry[name]) for name, n in (attempts | failed).most_common()]
 
 
-def odd_answers(runs: Iterable[Run]) -> list[tuple[str, int]]:
-    """Answers that came and yet say nothing, or not all, by kind; one may be several. Read from the ledger."""
+def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
+    """Return the trials that are failed now by error class: all, and those of runs that were not cancelled."""
+    failed: Counter[str] = Counter()
+    to_retry: Counter[str] = Counter()
+    cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
+    if having := [run.pk for run in runs if run.n_failed]:
+        trials = Trial.objects.filter(run__in=having, status=Trial.Status.FAILED).order_by()
+        for run_id, name, n in trials.values_list("run_id", "error_class").annotate(n=Count("pk")):
+            failed[name] += n
+            to_retry[name] += 0 if run_id in cancelled else n
+    return failed, to_retry
+
+
+def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
+    """Return answers that say nothing, or not all, by kind; one may be several. Read from the ledger.
+
+    Refusals that an error reported count as well, as long as their trials are failed: `errors` are those of the runs.
+    """
     sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
         **{name: Sum(name, default=0) for name in CHANNELS}
     )
+    sums["refused"] += sum(line.failed for line in errors if line.name == REFUSED_CLASS)
     return [(name, sums[name]) for name in CHANNELS if sums[name]]
 
 
@@ -178,6 +245,17 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
 def workers_alive() -> QuerySet[Worker]:
     """By the database's clock, which is also that of their heartbeats."""
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
+
+
+def between_drains(runs: Iterable[Run]) -> bool:
+    """Return whether a worker drained, or the runs were planned, so lately that the next drain is about to start.
+
+    A drain of the task queue ends after half a minute and is followed by another; `tend` restores it if that is lost.
+    """
+    since = timezone.now() - DRAIN_GAP
+    if any(run.created_at >= since for run in runs):
+        return True
+    return Worker.objects.filter(left_at__isnull=False, seen_at__gte=Now() - DRAIN_GAP).exists()
 
 
 def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:

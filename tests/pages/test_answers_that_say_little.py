@@ -1,12 +1,13 @@
 """Empty, truncated, refused and unreadable answers: counted on pages, found by address, exported alike."""
 
 import json
+from io import StringIO
 
 import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from runs_app.models import Attempt, Trial
+from runs_app.models import Attempt, Run, Trial
 from runs_app.models.work import CHANNELS, ODD
 from tests import factories
 
@@ -94,3 +95,58 @@ def test_the_counts_cost_one_query_more(experiment, as_, django_assert_max_num_q
     assert Attempt.objects.filter(run__experiment=experiment).count() == 11
     with django_assert_max_num_queries(18):
         owner.get("/experiments/odd/progress/")
+
+
+# --- refusals that a provider reported as an error
+
+
+@pytest.fixture
+def with_errors(experiment):
+    """Another run, of which one trial failed by a refusal and one by something else."""
+    prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
+    condition = factories.make_condition(experiment, factories.make_model("strict"), prompt, sampler)
+    run = Run.objects.create(experiment=experiment, condition=condition, wave=experiment.waves.get(), status="running")
+    answers = iter([factories.failed("content_refused"), factories.failed("server"), *["ready"] * 4])
+    factories.plan_trials(run, answer=lambda *_: next(answers))
+    run.errors = {"content_refused": 1, "server": 3}
+    run.save(update_fields=["errors"])
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("refused=true", 2),
+        ("refused=true&status=failed", 1),
+        ("refused=true&status=done", 1),
+        ("refused=true&error=content_refused", 1),
+        ("refused=true&empty=true", 0),
+        ("refused=true&item=item-0", 1),
+        ("refused=false", 10),
+    ],
+)
+def test_refusals_that_were_errors_are_found_among_the_refused(with_errors, as_, query, found):
+    page = as_("owner").get(f"/trials/?experiment=odd&{query}")
+    assert len(page.context["page"].keys) == found
+
+
+def test_refused_counts_refusals_that_were_errors_on_every_page(with_errors, as_):
+    owner = as_("owner")
+    assert ("refused", 2) in owner.get("/experiments/odd/progress/").context["odd_answers"]
+    results = owner.get("/experiments/odd/results/")
+    assert [row.record.refused for row in results.context["answers"].rows] == [1, 1]
+    status = json.loads(_said("status", "odd", json=True))
+    assert [run["refused"] for run in status["runs"]] == [1, 1]
+
+
+def test_the_count_of_empty_answers_leads_to_them(experiment, as_):
+    condition = experiment.conditions.get()
+    text = as_("owner").get("/experiments/odd/results/").content.decode()
+    for kind in ("empty", "truncated", "refused"):
+        assert f'<a href="/trials/?experiment=odd&amp;condition={condition.pk}&amp;{kind}=true">' in text
+
+
+def _said(*words, **options):
+    out = StringIO()
+    call_command(*words, stdout=out, **options)
+    return out.getvalue()

@@ -1,10 +1,12 @@
 """Progress comes from counters and ticks; it is fetched again only while something moves."""
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from runs_app.models import Run, Tick
 from runs_app.watching import curves, progress
@@ -30,6 +32,43 @@ def test_polling_ends_with_the_work(lab, as_, status, polls):
     assert ('http-equiv="refresh"' in run) is polls
 
 
+def poll(client, lab, shown):
+    address = f"/experiments/{lab.experiment.slug}/progress/?shown={shown}"
+    return client.get(address, headers={"HX-Request": "true"}).content.decode()
+
+
+def test_the_poll_that_sees_the_end_brings_the_buttons_that_fit_it(lab, as_):
+    client = as_("owner")
+    running = page(client, lab)
+    shown = "pause,retry,cancel,priority"
+    assert f"?shown={shown.replace(',', '%2C')}" in running
+    assert "hx-swap-oob" not in running
+    Run.objects.update(status="done", n_pending=0, n_running=0)
+    part = poll(client, lab, shown)
+    oob = part[part.index('id="live-actions"') :]
+    assert 'hx-swap-oob="true"' in oob
+    assert "/steer/retry/" in oob
+    for gone in ("/steer/pause/", "/steer/cancel/", "/steer/priority/"):
+        assert gone not in oob
+    run = client.get(f"/runs/{lab.run.pk}/?shown=pause", headers={"HX-Request": "true"}).content.decode()
+    assert 'hx-swap-oob="true"' in run
+
+
+def test_a_poll_leaves_buttons_alone_that_have_not_changed(lab, as_):
+    """A reason that is being typed into one of them is not lost."""
+    assert 'id="live-actions"' not in poll(as_("owner"), lab, "pause,retry,cancel,priority")
+
+
+def test_who_only_reads_gets_no_buttons_by_a_poll(lab, as_):
+    lab.experiment.__class__.objects.update(sharing="group")
+    assert "/steer/" not in poll(as_("viewer"), lab, "pause")
+
+
+def test_the_rest_of_a_pilot_is_offered_by_the_poll_that_sees_its_end(lab, as_):
+    Run.objects.update(status="done", n_pending=0, n_running=0, n_failed=0, n_done=1)
+    assert "Launch the rest" in poll(as_("owner"), lab, "")
+
+
 def test_a_poll_gets_the_live_part_alone(lab, as_):
     part = page(as_("owner"), lab, **{"HX-Request": "true"})
     assert part.lstrip().startswith('<div id="live"')
@@ -42,7 +81,12 @@ def test_numbers_come_from_the_counters(lab, as_):
     assert (context["totals"].trials, context["done_share"]) == (100, "90.0")
 
 
-def test_no_trial_is_read_for_the_progress(lab, as_):
+def test_of_trials_only_the_failed_are_read_for_the_progress(lab, as_):
+    with CaptureQueriesContext(connection) as queries:
+        page(as_("owner"), lab)
+    (failed,) = [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
+    assert """"status" = 'failed'""" in failed
+    Run.objects.update(n_failed=0)
     with CaptureQueriesContext(connection) as queries:
         page(as_("owner"), lab)
     assert not [query["sql"] for query in queries if '"runs_app_trial"' in query["sql"]]
@@ -85,7 +129,54 @@ def test_no_worker_is_said_while_trials_wait(lab, as_):
     from runs_app.models import Worker
 
     Worker.objects.update(seen_at=START)
+    Run.objects.update(created_at=START)
     assert "No worker is alive" in page(as_("owner"), lab)
+
+
+def test_between_two_drains_no_worker_is_missed(lab, as_):
+    from runs_app.models import Worker
+
+    Run.objects.update(created_at=START)
+    Worker.objects.update(seen_at=timezone.now(), left_at=timezone.now())
+    text = page(as_("owner"), lab)
+    assert "No worker is alive" not in text
+    assert "The next one starts by itself" in text
+    Worker.objects.update(seen_at=timezone.now() - progress.DRAIN_GAP * 2)
+    assert "No worker is alive" in page(as_("owner"), lab)
+
+
+def test_a_run_that_was_planned_just_now_misses_no_worker(lab, as_):
+    from runs_app.models import Worker
+
+    Worker.objects.all().delete()
+    Run.objects.update(created_at=timezone.now())
+    assert "No worker is alive" not in page(as_("owner"), lab)
+
+
+def test_a_retry_is_offered_for_classes_with_failed_trials_alone(lab, as_):
+    Run.objects.update(errors={"bad_request": 3, "worker_lost": 5})
+    text = page(as_("owner"), lab)
+    assert "Retry 1 failed trial of class bad_request" in text
+    assert "of class worker_lost" not in text
+    assert ">worker_lost</a>" in text
+
+
+@pytest.mark.parametrize("error_class", ["worker_lost", "timeout", "content_refused", "internal_error"])
+def test_trials_of_every_class_are_retried_after_their_run_is_done(lab, as_, error_class):
+    from runs_app.models import Trial
+
+    Trial.objects.filter(pk=lab.failed.pk).update(error_class=error_class)
+    Run.objects.filter(pk=lab.run.pk).update(status="done", errors={error_class: 1})
+    assert f"Retry 1 failed trial of class {error_class}" in page(as_("owner"), lab)
+    as_("owner").post(f"/experiments/{lab.experiment.slug}/steer/retry/", {"only": error_class})
+    lab.run.refresh_from_db()
+    assert (lab.run.status, Trial.objects.get(pk=lab.failed.pk).status) == ("running", "pending")
+
+
+def test_no_retry_is_offered_for_a_cancelled_run(lab, as_):
+    Run.objects.update(status="cancelled")
+    text = page(as_("owner"), lab)
+    assert "/steer/retry/" not in text
 
 
 # --- pace and curve
@@ -121,6 +212,33 @@ def test_a_young_run_is_not_averaged_over_the_time_before_it(run):
 def test_without_ticks_there_is_no_pace_and_no_time_left(run):
     pace = progress.pace_of([run], 20, now=START)
     assert (pace.per_minute, pace.seconds_left, pace.points) == (0, None, [])
+
+
+def test_the_projected_cost_is_what_is_spent_and_what_is_left_at_each_runs_mean(lab, run):
+    Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
+    cheap = Run(status="running", n_done=100, n_pending=100, spent_usd=Decimal("0.1"))
+    found = progress.project_cost([Run.objects.get(), cheap], budget=Decimal("2"))
+    assert found.total_usd == Decimal("0.6") + 30 * Decimal("0.05") + 100 * Decimal("0.001")
+    assert (found.remaining, found.is_over_budget) == (130, True)
+
+
+def test_a_run_without_an_answer_is_projected_at_the_mean_of_all(run):
+    Run.objects.update(n_done=10, n_failed=0, n_pending=0, n_running=0, spent_usd="0.5")
+    fresh = Run(status="queued", n_pending=10, spent_usd=Decimal(0))
+    assert progress.project_cost([Run.objects.get(), fresh]).total_usd == 1
+
+
+def test_nothing_is_projected_before_an_answer_or_after_the_end(run):
+    assert progress.project_cost([Run(status="running", n_pending=3)]) is None
+    assert progress.project_cost([Run(status="done", n_done=3, spent_usd=Decimal(1))]) is None
+    assert progress.project_cost([Run(status="cancelled", n_done=3, n_running=1, spent_usd=Decimal(1))]) is None
+
+
+def test_the_page_says_how_the_projection_is_computed(lab, as_):
+    Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
+    text = page(as_("owner"), lab)
+    assert "Projected cost" in text
+    assert "spent, and 30 trials left at $0.05 each, the mean of their runs so far" in text
 
 
 def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):

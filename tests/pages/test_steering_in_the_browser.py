@@ -44,7 +44,8 @@ def test_what_changes_nothing_says_so(lab, as_):
 
 
 def test_retry_of_one_class_leaves_the_others(lab, as_):
-    assert said(steer(as_("owner"), lab, "retry", only="timeout"))[-1].startswith("Nothing changed")
+    nothing = said(steer(as_("owner"), lab, "retry", only="timeout"))[-1]
+    assert nothing.startswith("Nothing changed: no trial of class timeout is failed now.")
     assert said(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be tried again."
     assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
 
@@ -76,7 +77,7 @@ def test_one_run_is_steered_alone(lab, as_):
     assert (lab.run.status, elsewhere.status) == ("paused", "running")
 
 
-@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("0", 32), ("many", 32), ("100000", 32)])
+@pytest.mark.parametrize(("entered", "kept"), [("5", 5), ("0", 32), ("many", 32), ("100001", 32)])
 def test_concurrency_is_a_number_in_its_limits(lab, as_, entered, kept):
     as_("owner").post(f"/runs/{lab.run.pk}/steer/concurrency/", {"max_concurrency": entered})
     lab.run.refresh_from_db()
@@ -158,6 +159,15 @@ def test_a_launch_plans_every_trial_and_leads_to_the_progress(draft, as_, people
     assert draft.manifests.count() == 1
 
 
+def test_a_launch_after_a_cancel_says_what_to_do(draft, as_):
+    launch = {"wave": "", "confirmed": "on"}
+    as_("owner").post("/experiments/draft/launch/", launch)
+    as_("owner").post("/experiments/draft/steer/cancel/", {"reason": "Wrong prompt"})
+    told = said(as_("owner").post("/experiments/draft/launch/", launch))
+    assert "Launched before, and nothing has changed: 0 new trials, 6 in all, in 1 run." in told
+    assert told[-1].startswith("1 run is cancelled and stays so")
+
+
 def test_a_wave_observes_the_design_again(draft, as_):
     for wave in ("", "again"):
         as_("owner").post("/experiments/draft/launch/", {"wave": wave, "confirmed": "on"})
@@ -194,7 +204,8 @@ def test_a_pilot_makes_its_trials_and_the_progress_leads_to_the_rest(draft, as_)
     text = as_("owner").get("/experiments/draft/progress/").content.decode()
     assert "2 trials are planned, of the 6 that the design has" in text
     assert "Launch the rest" in text
-    as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "", "confirmed": "on"})
+    response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "", "confirmed": "on"})
+    assert said(response)[-1] == "Launched: 4 new trials, 6 in all, in 1 run."
     run.refresh_from_db()
     assert (run.n_done, run.n_pending, run.status) == (2, 4, "running")
     Run.objects.update(status="done", n_pending=0, n_done=6)
