@@ -166,7 +166,7 @@ def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projecti
         own = run.n_done + run.n_failed
         left += remaining.get(run.pk, 0) * (run.spent_usd / own if own else spent / ended)
     n = sum(remaining.values())
-    return Projection(spent + left, n, left / n, budget)
+    return Projection(round(spent + left, 8), n, round(left / n, 8), budget)
 
 
 def points_of(runs: Iterable[Run]) -> dict[str, int]:

@@ -50,7 +50,7 @@ def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observ
     experiment, _ = observed
     experiment.scorers = ["exact_match", "numeric"]
     experiment.save()
-    grade(experiment)
+    grade(experiment, by="test")
     rules = {rule["scorer"]: rule for rule in status(manage, "pilot")["rules"]}
     for name in experiment.scorers:
         by_hand = Counter(Grading.objects.filter(condition__scorer=name).values_list("parse_error", flat=True))
