@@ -108,6 +108,7 @@ def _share(part: int, whole: int) -> str:
 def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
     totals = progress.Totals.of(runs)
     pace = progress.pace_of(runs, totals.remaining)
+    blockers = blockers_of(runs)
     errors, workers = progress.errors_of(runs), list(progress.workers_alive())
     return {
         "totals": totals,
@@ -115,7 +116,7 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "per_minute": round(pace.per_minute),
         "unpriced": sum(run.n_unpriced for run in runs),
         "stop_reasons": stop_reasons_of(runs),
-        "blockers": blockers_of(runs),
+        "blockers": blockers,
         "state": progress.state_of(experiment, totals),
         "pace": pace,
         "curve": throughput_curve(pace.points),
@@ -124,6 +125,6 @@ def _live(experiment: Experiment, runs: list[Run]) -> dict[str, Any]:
         "spent": progress.spent_on(runs),
         "projection": progress.project_cost(runs, experiment.max_usd),
         "workers": workers,
-        "between_drains": not workers and totals.is_under_way and progress.between_drains(runs),
+        "is_unattended": any(blocker.kind == "worker" for blocker in blockers),
         "points": progress.points_of(runs) if experiment.adaptive else None,
     }

@@ -17,6 +17,7 @@ from runs_app.engine.throttling import Rates, Throttle, obstacle, refilled
 from runs_app.models import Endpoint, Run, Worker
 
 SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is no reason to tell.
+START_GAP = timedelta(seconds=30)  # From a launch to the first drain.
 WORKER_GAP = timedelta(seconds=60)  # Between the end of one drain and the start of the next.
 
 Kind = Literal["endpoint", "budget", "worker"]
@@ -53,7 +54,7 @@ def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
     at_endpoints = (endpoint_blocker(endpoint, now) for endpoint in sorted(direct, key=lambda one: one.name))
     found = [blocker for blocker in at_endpoints if blocker]
     found += dict.fromkeys(blocker for run in waiting if (blocker := _budget_blocker(run)))
-    if not has_worker():
+    if not has_worker() and not any(run.created_at >= now - START_GAP for run in waiting):
         found.append(Blocker("worker", "No worker is alive. Trials wait until one starts."))
     return found
 

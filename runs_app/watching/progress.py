@@ -22,7 +22,6 @@ from runs_app.watching.curves import TICK
 RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
 ALIVE_FOR = timedelta(seconds=60)
-DRAIN_GAP = timedelta(seconds=30)  # Longer than it takes from the end of a drain to the start of the next one.
 COUNTED = ("pending", "running", "done", "failed", "cancelled")
 # What an experiment is called when its runs differ: the first of these that any of them is.
 LOUDEST = (
@@ -245,17 +244,6 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
 def workers_alive() -> QuerySet[Worker]:
     """By the database's clock, which is also that of their heartbeats."""
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
-
-
-def between_drains(runs: Iterable[Run]) -> bool:
-    """Return whether a worker drained, or the runs were planned, so lately that the next drain is about to start.
-
-    A drain of the task queue ends after half a minute and is followed by another; `tend` restores it if that is lost.
-    """
-    since = timezone.now() - DRAIN_GAP
-    if any(run.created_at >= since for run in runs):
-        return True
-    return Worker.objects.filter(left_at__isnull=False, seen_at__gte=Now() - DRAIN_GAP).exists()
 
 
 def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from runs_app.models import Run, Tick
-from runs_app.watching import curves, progress
+from runs_app.watching import blockers, curves, progress
 from tests import factories
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -142,7 +142,7 @@ def test_between_two_drains_no_worker_is_missed(lab, as_):
     text = page(as_("owner"), lab)
     assert "No worker is alive" not in text
     assert "The next one starts by itself" in text
-    Worker.objects.update(seen_at=timezone.now() - progress.DRAIN_GAP * 2)
+    Worker.objects.update(seen_at=timezone.now() - blockers.WORKER_GAP * 2)
     assert "No worker is alive" in page(as_("owner"), lab)
 
 

@@ -99,6 +99,7 @@ def test_a_wait_that_is_over_in_a_moment_is_not_told(waiting):
 
 
 def test_without_a_worker_for_a_minute_that_is_the_reason(waiting, capsys):
+    Run.objects.update(created_at=timezone.now() - timedelta(minutes=2))
     Worker.objects.update(left_at=timezone.now())
     assert "waiting:" not in status(capsys), "one drain has ended, and the next one is about to start"
     Worker.objects.update(seen_at=timezone.now() - timedelta(minutes=2))
