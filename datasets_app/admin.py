@@ -98,7 +98,7 @@ ITEM_VERBS = (
 class DatasetAdmin(VerbAdmin):
     verbs = DATASET_VERBS
     list_display = ["__str__", "title", "status", "active_count", "item_count", "created_by", "created_at"]
-    list_filter = ["status", "created_at", "created_by"]
+    list_filter = ["status", "created_at", ("created_by", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["created_by"]
     search_fields = ["slug", "title", "description"]
     fields = [

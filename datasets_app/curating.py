@@ -104,8 +104,13 @@ def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
             record_changes([(dataset, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(dataset))
             dataset.delete()
     except ProtectedError as error:
-        users = ", ".join(sorted(str(row) for row in error.protected_objects)[:5])
+        users = ", ".join(sorted({_name_of_user(row) for row in error.protected_objects})[:5])
         raise CurationError(f"{dataset} is in use by {users}") from None
+
+
+def _name_of_user(row: Any) -> str:
+    """Name only what belongs to the group: others' experiments may be private."""
+    return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
 
 
 def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor) -> None:

@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from datasets_app.models import Item
+from evalsite.lib.roles import is_member
 from runs_app.browsing import Search
 from runs_app.models import (
     Condition,
@@ -49,15 +50,24 @@ class ExperimentFilter(df.FilterSet):
         return experiments.filter(Q(slug__icontains=text) | Q(title__icontains=text))
 
 
+def _endpoints(request: Any) -> QuerySet[Endpoint]:
+    return Endpoint.objects.visible_to(request.user).order_by("name")
+
+
 class BatchFilter(df.FilterSet):
     status = df.ChoiceFilter(choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="at")
-    endpoint = df.ModelChoiceFilter(queryset=Endpoint.objects.order_by("name"), to_field_name="name", empty_label="Any")
+    endpoint = df.ModelChoiceFilter(queryset=_endpoints, to_field_name="name", empty_label="Any")
     experiment = df.CharFilter(label="Experiment", field_name="run__experiment__slug")
     run = df.NumberFilter(label="Run", min_value=1)
 
     class Meta:
         model = ProviderBatch
         fields = ["status", "endpoint", "experiment", "run"]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not is_member(self.request.user):
+            del self.filters["endpoint"]  # Where models are served is the group's own business.
 
     def at(self, batches: ProviderBatchQuerySet, _name: str, status: str) -> ProviderBatchQuerySet:
         return batches.open() if status == "open" else batches.filter(status=status)

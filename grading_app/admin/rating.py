@@ -3,13 +3,16 @@
 from typing import Any, ClassVar
 
 from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
 
 from evalsite.lib.admin import ReadOnlyAdmin, history_list
 from grading_app.models import RaterAssignment, RatingQueue
+from runs_app.admin.experiments import VisibleAdmin
 
 
 @admin.register(RatingQueue)
-class RatingQueueAdmin(ReadOnlyAdmin):
+class RatingQueueAdmin(VisibleAdmin):
     list_display = ["name", "status", "dataset", "raters_wanted", "owner", "created_at"]
     list_filter = ["status"]
     list_select_related = ["dataset", "owner"]
@@ -20,6 +23,10 @@ class RatingQueueAdmin(ReadOnlyAdmin):
 @admin.register(RaterAssignment)
 class RaterAssignmentAdmin(ReadOnlyAdmin):
     list_display = ["queue", "number", "user", "dimension", "by_link", "started_at", "finished_at", "excluded_at"]
-    list_filter = ["queue"]
+    list_filter = [("queue", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["queue", "user", "dimension"]
     exclude = ["seed"]
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[RaterAssignment]:
+        """Those of queues that the reader sees: a queue over answers is as private as its experiment."""
+        return super().get_queryset(request).filter(queue__in=RatingQueue.objects.visible_to(request.user))

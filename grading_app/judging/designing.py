@@ -8,7 +8,7 @@ from typing import Any
 from grading_app.judging import choosing
 from grading_app.judging.drawing import known_or
 from grading_app.models import Grader, Rubric
-from runs_app.designs.designing import Maker, model_spec, sampler_spec
+from runs_app.designs.designing import MADE_FOR, Maker, model_spec, sampler_spec
 from runs_app.designs.drawing import DrawSpec
 from runs_app.designs.drawn import judge_name
 from runs_app.designs.planning import PlanError
@@ -98,8 +98,7 @@ def _rubric(maker: Maker, path: str, spec: RubricSpec) -> Any:
     )
     rubric, is_new = maker.version(path, row)
     if is_new and maker.may(APPROVE):
-        reason = f"Made for experiment {maker.spec.experiment}"
-        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=reason)
+        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=MADE_FOR)
     return rubric
 
 

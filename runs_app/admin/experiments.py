@@ -32,7 +32,7 @@ class VisibleAdmin(ReadOnlyAdmin):
 @admin.register(Experiment)
 class ExperimentAdmin(VisibleAdmin):
     list_display = ["slug", "title", "owner", "status", "sharing", "dataset", "max_usd", "spent_usd", "created_at"]
-    list_filter = ["status", "sharing", "owner"]
+    list_filter = ["status", "sharing", ("owner", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["owner", "dataset"]
     search_fields = ["slug", "title"]
     fields = [

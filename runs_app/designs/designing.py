@@ -53,6 +53,7 @@ SETTINGS = (
 COPIED = ("max_usd", "confirm_above_usd", "scorers", "graders", "adaptive", "draws")
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 APPROVE = "runs_app.approve_prompt"
+MADE_FOR = "Made for an experiment"  # Without its name: the history of a prompt is read by the whole group.
 # Where the file's key has another name than the column.
 KEYS = {
     "slug": "experiment",
@@ -215,15 +216,14 @@ class Maker:
         row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
         if not self.save(path, row):
             return None
-        record_changes([(row, "", "made")], by=self.by, reason=f"Made for experiment {self.spec.experiment}")
+        record_changes([(row, "", "made")], by=self.by, reason=MADE_FOR)
         return row
 
     def _prompt(self, path: str, spec: PromptSpec) -> Any:
         row = Prompt(name=spec.name, messages=spec.turns, answer_format=spec.answer_format)
         prompt, new = self.version(path, row)
         if new and self.may(APPROVE):
-            reason = f"Made for experiment {self.spec.experiment}"
-            Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=reason)
+            Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=MADE_FOR)
         return prompt
 
     def sampler(self, path: str, spec: SamplerSpec) -> Any:

@@ -129,7 +129,7 @@ def _freeze(design: Design, by: Actor) -> None:
     for rows in (design.samplers, design.dimensions):
         if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
             type(rows[0]).objects.filter(pk__in=drafts).transition(
-                sources=["draft"], target="approved", by=by, reason=f"Used by experiment {design.experiment}"
+                sources=["draft"], target="approved", by=by, reason="Used by an experiment"
             )
 
 

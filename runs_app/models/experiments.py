@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from django.conf import settings
@@ -186,6 +186,10 @@ class Experiment(Counted):
     def clean(self) -> None:
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
             raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
+
+    def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
+        """Return the same words whoever has the name: it may be that of somebody's private experiment."""
+        return ValidationError("This name is not available. Choose another name.", code="unique")
 
     @property
     def audience(self) -> str:

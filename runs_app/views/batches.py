@@ -11,6 +11,7 @@ from django_tables2 import RequestConfig
 from evalsite.lib.access import members_only, readers_only
 from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
+from evalsite.lib.roles import is_member
 from runs_app import steering
 from runs_app.filters import BatchFilter
 from runs_app.forms.steering import SteeringForm
@@ -27,7 +28,7 @@ def batch_list(request: HttpRequest) -> HttpResponse:
     """Of all experiments that this person may see, the latest first."""
     visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
     filter_ = BatchFilter(request.GET, queryset=visible, request=request)
-    table = BatchListTable(filter_.qs)
+    table = BatchListTable(filter_.qs, exclude=() if is_member(request.user) else ("endpoint",))
     RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
     shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
     return render(request, "runs_app/batch_list.html", {"filter": filter_, "table": table, "shown": shown})

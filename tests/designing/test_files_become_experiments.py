@@ -173,7 +173,7 @@ def test_an_unknown_scorer_is_refused(lab, curator):
 
 def test_a_name_that_is_taken_is_refused(lab, curator):
     create(curator)
-    assert refused(curator) == ["experiment: Experiment with this Name already exists."]
+    assert refused(curator) == ["experiment: This name is not available. Choose another name."]
 
 
 def test_the_providers_own_settings_are_made_on_demand(lab, curator):
@@ -189,7 +189,7 @@ def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, cura
         curator, experiment="b", models=["sim"], prompts=[{"name": "other", "user": "{{key}}"}]
     ).prompts.get()
     assert (waiting.status, ready.status) == ("draft", "approved")
-    assert StatusChange.objects.of(ready).get().reason == "Made for experiment b"
+    assert StatusChange.objects.of(ready).get().reason == "Made for an experiment"
 
 
 def test_a_researcher_cannot_add_a_model(lab, researcher):
@@ -210,5 +210,5 @@ def test_a_duplicate_is_a_draft_of_the_same_design(lab, curator, researcher, sam
 
 
 def test_a_duplicate_needs_a_free_name(lab, curator):
-    with pytest.raises(SpecError, match="already exists"):
+    with pytest.raises(SpecError, match="not available"):
         duplicate(create(curator), "pilot", by=curator)

@@ -95,7 +95,7 @@ def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(entered, as_
 def test_a_name_that_is_taken_is_refused(entered, as_):
     as_("researcher").post(NEW, entered)
     response = as_("owner").post(NEW, entered)
-    assert "already exists" in " ".join(response.context["form"].errors["slug"])
+    assert "not available" in " ".join(response.context["form"].errors["slug"])
 
 
 def test_drafts_of_datasets_and_prompts_are_no_choice(parts, as_):

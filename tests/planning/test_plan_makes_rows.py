@@ -119,7 +119,7 @@ def test_samplers_and_dimensions_are_in_use_from_then_on():
     for row in (sampler, dimension):
         row.refresh_from_db()
         change = StatusChange.objects.of(row).get()
-        assert (row.status, change.actor, change.reason) == ("approved", "the test", "Used by experiment pilot")
+        assert (row.status, change.actor, change.reason) == ("approved", "the test", "Used by an experiment")
 
 
 def test_a_renamed_model_keeps_its_condition():
