@@ -146,6 +146,7 @@ def addresses(experiment):
         "experiments": reverse("experiment_list"),
         "experiment new": reverse("experiment_new"),
         "experiment edit": reverse("experiment_edit", args=["next-idea"]),
+        "experiment share": reverse("experiment_share", args=slug),
         "experiment file": reverse("experiment_from_file"),
         "design": reverse("experiment_detail", args=slug),
         "design draft": reverse("experiment_detail", args=["next-idea"]),
