@@ -46,6 +46,7 @@ SETTINGS = (
     "backoff_s",
     "max_backoff_s",
     "on_empty",
+    "on_unreadable",
     "lease_s",
     "stop_failure_rate",
     "stop_after_attempts",

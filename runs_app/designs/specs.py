@@ -256,6 +256,7 @@ class ExperimentSpec(Strict):
     backoff_s: Annotated[float | None, within(EXPERIMENT["backoff_s"])] = None
     max_backoff_s: Annotated[float | None, within(EXPERIMENT["max_backoff_s"])] = None
     on_empty: Literal["keep", "rerun", "skip"] | None = None
+    on_unreadable: Literal["keep", "rerun"] | None = None
     lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
     stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
     stop_after_attempts: Annotated[int | None, within(EXPERIMENT["stop_after_attempts"])] = None

@@ -60,6 +60,7 @@ class Design:
     closing: str = ""
     reruns_empty: bool = False
     prompt_name: str = ""
+    reruns_unreadable: bool = False
 
     @property
     def sees_the_target(self) -> bool:
@@ -123,6 +124,7 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
     rubric = content.get("rubric")
     told = briefing.told_by(rubric) if rubric else {}
     turns = content["prompt"]["messages"]
+    generates = condition.stage == Condition.Stage.GENERATE
     return Design(
         run_id=run_id,
         target=target_of(condition.model, experiment.request_timeout_s),
@@ -136,7 +138,8 @@ def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wav
         told=told,
         texts=content.get("texts", ""),
         closing="" if prompts.uses(turns, briefing.VERDICT_FORM) else told.get(briefing.VERDICT_FORM, ""),
-        reruns_empty=experiment.on_empty == Experiment.OnEmpty.RERUN and condition.stage == Condition.Stage.GENERATE,
+        reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
+        reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
         prompt_name=condition.asked_with,
     )
 

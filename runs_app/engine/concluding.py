@@ -16,6 +16,10 @@ from runs_app.providers.calls import CallFailure, CallReply, ErrorClass, Kind
 
 # An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
 MAX_YIELDS = 200
+RERUN_REASONS = {
+    ErrorClass.EMPTY_ANSWER: "The answer was empty.",
+    ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
+}
 LONGEST_LOOK_S = 8.0  # Between looks for an answer that another call is waiting for.
 SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
 
@@ -68,11 +72,22 @@ def kinds_of(trial: Mapping[str, Any]) -> dict[str, bool]:
     }
 
 
-def asked_again(attempts: int, retry: RetryPolicy) -> Conclusion:
-    """A blank answer where the design says to ask again: as after an error that passes. `attempts` counts this one."""
+def asked_again(problem: ErrorClass, attempts: int, retry: RetryPolicy) -> Conclusion:
+    """An answer that the design asks again: as after an error that passes. `attempts` counts this one."""
     wait = _wait_s(retry, attempts, None)
-    columns = {"error_class": ErrorClass.EMPTY_ANSWER, "error": "The answer was empty."}
-    return Conclusion("pending", columns, wait_s=wait)
+    return Conclusion("pending", {"error_class": problem, "error": RERUN_REASONS[problem]}, wait_s=wait)
+
+
+def rerun_problem(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -> ErrorClass | None:
+    """Return why an answer of these kinds is asked again by a design that reruns empty or unreadable ones, or None.
+
+    A refusal is an answer. An empty answer is unreadable, too, but only the rule for empty ones applies to it.
+    """
+    if kinds["refused"]:
+        return None
+    if kinds["empty"]:
+        return ErrorClass.EMPTY_ANSWER if empty else None
+    return ErrorClass.UNREADABLE_ANSWER if unreadable and kinds["unparsed"] else None
 
 
 def _wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:

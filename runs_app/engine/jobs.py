@@ -10,7 +10,7 @@ from typing import Any
 from evalsite.lib.scales import Scale
 from runs_app.engine import asking
 from runs_app.engine.admitting import Claim
-from runs_app.engine.concluding import Conclusion, asked_again, kinds_of
+from runs_app.engine.concluding import Conclusion, answered, asked_again, kinds_of, rerun_problem
 from runs_app.engine.questions import Questions
 from runs_app.engine.recording import Result
 from runs_app.engine.remembering import asked_by_others, remembered
@@ -33,6 +33,7 @@ class Job:
     retry: RetryPolicy
     remembered: CallReply | None = None
     reruns_empty: bool = False
+    reruns_unreadable: bool = False
     local_model: int | None = None  # The key of a model on a server that is looked after.
 
     @property
@@ -41,7 +42,11 @@ class Job:
 
     @property
     def may_be_asked_again(self) -> bool:
-        return self.reruns_empty and self.remembered is None and self.claim.attempts < self.retry.max_attempts
+        return self.remembered is None and self.claim.attempts < self.retry.max_attempts
+
+    def rerun_problem(self, answer: Mapping[str, Any]) -> ErrorClass | None:
+        """Return why the design asks again after an answer with these columns of a trial, or None."""
+        return rerun_problem(kinds_of(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
 
 
 def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
@@ -63,7 +68,15 @@ def _prepared(claim: Claim, questions: Questions) -> Job:
         logger.exception("the request of trial %s broke", claim.trial_id)
         asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
     local_model = design.target.local_model
-    return Job(claim, asked, question.scale, retry, reruns_empty=design.reruns_empty, local_model=local_model)
+    return Job(
+        claim,
+        asked,
+        question.scale,
+        retry,
+        reruns_empty=design.reruns_empty,
+        reruns_unreadable=design.reruns_unreadable,
+        local_model=local_model,
+    )
 
 
 def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
@@ -82,9 +95,12 @@ def _being_asked() -> CallFailure:
 
 
 def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
-    """Not a blank one where the design asks those again: that would be the same blank for ever."""
+    """Return the cached answer; not one that the design asks again, which would never change."""
     reply = known.get(job.cache_key or "")
-    return None if reply is not None and job.reruns_empty and not reply.text.strip() else reply
+    if reply is None or not (job.reruns_empty or job.reruns_unreadable):
+        return reply
+    problem = job.rerun_problem(answered(reply, job.scale).trial)
+    return None if problem else reply
 
 
 def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Result:
@@ -109,13 +125,13 @@ def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> 
 
 
 def _weighed(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Conclusion:
-    """An answer's call says of which kinds it is; a blank one is asked again where the design says so."""
+    """Write the kinds of an answer to its call; ask again where the design reruns answers of such a kind."""
     if conclusion.status != "done":
         return conclusion
-    kinds = kinds_of(conclusion.trial)
-    if not kinds["empty"] or kinds["refused"] or not job.may_be_asked_again:
-        calls[-1].update(kinds)
+    problem = job.rerun_problem(conclusion.trial)
+    if problem is None or not job.may_be_asked_again:
+        calls[-1].update(kinds_of(conclusion.trial))
         return conclusion
-    again = asked_again(job.claim.attempts, job.retry)
+    again = asked_again(problem, job.claim.attempts, job.retry)
     calls[-1].update(again.trial, outcome="transient", raw_response=conclusion.trial["raw_response"])
     return again

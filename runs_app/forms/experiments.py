@@ -53,7 +53,13 @@ NOTHING_TO_CHOOSE = {
 }
 
 
-MAY_BE_EMPTY = ("stop_failure_rate", "stop_after_attempts", "backoff_s", "max_backoff_s")  # For the usual value.
+MAY_BE_EMPTY = (
+    "on_unreadable",
+    "stop_failure_rate",
+    "stop_after_attempts",
+    "backoff_s",
+    "max_backoff_s",
+)  # For the usual value.
 
 
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
@@ -75,7 +81,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         fields = [
             "slug", "title", "description", "dataset", "language_models", "prompts", "samplers",
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
-            "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty",
+            "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
             "stop_failure_rate", "stop_after_attempts",
             "max_usd", "confirm_above_usd",
         ]  # fmt: skip
@@ -125,7 +131,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         for name in MAY_BE_EMPTY:
-            if cleaned.get(name) is None and name not in self.errors:
+            if cleaned.get(name) in (None, "") and name not in self.errors:
                 cleaned[name] = getattr(Experiment(), name)  # The default of the model.
         self.check_people(cleaned)
         self._take_errors(self.drawing, "Draw")

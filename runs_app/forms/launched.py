@@ -20,13 +20,21 @@ NOTED = {
     "stop_failure_rate": "stop_failure_rate",
     "samples": "samples",
     "on_empty": "empty answers",
+    "on_unreadable": "unreadable answers",
     "request_timeout_s": "time-out",
     "max_attempts": "attempts",
     "backoff_s": "first wait",
     "max_backoff_s": "longest wait",
 }
 # A field that is left empty keeps its value.
-KEPT_IF_EMPTY = ("stop_failure_rate", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s")
+KEPT_IF_EMPTY = (
+    "on_unreadable",
+    "stop_failure_rate",
+    "request_timeout_s",
+    "max_attempts",
+    "backoff_s",
+    "max_backoff_s",
+)
 
 
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
@@ -38,8 +46,8 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Experiment
         fields = [
-            "title", "description", "samples", "on_empty", "request_timeout_s", "max_attempts", "backoff_s",
-            "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "stop_failure_rate",
+            "title", "description", "samples", "on_empty", "on_unreadable", "request_timeout_s", "max_attempts",
+            "backoff_s", "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "stop_failure_rate",
         ]  # fmt: skip
         labels = ExperimentForm.Meta.labels
         help_texts = {
@@ -72,7 +80,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         for name in KEPT_IF_EMPTY:
-            if cleaned.get(name) is None and name not in self.errors:
+            if cleaned.get(name) in (None, "") and name not in self.errors:
                 cleaned[name] = self.former[name]
         return cleaned
 

@@ -14,7 +14,7 @@ from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, record_changes, said_in_history
 from evalsite.lib.roles import is_member, is_operator, is_viewer
-from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
+from runs_app.models.bounded import InRange, RangeConstraint, adaptive_constraint, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -48,6 +48,10 @@ class Experiment(Counted):
         KEEP = "keep", "Keep it, as an answer like others"
         RERUN = "rerun", "Ask again, as after an error that passes"
         SKIP = "skip", "Keep it, and leave it out of grading"
+
+    class OnUnreadable(models.TextChoices):
+        KEEP = "keep", "Keep it, as an answer without a rating"
+        RERUN = "rerun", "Ask again, as after an error that passes"
 
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Only its owner"
@@ -119,6 +123,14 @@ class Experiment(Counted):
         db_default="keep",
         help_text="What becomes of a trial whose answer is blank",
     )
+    on_unreadable = models.CharField(
+        "unreadable answers",
+        max_length=10,
+        choices=OnUnreadable,
+        default=OnUnreadable.KEEP,
+        db_default="keep",
+        help_text="What becomes of a trial in whose answer no rating can be read",
+    )
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[InRange("experiment", "max_attempts")])
     backoff_s = models.FloatField(
         "first wait",
@@ -175,7 +187,13 @@ class Experiment(Counted):
 
     class Meta:
         ordering = ["-created_at", "-pk"]
-        constraints = [*range_constraints("experiment"), adaptive_constraint("experiment", "adaptive")]
+        constraints = [
+            *range_constraints("experiment"),
+            adaptive_constraint("experiment", "adaptive"),
+            RangeConstraint(
+                condition=models.Q(on_unreadable__in=["keep", "rerun"]), name="experiment_on_unreadable_is_known"
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.slug

@@ -36,6 +36,7 @@ class ErrorClass(StrEnum):
     MALFORMED_REPLY = "malformed_reply"
     SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
     EMPTY_ANSWER = "empty_answer"  # a blank answer, of which the design says that it is asked again
+    UNREADABLE_ANSWER = "unreadable_answer"  # an answer without a rating, where the design asks again
     BAD_REQUEST = "bad_request"
     UNAUTHORIZED = "unauthorized"
     PAYMENT_REQUIRED = "payment_required"
@@ -68,6 +69,7 @@ _TRANSIENT = frozenset(
         ErrorClass.MALFORMED_REPLY,
         ErrorClass.SOFT_FAILURE,
         ErrorClass.EMPTY_ANSWER,
+        ErrorClass.UNREADABLE_ANSWER,
         ErrorClass.RESPONSE_FORMAT_UNSUPPORTED,
         ErrorClass.BEING_ASKED,
         ErrorClass.BATCH_EXPIRED,

@@ -1,8 +1,11 @@
 """A provider that knows no schemas: in a batch, too, the same is asked again without one; both are on the record."""
 
+from dataclasses import replace
+
 import pytest
 
-from runs_app.models import Attempt, ProviderBatch, Trial
+from runs_app import gateway
+from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
 from runs_app.reconciling import differences
 from tests import factories
 from tests.batching.world import batched_run, work
@@ -41,4 +44,29 @@ def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.errors["bad_request"]) == ("done", 6, 6)
     assert ProviderBatch.objects.count() == 2
+    assert differences() == []
+
+
+def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(provider, monkeypatch):
+    run = rating_run(provider, on_unreadable="rerun")
+    Experiment.objects.update(max_attempts=3)
+    provider.set_faults(json_schema=True)
+    read = gateway.read
+    first = {}
+
+    async def unreadable_at_first(request, *reply):
+        asked = str(request.messages)
+        came = await read(request, *reply)
+        return came if first.setdefault(asked, came) is not came else replace(came, text="no idea", raw_text="no idea")
+
+    monkeypatch.setattr(gateway, "read", unreadable_at_first)
+    work()
+    assert set(Trial.objects.values_list("status", "error_class")) == {("pending", "unreadable_answer")}
+    Trial.objects.update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.errors) == ("done", 6, {"unreadable_answer": 6})
+    assert set(Trial.objects.values_list("attempts", "parse_error")) == {(2, "")}
+    assert set(Attempt.objects.filter(outcome="transient").values_list("raw_response", flat=True)) == {"no idea"}
+    assert run.spent_usd == sum(Attempt.objects.values_list("cost_usd", flat=True)) > 0
     assert differences() == []

@@ -59,13 +59,15 @@ def test_a_price_that_is_set_while_it_runs_is_set_aside_at_once(manage, launched
 def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manage, launched, operator):
     changed = manage(
         "experiment", "set", "pilot", "--samples", "3", "--timeout", "12.5", "--attempts", "5", "--backoff", "2",
-        "--max-backoff", "90", "--on-empty", "rerun", "--user", operator.username, "--reason", "A slow provider",
+        "--max-backoff", "90", "--on-empty", "rerun", "--on-unreadable", "rerun",
+        "--user", operator.username, "--reason", "A slow provider",
     )  # fmt: skip
     assert changed.code == 0, changed.err
     assert "`experiment launch pilot` adds the missing trials of 3 samples" in changed.out
     launched.refresh_from_db()
     assert (launched.samples, launched.request_timeout_s, launched.max_attempts) == (3, 12.5, 5)
-    assert (launched.backoff_s, launched.max_backoff_s, launched.on_empty) == (2, 90, "rerun")
+    assert (launched.backoff_s, launched.max_backoff_s) == (2, 90)
+    assert (launched.on_empty, launched.on_unreadable) == ("rerun", "rerun")
     history = launched.history.filter(by=operator, reason="A slow provider")
     assert {change.what: (change.from_value, change.to_value) for change in history} == {
         "samples": ("1", "3"),
@@ -74,8 +76,9 @@ def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manag
         "first wait": ("1.0", "2.0"),
         "longest wait": ("60.0", "90.0"),
         "empty answers": ("keep", "rerun"),
+        "unreadable answers": ("keep", "rerun"),
     }
-    assert "1 runs, 4 new trials" in manage("experiment", "launch", "pilot").out
+    assert "4 new trials" in manage("experiment", "launch", "pilot").out
 
 
 @pytest.mark.parametrize(

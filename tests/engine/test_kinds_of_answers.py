@@ -1,5 +1,8 @@
 """Answers that are no answers: each kind is counted, and a blank one is kept, asked again or left out, as designed."""
 
+from dataclasses import replace
+from decimal import Decimal
+
 import pytest
 from django.db.models import Sum
 
@@ -178,3 +181,91 @@ def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
     assert set(Attempt.objects.values_list("served_provider", "error_class")) == {("east", "soft_failure")}
     assert Attempt.objects.values("request_hash").distinct().count() == 1, "where it went is no part of what was asked"
     assert differences() == []
+
+
+# --- what becomes of answers without a rating
+
+
+UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating": 3}', cost_usd=Decimal("0.5"))
+
+
+@pytest.fixture
+def rated(transactional_db):
+    """One item to be rated, in a run that asks again where no rating can be read."""
+    factories.make_world()
+    experiment = factories.make_experiment(
+        "rated",
+        dataset=factories.make_dataset("one", 1),
+        dimensions=[factories.make_dimension()],
+        prompts=[factories.make_prompt(answer_format="rating")],
+        max_usd=None,
+        on_unreadable="rerun",
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    return run
+
+
+def the_same(run, slug, **fields):
+    """Another experiment that asks the same."""
+    former = run.experiment
+    experiment = factories.make_experiment(
+        slug,
+        dataset=former.dataset,
+        models=list(former.language_models.all()),
+        prompts=list(former.prompts.all()),
+        samplers=list(former.samplers.all()),
+        dimensions=list(former.dimensions.all()),
+        **{"max_usd": None, **fields},
+    )
+    (other,) = factories.make_runs(experiment)
+    factories.plan_trials(other)
+    return other
+
+
+def test_by_default_an_unreadable_answer_is_kept(rated):
+    Experiment.objects.update(on_unreadable="keep")
+    drain(in_turn(UNREADABLE, RATED))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.parse_error, trial.attempts) == ("done", "no_rating_found", 1)
+
+
+def test_an_unreadable_answer_may_be_asked_again_and_its_attempt_and_cost_stay(rated):
+    drain(in_turn(UNREADABLE, RATED))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.rating, trial.attempts, trial.error_class) == ("done", 3, 2, "")
+    first, second = Attempt.objects.order_by("pk")
+    assert (first.outcome, first.error_class) == ("transient", "unreadable_answer")
+    assert (first.raw_response, first.cost_usd) == ("no idea", Decimal("0.25"))
+    assert (second.outcome, second.unparsed) == ("ok", False)
+    rated.refresh_from_db()
+    assert (rated.spent_usd, rated.errors) == (Decimal("0.75"), {"unreadable_answer": 1})
+    assert counted(rated) == {}
+    assert differences() == []
+
+
+def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
+    Experiment.objects.update(max_attempts=2)
+    drain(in_turn(UNREADABLE))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.answer, trial.parse_error, trial.attempts) == ("done", "no idea", "no_rating_found", 2)
+    assert counted(rated) == {"unparsed": 1}
+    assert differences() == []
+
+
+@pytest.mark.parametrize("fields", [{"refused": True}, {"text": " ", "raw_text": " "}])
+def test_neither_a_refusal_nor_a_blank_answer_is_asked_again_as_unreadable(rated, fields):
+    drain(in_turn(replace(UNREADABLE, **fields), RATED))
+    assert Trial.objects.get().attempts == 1
+    assert differences() == []
+
+
+def test_a_remembered_unreadable_answer_is_used_only_where_such_are_kept(rated):
+    Experiment.objects.update(max_attempts=1)
+    drain(in_turn(UNREADABLE))
+    kept = the_same(rated, "kept")
+    drain(answering("never asked"))
+    assert kept.trials.values_list("answer", "from_cache").get() == ("no idea", True)
+    again = the_same(rated, "again", on_unreadable="rerun")
+    drain(in_turn(RATED))
+    assert again.trials.values_list("rating", "from_cache").get() == (3, False)

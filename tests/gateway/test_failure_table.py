@@ -69,6 +69,7 @@ def test_every_class_has_a_kind() -> None:
         "timeout",
         "connection",
         "empty_answer",
+        "unreadable_answer",
         "malformed_reply",
         "soft_failure",
         "internal_error",

@@ -38,6 +38,7 @@ def entered(parts):
         "request_timeout_s": 30,
         "max_attempts": 2,
         "on_empty": "keep",
+        "on_unreadable": "rerun",
         "max_usd": "2.50",
         "cache": "on",
     }
@@ -48,7 +49,7 @@ def test_the_form_makes_a_draft_of_ones_own(entered, as_, people):
     experiment = Experiment.objects.get(slug="first-try")
     assert response.url == f"/experiments/{experiment.slug}/"
     assert (experiment.owner, experiment.status, experiment.samples) == (people["researcher"], "draft", 4)
-    assert experiment.max_usd == Decimal("2.5")
+    assert (experiment.max_usd, experiment.on_unreadable) == (Decimal("2.5"), "rerun")
     assert experiment.language_models.count() == 2
     assert experiment.cache
     assert not experiment.cache_buster

@@ -54,6 +54,7 @@ CHANGEABLE = {
     "backoff_s": "backoff",
     "max_backoff_s": "max-backoff",
     "on_empty": "on-empty",
+    "on_unreadable": "on-unreadable",
 }
 
 
@@ -378,6 +379,7 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--backoff", dest="backoff_s", type=float, metavar="SECONDS", help="first wait after a failure")
     parser.add_argument("--max-backoff", dest="max_backoff_s", type=float, metavar="SECONDS", help="longest wait")
     parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="what becomes of a blank answer")
+    parser.add_argument("--on-unreadable", choices=["keep", "rerun"], help="what becomes of an answer without a rating")
     add_reason(parser)
     parser = _verb(verbs, "cancel", "what is pending never starts")
     add_condition_option(parser, "the runs of these conditions only")
