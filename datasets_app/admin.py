@@ -21,6 +21,7 @@ from django.utils.safestring import SafeString
 from datasets_app import curating
 from datasets_app.admin_verbs import Verb, VerbAdmin
 from datasets_app.drafts import changing, note
+from datasets_app.forms import AboutForm
 from datasets_app.models import Dataset, Item, Norm, StatusChange
 
 DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
@@ -97,6 +98,7 @@ ITEM_VERBS = (
 @admin.register(Dataset)
 class DatasetAdmin(VerbAdmin):
     verbs = DATASET_VERBS
+    form = AboutForm
     list_display = ["__str__", "title", "status", "active_count", "item_count", "created_by", "created_at"]
     list_filter = ["status", "created_at", ("created_by", admin.RelatedOnlyFieldListFilter)]
     list_select_related = ["created_by"]
@@ -108,18 +110,28 @@ class DatasetAdmin(VerbAdmin):
         "description",
         "source",
         "licence",
+        "reason",
         ("content_hash", "approved_at"),
         ("source_name", "source_sha256"),
         ("mapping_text", "recipe_text", "parent"),
         ("created_by", "created_at"),
         "history_list",
     ]
-    editable = frozenset({"title", "description", "source", "licence"})
+    editable = frozenset({*curating.ABOUT, "reason"})
     formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
         """Only what the database lets change after approval, too. The status never is a field."""
         return [name for name in flatten(self.fields) if name not in self.editable]
+
+    def get_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
+        """Without a reason, where none is asked for, or nothing can be changed."""
+        asked = obj is not None and not obj.is_draft and self.has_change_permission(request, obj)
+        return [name for name in self.fields if name != "reason" or asked]
+
+    def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
+        """Each change is a line of the dataset's history, as on the site's own pages."""
+        curating.describe(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Datasets come from files, on the site's own pages, or from other datasets."""
@@ -152,9 +164,7 @@ class DatasetAdmin(VerbAdmin):
 
     @admin.display(description="history")
     def history_list(self, dataset: Dataset) -> SafeString:
-        lines = (
-            (c.at.strftime("%Y-%m-%d %H:%M:%S UTC"), c.actor, c.what, c.to_value, c.reason) for c in dataset.history
-        )
+        lines = ((c.at.strftime("%Y-%m-%d %H:%M:%S UTC"), c.actor, c.what, c.change, c.reason) for c in dataset.history)
         return format_html("<ul>{}</ul>", format_html_join("", "<li>{} · {} · {}: {} <em>{}</em></li>", lines))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 from django.db.models import Max
 from django.db.models.deletion import ProtectedError
@@ -19,7 +20,7 @@ from datasets_app.drafts import CurationError, changing, hold_draft, listed, not
 from datasets_app.importing import dataset_hash, item_content
 from datasets_app.importing.saving import new_draft
 from datasets_app.models import Dataset, Item, Norm
-from datasets_app.models.history import Actor, record_changes
+from datasets_app.models.history import Actor, record_changes, save_noted
 from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
 
 COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category", "metadata")
@@ -113,16 +114,32 @@ def _name_of_user(row: Any) -> str:
     return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
 
 
-def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor) -> None:
-    """Change what is said about a draft: title, description, source, licence. History says which, not what."""
-    before = Dataset.objects.get(pk=dataset.pk)
-    changed = sorted(name for name, text in about.items() if getattr(before, name) != text)
-    if not changed:
-        return
+ABOUT = ("title", "description", "source", "licence")
+
+
+def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
+    """Change title, description, source or licence; return which. History says from what to what.
+
+    They are no part of what is frozen, but people cite them: for a dataset that is no draft, a reason is needed.
+    """
     with transaction.atomic():
-        hold_draft(dataset)
-        Dataset.objects.filter(pk=dataset.pk).update(**{name: about[name] for name in changed})
-        note(dataset, "about", f"edited {', '.join(changed)}", by=by)
+        current = Dataset.objects.select_for_update(no_key=True).get(pk=dataset.pk)
+        changed = [name for name in ABOUT if name in about and getattr(current, name) != about[name]]
+        if not changed:
+            return []
+        if not current.is_draft:
+            _require_reason(reason, f"change {', '.join(changed)} of", dataset)
+        for name in changed:
+            setattr(current, name, about[name])
+        try:
+            current.clean_fields(exclude={field.name for field in Dataset._meta.fields} - set(changed))
+        except ValidationError as error:
+            field, messages = next(iter(error.message_dict.items()))
+            raise CurationError(f"{field}: {messages[0]}") from None
+        save_noted(current, by=by, reason=reason, fields=changed)
+    for name in changed:
+        setattr(dataset, name, about[name])
+    return changed
 
 
 def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:

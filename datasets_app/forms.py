@@ -218,6 +218,28 @@ class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
         help_texts = {"source": "Where the items come from: a citation or an address"}
         widgets = {"description": forms.Textarea(attrs={"rows": 4}), "source": forms.Textarea(attrs={"rows": 2})}
 
+    reason = forms.CharField(max_length=500, required=False, help_text="Why you change it, for the history")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Of a draft, nobody asks why; of a dataset that others rely on, a reason is needed."""
+        super().__init__(*args, **kwargs)
+        if self.instance.is_draft:
+            del self.fields["reason"]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        changed = set(self.changed_data) - {"reason"}
+        if (
+            "reason" in self.fields
+            and changed
+            and not cleaned.get("reason", "").strip()
+            and "reason" not in self.errors
+        ):
+            self.add_error(
+                "reason", f"Say why: this dataset is {self.instance.status}, and the history keeps the reason."
+            )
+        return cleaned
+
 
 STRATEGY_WORDS: dict[Strategy, str] = {
     "stratified": "Stratified: each category in proportion to its size, at least one of each",

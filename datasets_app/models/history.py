@@ -59,6 +59,11 @@ class StatusChange(models.Model):
     def __str__(self) -> str:
         return f"{self.what}: {self.from_value or '-'} to {self.to_value}"
 
+    @property
+    def change(self) -> str:
+        """From what to what, as far as there was something before."""
+        return f"{self.from_value} → {self.to_value}" if self.from_value else self.to_value
+
 
 def authorship(by: Actor) -> tuple[User | None, str]:
     """The user, where it is one, and the name that stays when the user is gone."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.db.models import Count, IntegerField, OuterRef, QuerySet, Subquery
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_safe
@@ -18,7 +18,7 @@ from datasets_app.forms import AboutForm, fresh_seed
 from datasets_app.models import Dataset, Item
 from datasets_app.summaries import Categories, categories_of, norms_of, recipe_of, relatives_of, warnings_in
 from datasets_app.tables import DatasetTable, ItemTable
-from datasets_app.views.fetching import rights, visible_dataset, visible_draft
+from datasets_app.views.fetching import rights, visible_dataset
 from evalsite.lib.access import members_only, readers_only
 from evalsite.lib.roles import is_member
 from evalsite.lib.wording import count_text
@@ -77,10 +77,13 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    dataset = visible_draft(request, slug, version)
+    """Title, description, source and licence: of a draft by any member, afterwards by curators with a reason."""
+    dataset = visible_dataset(request, slug, version)
+    if not (dataset.is_draft or request.user.has_perm("datasets_app.approve_dataset")):
+        raise Http404
     form = AboutForm(request.POST or None, instance=dataset)
     if request.method == "POST" and form.is_valid():
-        curating.describe(dataset, form.cleaned_data, by=request.user)
+        curating.describe(dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
         messages.success(request, f"{dataset} is saved.")
         return redirect(dataset)
     return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})

@@ -220,7 +220,27 @@ def test_title_and_source_of_a_draft_are_edited(draft, as_):
     assert as_("researcher").post(of(draft, "dataset_edit"), form).url == of(draft)
     draft.refresh_from_db()
     assert (draft.title, draft.licence) == ("A set", "CC BY")
-    assert newest(draft)[:3] == ("researcher", "about", "edited licence, title")
+    changes = draft.history.filter(what__in=["title", "licence"]).order_by("what")
+    assert [(change.actor, change.what, change.from_value, change.to_value) for change in changes] == [
+        ("researcher", "licence", "CC0", "CC BY"), ("researcher", "title", "none", "A set"),
+    ]  # fmt: skip
+
+
+def test_the_source_of_an_approved_dataset_changes_with_a_reason_that_its_history_shows(pictures, as_):
+    form = {"title": "", "description": "", "source": "A better <b>citation</b>", "licence": "CC0"}
+    page = as_("curator").post(of(pictures, "dataset_edit"), form)
+    assert "the history keeps the reason" in page.context["form"].errors["reason"][0]
+    assert page.context["form"]["source"].value() == form["source"]
+    pictures.refresh_from_db()
+    assert (pictures.source, pictures.licence) == ("", "")
+    before = pictures.content_hash
+    response = as_("curator").post(of(pictures, "dataset_edit"), form | {"reason": "Published since"}, follow=True)
+    assert said(response) == ["pictures@1 is saved."]
+    pictures.refresh_from_db()
+    assert (pictures.source, pictures.licence, pictures.content_hash) == (form["source"], "CC0", before)
+    text = as_("researcher").get(of(pictures, "dataset_about")).content.decode()
+    assert "A better &lt;b&gt;citation&lt;/b&gt;" in text
+    assert text.count("Published since") == 2
 
 
 def test_saving_nothing_new_leaves_no_line_of_history(draft, as_):

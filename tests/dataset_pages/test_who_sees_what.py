@@ -69,9 +69,18 @@ def test_only_those_who_may_can_approve_and_archive(draft, pictures, as_, verb):
     assert dataset.status == before
 
 
-@pytest.mark.parametrize("name", ["dataset_edit", "dataset_norms"])
-def test_what_is_frozen_has_no_forms_that_change_it(pictures, as_, name):
-    assert as_("curator").get(of(pictures, name)).status_code == 404
+def test_what_is_frozen_has_no_form_that_changes_it(pictures, as_):
+    assert as_("curator").get(of(pictures, "dataset_norms")).status_code == 404
+    assert as_("researcher").get(of(pictures, "dataset_edit")).status_code == 404
+
+
+def test_what_is_said_about_a_frozen_dataset_is_changed_by_curators_alone(pictures, as_):
+    assert of(pictures, "dataset_edit") in as_("curator").get(of(pictures)).content.decode()
+    assert of(pictures, "dataset_edit") not in as_("researcher").get(of(pictures)).content.decode()
+    sent = {"title": "Other", "description": "", "source": "", "licence": "", "reason": "because"}
+    assert as_("researcher").post(of(pictures, "dataset_edit"), sent).status_code == 404
+    pictures.refresh_from_db()
+    assert pictures.title == ""
 
 
 def test_what_is_frozen_shows_no_editing_and_offers_a_duplicate(pictures, as_):
@@ -84,7 +93,6 @@ def test_what_is_frozen_shows_no_editing_and_offers_a_duplicate(pictures, as_):
     for verb in ("exclude", "include", "replace"):
         assert item_act(item, verb) not in text
     assert "note-dialog" not in text
-    assert of(pictures, "dataset_edit") not in text
     assert act(pictures, "duplicate") in text
 
 

@@ -115,10 +115,24 @@ def test_the_status_is_no_field_of_the_form(web, draft):
     assert (draft.status, draft.slug, draft.content_hash, draft.item_count) == ("draft", "set", "", 9)
 
 
-def test_an_approved_dataset_keeps_its_title_editable(web, draft):
-    curating.approve(draft, by="a test", reason="ok")
-    web.post(change_page(draft), form_of(draft, title="Mended"))
-    assert Dataset.objects.get().title == "Mended"
+def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_history(web, draft):
+    curating.approve(draft, by="a test", reason="checked")
+    page = web.post(change_page(draft), form_of(draft, title="A better title"))
+    assert "the history keeps the reason" in page.content.decode()
+    draft.refresh_from_db()
+    assert draft.title != "A better title"
+    web.post(change_page(draft), form_of(draft, title="A better title", reason="A slip"))
+    draft.refresh_from_db()
+    assert draft.title == "A better title"
+    (change,) = draft.history.filter(what="title")
+    assert (change.actor, change.to_value, change.reason) == ("curator", "A better title", "A slip")
+
+
+def test_the_title_of_a_draft_changes_with_a_line_of_history_and_no_reason(web, draft):
+    assert "reason" not in web.get(change_page(draft)).context["adminform"].form.fields
+    web.post(change_page(draft), form_of(draft, title="A better title"))
+    (change,) = draft.history.filter(what="title")
+    assert (change.actor, change.to_value) == ("curator", "A better title")
 
 
 def test_the_page_shows_the_history_escaped(web, draft):

@@ -158,3 +158,19 @@ def test_the_history_names_the_user_who_is_given(draft, curator):
     dataset("approve", "set@1", "--reason", "ok", "--user", "curator")
     assert draft.history.first().by == curator
     assert "there is no user nobody" in refused("archive", "set@1", "--reason", "x", "--user", "nobody")
+
+
+def test_describe_changes_what_is_said_and_asks_why_once_a_dataset_is_approved(table, tmp_path):
+    dataset("import", table, "--name", "cats", "--images", tmp_path / "pictures", "--licence", "CC0")
+    assert "changed title" in dataset("describe", "cats@1", "--title", "Cats")
+    dataset("approve", "cats@1", "--reason", "checked")
+    assert "say why to change licence of cats@1" in refused("describe", "cats@1", "--licence", "CC BY")
+    dataset("describe", "cats@1", "--licence", "CC BY", "--reason", "the author said so")
+    assert "licence CC0 → CC BY: the author said so" in dataset("show", "cats@1")
+    found = Dataset.objects.get()
+    assert (found.title, found.licence) == ("Cats", "CC BY")
+    assert "say what to change" in refused("describe", "cats@1", "--reason", "none")
+    assert "title: Ensure this value has at most 200" in refused(
+        "describe", "cats@1", "--title", "x" * 201, "--reason", "r"
+    )
+    assert "nothing is different" in dataset("describe", "cats@1", "--title", "Cats")

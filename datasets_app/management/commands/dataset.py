@@ -18,8 +18,6 @@ from datasets_app.models.history import Actor
 from datasets_app.sampling import STRATEGIES
 from evalsite.lib.commands import VerbCommand, actor, add_list_option, bad_input
 
-ABOUT = ("title", "description", "source", "licence")
-
 
 class Command(VerbCommand):
     help = "Import, look at, sample, mend, approve, archive, duplicate and delete datasets."
@@ -47,7 +45,7 @@ class Command(VerbCommand):
         if options["dry_run"]:
             self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
-        about = {field: options[field] for field in ABOUT}
+        about = {field: options[field] for field in curating.ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
         self._describe(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
@@ -106,7 +104,7 @@ class Command(VerbCommand):
     def _show_history(self, dataset: Dataset) -> None:
         for change in dataset.history:
             reason = f": {change.reason}" if change.reason else ""
-            self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
+            self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
 
     # --- drawing and mending -----------------------------------------------------------------------------------------
 
@@ -158,6 +156,14 @@ class Command(VerbCommand):
         found = _dataset(dataset, exact=True)
         curating.approve(found, by=self.by, reason=reason)
         self._describe(found)
+
+    def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
+        found = _dataset(dataset, exact=True)
+        about = {field: options[field] for field in curating.ABOUT if options[field] is not None}
+        if not about:
+            bad_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curating.ABOUT)}")
+        changed = curating.describe(found, about, by=self.by, reason=reason)
+        self.say(f"{found}: changed {', '.join(changed)}" if changed else f"{found}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
@@ -221,7 +227,7 @@ def _add_reading_verbs(verbs: Any) -> None:
     _add_source_options(parser)
     parser.add_argument("--norms", type=Path, metavar="FILE")
     parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
-    for field in ABOUT:
+    for field in curating.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
     parser = _verb(verbs, "norms", "human norms from a file to a draft")
     parser.add_argument("file", type=Path)
@@ -259,6 +265,9 @@ def _add_item_verbs(verbs: Any) -> None:
 def _add_state_verbs(verbs: Any) -> None:
     for verb, what in (("approve", "freeze a draft for ever"), ("archive", "take an approved dataset out of use")):
         _verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
+    parser = _verb(verbs, "describe", "change title, description, source or licence", reason=True)
+    for field in curating.ABOUT:
+        parser.add_argument(f"--{field}", metavar="TEXT")
     parser = _verb(verbs, "duplicate", "a new draft with the active items", reason=True)
     parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")
     _verb(verbs, "delete", "a draft", reason=True).add_argument("--yes", action="store_true")
