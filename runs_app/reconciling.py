@@ -34,13 +34,15 @@ RUN_COLUMNS = (
 EXPERIMENTS = """
 SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
         WHERE r.experiment_id = e.id), 0)
-    + coalesce((SELECT sum(cost_usd) FROM runs_app_preflight f WHERE f.experiment_id = e.id), 0),
+    + coalesce((SELECT sum(cost_usd) FROM runs_app_preflight f WHERE f.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(spent_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0),
     e.reserved_usd, coalesce((SELECT sum(t.reserved_usd) FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE r.experiment_id = e.id AND t.status = 'running'), 0)
     + coalesce((SELECT sum(kept_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
         WHERE r.experiment_id = e.id), 0)
     + coalesce((SELECT sum(reserved_usd + coalesce(kept_usd, 0)) FROM runs_app_preflight f
         WHERE f.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(kept_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0)
 FROM runs_app_experiment e
 """
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import PROTECT, ManyToOneRel
+from django.db.models import PROTECT, ManyToOneRel, Sum
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor, record_changes
-from runs_app.models import Experiment, Preflight, Run, Trial
+from evalsite.lib.wording import count_text, money_text
+from runs_app.engine.settling import Place, lock
+from runs_app.engine.starting import start_queued
+from runs_app.models import Attempt, DeletedRun, Experiment, Preflight, Run, Trial
 
 
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
@@ -39,6 +43,60 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers that they are on.
             _delete_work_of(run)
         experiment.delete()
+
+
+def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
+    """Delete one run with its trials, attempts and grades. What it cost stays spent, in a row of its experiment.
+
+    TransitionError while the run is under way or a call of it is in flight, or while verdicts of another run or
+    people's ratings rest on its answers.
+    """
+    with transaction.atomic():
+        lock({Place(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
+        locked = Run.objects.with_design().filter(pk=run.pk).first()
+        if locked is None:
+            raise TransitionError(f"{run} is deleted already")
+        _refuse_run(locked)
+        kept = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
+        DeletedRun.objects.create(
+            experiment=locked.experiment,
+            number=locked.pk,
+            label=f"{locked.condition.label}, {locked.wave}"[:400],
+            trials=locked.n_trials,
+            attempts=locked.n_attempts,
+            spent_usd=locked.spent_usd,
+            kept_usd=kept,
+        )
+        spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD stay spent"
+        record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, what="run")
+        _delete_work_of(locked)
+        locked.delete()
+        start_queued([run.experiment_id])
+
+
+def describe_run_deletion(run: Run) -> str:
+    """Return what deleting this run removes and what stays, for whoever is asked to confirm it."""
+    trials = "1 trial" if run.n_trials == 1 else f"{count_text(run.n_trials)} trials"
+    attempts = "1 attempt" if run.n_attempts == 1 else f"{count_text(run.n_attempts)} attempts"
+    return (
+        f"Its {trials} with {attempts}, answers and grades go, for good. The {money_text(run.spent_usd)} that it cost "
+        "stays spent in the budget. The next launch of this wave plans it again."
+    )
+
+
+def _refuse_run(run: Run) -> None:
+    if run.is_live:
+        raise TransitionError(f"{run} is {run.status} or has calls in flight; pause or cancel it and wait for these")
+    trials = Trial.objects.filter(run=run)
+    others = Trial.objects.exclude(run=run)
+    judged = others.filter(subject__in=trials).first() or others.filter(rival__in=trials).first()
+    if judged:
+        raise TransitionError(f"verdicts of run {judged.run_id} rest on answers of {run}; delete that run first")
+    for related in Trial._meta.get_fields(include_hidden=True):
+        if isinstance(related, ManyToOneRel) and related.on_delete is PROTECT:
+            rows: Any = related.related_model
+            if rows._base_manager.filter(**{f"{related.field.name}__in": trials}).exists():
+                raise TransitionError(f"a {rows._meta.verbose_name} rests on answers of {run}; archive the experiment")
 
 
 def _refuse_while_live(experiment: Experiment) -> None:

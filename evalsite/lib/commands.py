@@ -36,7 +36,7 @@ class SayingCommand(BaseCommand):
 
 
 class VerbCommand(SayingCommand):
-    """`manage.py NOUN VERB ...`: each verb is a method `do_VERB`, given its parsed arguments by name.
+    """`manage.py NOUN VERB ...`: each verb is a method `do_VERB` (with _ for -), given its parsed arguments by name.
 
     Exceptions of `refusals` end the command with exit code 2 and their message.
     """
@@ -52,7 +52,7 @@ class VerbCommand(SayingCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            getattr(self, f"do_{options['verb']}")(**options)
+            getattr(self, f"do_{options['verb'].replace('-', '_')}")(**options)
         except self.refusals as error:
             bad_input(str(error))
 

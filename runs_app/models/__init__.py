@@ -2,6 +2,7 @@
 
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer
+from runs_app.models.deleted_runs import DeletedRun
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import Endpoint, EndpointTick, LanguageModel
 from runs_app.models.experiments import Condition, Experiment, Manifest, Wave
@@ -17,6 +18,7 @@ __all__ = [
     "Attempt",
     "CachedAnswer",
     "Condition",
+    "DeletedRun",
     "Dimension",
     "Endpoint",
     "EndpointTick",

@@ -28,7 +28,11 @@ def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
     entries = LedgerEntry.objects.filter(ledger.of_experiment(experiment))
     runs = list(experiment.runs.all())
-    context = {"experiment": experiment, "state": state_of(experiment, Totals.of(runs))}
+    context = {
+        "experiment": experiment,
+        "deleted_runs": list(experiment.deleted_runs.all()),
+        "state": state_of(experiment, Totals.of(runs)),
+    }
     filter_ = LedgerFilter(request.GET, queryset=entries, request=request)
     return render(request, "runs_app/experiment_ledger.html", context | _sums(request, filter_))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -17,7 +18,7 @@ from runs_app.designs.drifting import served_in
 from runs_app.models import Experiment, Point, Run
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
 from runs_app.views.fetching import may_edit, visible_experiment, visible_run
-from runs_app.views.steering import actions_for
+from runs_app.views.steering import Action, actions_for, deletion_of
 from runs_app.watching import progress
 from runs_app.watching.blockers import blockers_of, stop_reasons_of
 from runs_app.watching.curves import throughput_curve
@@ -63,13 +64,13 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "endpoint_pause": run.condition.model.endpoint.is_paused,
         **_live(run.experiment, [run]),
     }
-    context |= _actions(request, [run], editable=context["editable"])
+    context |= _actions(request, [run], editable=context["editable"], more=deletion_of(run))
     return render(request, _template(request, "runs_app/run_detail.html", "run_live"), context)
 
 
-def _actions(request: HttpRequest, runs: list[Run], *, editable: bool) -> dict[str, Any]:
+def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()) -> dict[str, Any]:
     """Return the actions, and for a poll whether they differ from those that the page shows, which `shown` names."""
-    actions = actions_for(runs) if editable else []
+    actions = [*actions_for(runs), *more] if editable else []
     is_under_way = any(run.status in Run.UNDER_WAY for run in runs)
     names = ",".join([action.verb for action in actions] + (["priority"] if editable and is_under_way else []))
     return {

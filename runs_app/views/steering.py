@@ -12,10 +12,11 @@ from django.shortcuts import redirect, render
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
+from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
 from evalsite.lib.form_errors import first_error
 from evalsite.lib.wording import count_text
-from runs_app import steering
+from runs_app import removing, steering
 from runs_app.designs import piloting
 from runs_app.designs.outlook import outlook_of
 from runs_app.designs.planning import PlanError
@@ -77,6 +78,14 @@ def actions_for(runs: Iterable[Run]) -> list[Action]:
     return actions
 
 
+def deletion_of(run: Run) -> list[Action]:
+    """Return the action that deletes this run, unless it is live."""
+    if run.is_live:
+        return []
+    text = removing.describe_run_deletion(run)
+    return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
+
+
 class NothingDone(Exception):
     """Why a verb changed nothing, as a sentence for the page."""
 
@@ -129,11 +138,28 @@ def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse
 @members_only
 def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
     run = editable_run(request, pk)
+    if verb == "delete":
+        return _delete_run(request, run)
     if verb == "concurrency":
         _set_concurrency(request, run)
     else:
         _steer(request, Run.objects.filter(pk=run.pk), verb)
     return _back(request, "run_detail", run.pk)
+
+
+def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
+    form = SteeringForm(request.POST, reason_required=True)
+    if not form.is_valid():
+        messages.error(request, first_error(form))
+        return redirect(run)
+    name = str(run)
+    try:
+        removing.delete_run(run, by=request.user, reason=form.cleaned_data["reason"])
+    except TransitionError as problem:
+        messages.error(request, str(problem))
+        return redirect(run)
+    messages.success(request, f"{name} is deleted. What it cost stays spent in the budget.")
+    return redirect("experiment_progress", run.experiment.slug)
 
 
 def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:

@@ -226,3 +226,30 @@ def test_only_a_pilot_that_passes_the_limit_wants_to_be_confirmed(draft, as_):
     assert as_("owner").post("/experiments/draft/launch/", {"wave": ""}).context["form"].errors["confirmed"]
     as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "1"})
     assert draft.runs.get().n_trials == 1
+
+
+# --- delete one run
+
+
+def test_a_run_that_has_ended_is_deleted_on_its_page_with_a_reason(lab, as_):
+    owner, address = as_("owner"), f"/runs/{lab.run.pk}/steer/delete/"
+    assert address not in owner.get(f"/runs/{lab.run.pk}/").content.decode()  # It is under way.
+    assert "pause or cancel it" in said(owner.post(address, {"reason": "Wrong model"}))[-1]
+    Run.objects.update(status="done")
+    page = owner.get(f"/runs/{lab.run.pk}/").content.decode()
+    assert address in page
+    assert "answers and grades go, for good" in page
+    assert "Reason: This field is required." in said(owner.post(address, {}))
+    response = owner.post(address, {"reason": "Wrong model"})
+    assert response.url == f"/experiments/{lab.experiment.slug}/progress/"
+    assert not Run.objects.filter(pk=lab.run.pk).exists()
+    ledger = owner.get(f"/experiments/{lab.experiment.slug}/ledger/").content.decode()
+    assert f"Run {lab.run.pk} (" in ledger
+    assert "which is part of the budget" in ledger
+
+
+def test_who_only_reads_deletes_no_run(lab, as_):
+    Experiment.objects.update(sharing="group")
+    Run.objects.update(status="done")
+    assert as_("researcher").post(f"/runs/{lab.run.pk}/steer/delete/", {"reason": "x"}).status_code == 404
+    assert Run.objects.filter(pk=lab.run.pk).exists()

@@ -252,6 +252,14 @@ class Command(VerbCommand):
         removing.archive(_experiment(name), by=actor(user), reason=reason)
         self.say(f"{name} is archived")
 
+    def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
+        found = _experiment(name).runs.with_design().filter(pk=run).first()
+        if found is None:
+            bad_input(f"run: {name} has no run {run}; `status {name} --json` names them")
+        self.confirm(f"Delete {found} ({found.condition.label})? {removing.describe_run_deletion(found)}", yes)
+        removing.delete_run(found, by=actor(user), reason=reason)
+        self.say(f"run {run} of {name} is deleted")
+
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = _experiment(name)
         totals = totals_of(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
@@ -399,6 +407,10 @@ def _add_state_verbs(verbs: Any) -> None:
         whom.add_argument(f"--{audience}", dest="audience", action="store_const", const=audience, default="", help=what)
     add_reason(parser)
     add_reason(_verb(verbs, "archive", "take it out of use, keep all rows"), needed=True)
+    parser = _verb(verbs, "delete-run", "one run, with its trials, answers and grades; what it cost stays spent")
+    parser.add_argument("run", type=int, metavar="RUN")
+    add_reason(parser, needed=True)
+    parser.add_argument("--yes", action="store_true")
     parser = _verb(verbs, "delete", "with its runs, trials, answers and grades")
     add_reason(parser, needed=True)
     parser.add_argument("--yes", action="store_true")
