@@ -63,6 +63,8 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "lease_s": Bound(1, DAY_S, "seconds"),
         "stop_failure_rate": SHARE,
         "stop_after_attempts": Bound(1, 1_000_000),
+        "dev_items": Bound(1, 1_000_000),
+        "dev_samples": Bound(1, 10_000),
         "max_usd": BUDGET,
         "confirm_above_usd": BUDGET,
     },

@@ -37,10 +37,11 @@ def launch(
     approved: Estimate | None = None,
     reason: str = "",
     only: Collection[str] | None = None,
+    policy: str | None = None,
 ) -> PlanReport:
     """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
 
-    `only` are ids of the cells that are launched; None is all.
+    `only` are ids of the cells that are launched; None is all. `policy` is a budget policy instead of the design's.
     Launches of one experiment take turns. One that finds nothing to add and nothing to start changes nothing, and
     writes no manifest. `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that
     cannot be.
@@ -50,7 +51,7 @@ def launch(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if locked.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only)
+        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy)
         activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
@@ -59,7 +60,7 @@ def launch(
         started = start(runs, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
         is_new = bool(activated or started or report.trials_added)
         if is_new:
-            write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only)
+            write_manifest(experiment, by=by, wave=wave, pilot=pilot, approved=approved, only=only, policy=policy)
     experiment.refresh_from_db()
     wake()
     return replace(report, is_new=is_new, notes=list(_left_as_they_are(report.run_ids)))

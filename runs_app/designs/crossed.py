@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -32,11 +33,15 @@ class Design:
     prompts: list[Prompt]
     samplers: list[Sampler]
     dimensions: list[Dimension]
-    only: frozenset[str] | None = None  # Ids of the cells that are meant; None is all.
+    only: frozenset[str] | None = field(default=None, kw_only=True)  # Ids of the cells that are meant; None is all.
     _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
-    def of(cls, experiment: Experiment) -> Design:
+    def of(cls, experiment: Experiment, *, policy: str | None = None) -> Design:
+        """Read the design of an experiment; under another budget policy than its own, if `policy` says so."""
+        if policy is not None and policy != experiment.budget_policy:
+            experiment = copy(experiment)
+            experiment.budget_policy = policy
         return cls(
             experiment,
             list(experiment.language_models.select_related("endpoint").order_by("name")),
@@ -54,15 +59,50 @@ class Design:
         return self.items.count()
 
     @property
+    def is_dev(self) -> bool:
+        """Whether only the first items are asked, call by call: the budget policy `dev`."""
+        return self.experiment.budget_policy == Experiment.BudgetPolicy.DEV
+
+    @cached_property
+    def dev_item_ids(self) -> list[int] | None:
+        """Keys of the items that the policy `dev` asks, in the order of the dataset; None where all are asked."""
+        if not self.is_dev:
+            return None
+        return list(self.items.order_by("position", "pk").values_list("pk", flat=True)[: self.experiment.dev_items])
+
+    @property
+    def n_asked_items(self) -> int:
+        return self.n_items if self.dev_item_ids is None else len(self.dev_item_ids)
+
+    @property
+    def samples(self) -> int:
+        """Repetitions of each cell that the budget policy asks."""
+        samples = self.experiment.samples
+        return min(samples, self.experiment.dev_samples or samples) if self.is_dev else samples
+
+    @property
+    def policy_text(self) -> str:
+        """Say what the policy `dev` asks: `the first 2 of 600 items, 1 of 3 samples`; empty under the policy `full`."""
+        if not self.is_dev:
+            return ""
+        samples = f", {self.samples} of {self.experiment.samples} samples" if self.experiment.samples > 1 else ""
+        return f"the first {self.n_asked_items:,} of {self.n_items:,} items{samples}"
+
+    @property
     def questions(self) -> int:
         """Items times dimensions: what one repetition of a cell asks."""
-        return self.n_items * max(1, len(self.dimensions))
+        return self.n_asked_items * max(1, len(self.dimensions))
 
     @property
     def trials_per_cell(self) -> int:
-        """At most, where the design is asked point by point."""
+        """Return the trials of one cell under the budget policy; at most, where the design is asked point by point."""
+        return self.questions * self.samples if self.is_dev else self.whole_trials_per_cell
+
+    @property
+    def whole_trials_per_cell(self) -> int:
+        """As `trials_per_cell`, under the policy `full`."""
         if self.adaptive is None:
-            return self.questions * self.experiment.samples
+            return self.n_items * max(1, len(self.dimensions)) * self.experiment.samples
         return sum(point.most(self.adaptive, self.experiment.samples) for point in self.points)
 
     @cached_property
@@ -80,7 +120,7 @@ class Design:
 
         1 where each is asked.
         """
-        if self.adaptive is None or not self.trials_per_cell:
+        if self.adaptive is None or self.is_dev or not self.trials_per_cell:
             return 1.0
         asked = sum(point.expected(self.adaptive, self.experiment.samples) for point in self.points)
         return asked / self.trials_per_cell
@@ -94,7 +134,7 @@ class Design:
             [row for row in self.prompts if row.pk in {cell.prompt.key for cell in cells}],
             [row for row in self.samplers if row.pk in {cell.sampler.key for cell in cells}],
             self.dimensions,
-            frozenset(ids),
+            only=frozenset(ids),
         )
 
     @property
@@ -161,7 +201,7 @@ class Design:
 
     def is_batched(self, cell: Cell) -> bool:
         """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""
-        return self.experiment.batch and self._model(cell).endpoint.takes_batches
+        return self.experiment.batch and not self.is_dev and self._model(cell).endpoint.takes_batches
 
     def _model(self, cell: Cell) -> LanguageModel:
         return next(model for model in self.models if model.pk == cell.model.key)
@@ -191,7 +231,7 @@ class Design:
     def warnings(self) -> list[str]:
         """What is allowed and yet looks like a mistake."""
         of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
-        return of_prompts + list(self._warnings_of_batches() if self.experiment.batch else ())
+        return of_prompts + list(self._warnings_of_batches() if self.experiment.batch and not self.is_dev else ())
 
     def _warnings_of_batches(self) -> Iterator[str]:
         for model in self.models:

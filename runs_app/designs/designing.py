@@ -18,6 +18,7 @@ from runs_app.designs.drawing import Draw, DrawError, DrawSpec
 from runs_app.designs.drawn import draw_models
 from runs_app.designs.specs import (
     PROVIDER_DEFAULT,
+    BudgetSpec,
     DimensionSpec,
     ExperimentSpec,
     ModelSpec,
@@ -51,7 +52,17 @@ SETTINGS = (
     "stop_failure_rate",
     "stop_after_attempts",
 )
-COPIED = ("max_usd", "confirm_above_usd", "scorers", "graders", "adaptive", "draws")
+COPIED = (
+    "max_usd",
+    "confirm_above_usd",
+    "budget_policy",
+    "dev_items",
+    "dev_samples",
+    "scorers",
+    "graders",
+    "adaptive",
+    "draws",
+)
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 APPROVE = "runs_app.approve_prompt"
 MADE_FOR = "Made for an experiment"  # Without its name: the history of a prompt is read by the whole group.
@@ -60,6 +71,8 @@ KEYS = {
     "slug": "experiment",
     "max_usd": "budget.max_usd",
     "confirm_above_usd": "budget.confirm_above_usd",
+    "dev_items": "budget.dev_items",
+    "dev_samples": "budget.dev_samples",
     "scale_min": "min",
     "scale_max": "max",
     "__all__": "it",
@@ -116,6 +129,7 @@ class Maker:
             adaptive=self.spec.adaptive.content if self.spec.adaptive else {},
             max_usd=self.spec.budget.max_usd,
             confirm_above_usd=self.spec.budget.confirm_above_usd,
+            **_policy_of(self.spec.budget),
             **settings,
         )
         if (dataset := self._dataset()) is not None:
@@ -311,7 +325,7 @@ def spec_of(experiment: Experiment) -> dict[str, Any]:
         "dimensions": [_dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
         **{name: getattr(experiment, name) for name in SETTINGS},
         "adaptive": dict(experiment.adaptive),
-        "budget": _said({name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}),
+        "budget": _budget_spec(experiment),
         "grade": _said({"scorers": list(experiment.scorers), "graders": _grader_specs(experiment)}),
         "drawn": dict(experiment.draws),
     }
@@ -339,6 +353,24 @@ _Dumper.add_representer(str, _text)
 def _said(mapping: dict[str, Any]) -> dict[str, Any]:
     """Without what is not set: a file that does not mention it means the same."""
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
+
+
+def _policy_of(budget: BudgetSpec) -> dict[str, Any]:
+    """Return the fields of the budget policy that a file sets."""
+    given = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _budget_spec(experiment: Experiment) -> dict[str, Any]:
+    """Return the budget as a file says it. What is as usual is left out."""
+    amounts = {name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
+    usual = Experiment()
+    policy = {
+        key: getattr(experiment, name)
+        for key, name in (("policy", "budget_policy"), ("dev_items", "dev_items"), ("dev_samples", "dev_samples"))
+        if getattr(experiment, name) != getattr(usual, name)
+    }
+    return _said(amounts) | policy
 
 
 def _grader_specs(experiment: Experiment) -> list[dict[str, Any]]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 
+from django.db.models import Count
+
 from runs_app.costing import costs
 from runs_app.costing.costs import Basis, Expectation, ObservedTokens
 from runs_app.designs import piloting, points, sizing
@@ -16,7 +18,7 @@ from runs_app.designs.crossing import Cell, identity
 from runs_app.designs.drifting import drift_warnings
 from runs_app.designs.foreseeing import foreseen_hits
 from runs_app.designs.judged import with_judges
-from runs_app.models import Experiment, LanguageModel, Run
+from runs_app.models import Experiment, LanguageModel, Run, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class Estimate:
     `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
     to cost from nothing.
     `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
-    `verdicts` of the design's judges on its answers are in the costs, too.
+    `verdicts` of the design's judges on its answers are in the costs, too. `policy_text` says what part of the design
+    the budget policy `dev` asks.
     """
 
     trials: int
@@ -63,6 +66,7 @@ class Estimate:
     full_usd: Decimal | None = None
     batched: int = 0
     batches_save_usd: Decimal | None = None
+    policy_text: str = ""
 
     def passes_budget(self, experiment: Experiment) -> bool:
         """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
@@ -108,13 +112,18 @@ class _Part:
 
 
 def estimate(
-    experiment: Experiment, *, wave_label: str = "", pilot: int | None = None, only: Collection[str] | None = None
+    experiment: Experiment,
+    *,
+    wave_label: str = "",
+    pilot: int | None = None,
+    only: Collection[str] | None = None,
+    policy: str | None = None,
 ) -> Estimate:
     """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts.
 
-    `only` are ids of the cells that are meant; None is all.
+    `only` are ids of the cells that are meant; None is all. `policy` is a budget policy instead of the design's.
     """
-    design = Design.of(experiment)
+    design = Design.of(experiment, policy=policy)
     return estimate_design(design if only is None else design.narrowed(only), wave_label=wave_label, pilot=pilot)
 
 
@@ -142,7 +151,8 @@ def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
         warnings=[*design.warnings(), *drift_warnings(design.experiment, design)],
         likely=sum(part.likely for part in parts) if design.adaptive else None,
         foreseen=sum(part.foreseen for part in parts),
-        full_usd=total_of((design.trials_per_cell, part.each) for part in parts),
+        policy_text=design.policy_text,
+        full_usd=total_of((design.whole_trials_per_cell, part.each) for part in parts),
         batched=sum(part.to_do for part in parts if part.discount),
         batches_save_usd=total_of((part.likely, part.saves) for part in parts),
     )
@@ -159,15 +169,18 @@ def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
 
 def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
     """One a cell, in their order."""
+    runs = _runs_of(design.experiment)
     asking = _Asking(
         design,
         wave_label,
-        runs=_runs_of(design.experiment),
+        runs=runs,
         left=points.left(design.experiment, design.adaptive, design.points)
-        if design.adaptive and pilot is None
+        if design.adaptive and pilot is None and not design.is_dev
         else {},
         share=design.expected_share if pilot is None else 1.0,
         known=foreseen_hits(design, wave_label),
+        dev=_planned_of_dev(design, runs) if design.is_dev and pilot is None else {},
+        counts_pilots=pilot is not None and _had_dev_launch(design),
     )
     wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else piloting.shares(design, pilot)
     return [asking.part(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
@@ -181,6 +194,21 @@ def _runs_of(experiment: Experiment) -> list[Run]:
     )
 
 
+def _planned_of_dev(design: Design, runs: Iterable[Run]) -> dict[int, int]:
+    """Return by run how many of the trials that the policy `dev` asks are planned."""
+    rows = Trial.objects.filter(
+        run__in=[run.pk for run in runs], item__in=design.dev_item_ids or (), sample_idx__lt=design.samples
+    )
+    return dict(rows.order_by().values_list("run").annotate(n=Count("pk")))
+
+
+def _had_dev_launch(design: Design) -> bool:
+    """Return whether trials of the policy `dev` may be planned."""
+    if not design.experiment.pk:
+        return False
+    return design.is_dev or design.experiment.manifests.filter(content__launch__policy="dev").exists()
+
+
 @dataclass(frozen=True, slots=True)
 class _Asking:
     """What the parts of one estimate rest on: the runs there are, what their open points may yet be asked (`left`, by
@@ -192,11 +220,13 @@ class _Asking:
     left: Mapping[int, int]
     share: float
     known: Mapping[str, int]
+    dev: Mapping[int, int]  # By run, the trials of the policy `dev` that are planned.
+    counts_pilots: bool  # The policy `dev` planned other trials than a pilot would, so counters do not tell.
 
     def part(self, cell: Cell, wanted: int) -> _Part:
         own = self._runs_of(cell)
         here = [run for run in own if run.wave.label == self.wave_label]
-        to_do = _to_do(here, wanted, self.left)
+        to_do = _to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
         likely = round(to_do * self.share)
         # Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere.
         known = self.known.get(identity(cell.condition_id), 0) - sum(run.n_done for run in here)
@@ -208,6 +238,12 @@ class _Asking:
             discount=self.design.discount(cell),
             foreseen=max(0, min(known, likely)),
         )
+
+    def _planned(self, run: Run, wanted: int) -> int:
+        """Return how many of the trials that are wanted of this run are planned."""
+        if self.counts_pilots:
+            return wanted - piloting.count_missing(self.design, run, wanted)
+        return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
     def _runs_of(self, cell: Cell) -> list[Run]:
         """Of this cell in any wave: its model, too, since two endpoints may serve what is one and the same."""
@@ -228,12 +264,12 @@ class _Asking:
         )
 
 
-def _to_do(runs: list[Run], wanted: int, left: Mapping[int, int]) -> int:
+def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
     """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add.
 
-    `left` says, by run, what open points may yet be asked; decided ones are asked no more.
+    Of `wanted`, so many are `planned`. `left` says, by run, what open points may yet be asked; decided ones are asked
+    no more.
     """
-    planned = sum(run.n_trials for run in runs)
     waiting = sum(run.n_pending + run.n_running for run in runs)
     in_rounds = [left[run.pk] for run in runs if run.pk in left]
     return waiting + (sum(in_rounds) if in_rounds else max(0, wanted - planned))

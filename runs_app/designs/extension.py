@@ -132,6 +132,9 @@ def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[st
         **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
         "budget.max_usd": experiment.max_usd,
         "budget.confirm_above_usd": experiment.confirm_above_usd,
+        "budget.policy": experiment.budget_policy,
+        "budget.dev_items": experiment.dev_items,
+        "budget.dev_samples": experiment.dev_samples,
         "grade.scorers": experiment.scorers,
     }
     given = {key: value for key, value in spec.settings.items() if value != "" and key in current}

@@ -26,7 +26,7 @@ def foreseen_hits(design: Design, wave_label: str = "") -> dict[str, int]:
         return {}
     found: dict[str, int] = {}
     for hash12, run in _runs_alike(design):
-        share = min(1.0, design.experiment.samples / run.experiment.samples)
+        share = min(1.0, design.samples / run.experiment.samples)
         found[hash12] = max(found.get(hash12, 0), round(run.n_done * share))
     return found
 

@@ -21,7 +21,7 @@ from runs_app.models import Condition, Experiment, LanguageModel, Manifest
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
 # Of an estimate.
-COUNTS = ("trials", "to_do", "likely", "foreseen", "batched", "verdicts")
+COUNTS = ("policy_text", "trials", "to_do", "likely", "foreseen", "batched", "verdicts")
 COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_usd")
 
 
@@ -33,6 +33,7 @@ def write_manifest(
     pilot: int | None = None,
     approved: Estimate | None = None,
     only: Collection[str] | None = None,
+    policy: str | None = None,
 ) -> Manifest:
     """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved.
 
@@ -42,6 +43,7 @@ def write_manifest(
         "by": str(by or ""),
         "wave": wave,
         "pilot": pilot,
+        "policy": policy or experiment.budget_policy,
         "conditions": None if only is None else sorted(only),
         "estimate": _estimate(approved) if approved else None,
     }
@@ -77,7 +79,13 @@ def manifest_of(experiment: Experiment) -> dict[str, Any]:
         "conditions": [_condition(condition) for condition in conditions],
         "scorers": experiment.scorers,
         "judges": grading().judges_of(experiment),
-        "budget": {"max_usd": _text(experiment.max_usd), "confirm_above_usd": _text(experiment.confirm_above_usd)},
+        "budget": {
+            "max_usd": _text(experiment.max_usd),
+            "confirm_above_usd": _text(experiment.confirm_above_usd),
+            "policy": experiment.budget_policy,
+            "dev_items": experiment.dev_items,
+            "dev_samples": experiment.dev_samples,
+        },
         "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
         "warnings": drift_warnings(experiment),
         "design": spec_of(experiment) | {"dataset_hash": dataset.content_hash},

@@ -22,6 +22,7 @@ class Outlook:
     estimate: Estimate
     is_over_budget: bool
     needs_confirmation: bool
+    policy_text: str = ""
 
     @property
     def problems(self) -> list[str]:
@@ -52,8 +53,10 @@ class CellRow:
     planned: bool
 
 
-def outlook_of(experiment: Experiment, *, wave_label: str = "", pilot: int | None = None) -> Outlook:
-    return outlook(Design.of(experiment), wave_label=wave_label, pilot=pilot)
+def outlook_of(
+    experiment: Experiment, *, wave_label: str = "", pilot: int | None = None, policy: str | None = None
+) -> Outlook:
+    return outlook(Design.of(experiment, policy=policy), wave_label=wave_label, pilot=pilot)
 
 
 def outlook(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Outlook:
@@ -61,9 +64,10 @@ def outlook(design: Design, *, wave_label: str = "", pilot: int | None = None) -
     estimate = estimate_design(design, wave_label=wave_label, pilot=pilot)
     return Outlook(
         conditions=len(design.cells),
-        items=design.n_items,
+        items=design.n_asked_items,
         dimensions=len(design.dimensions),
-        samples=design.experiment.samples,
+        samples=design.samples,
+        policy_text=design.policy_text,
         estimate=estimate,
         is_over_budget=estimate.passes_budget(design.experiment),
         needs_confirmation=estimate.needs_confirmation(design.experiment),

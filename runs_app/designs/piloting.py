@@ -14,15 +14,14 @@ USUAL = 20  # Trials: some of each part of a usual design, at the price of a rou
 
 # An item comes again only after every other item of the dataset was drawn. The order depends on names alone, so a
 # pilot that grows keeps what it has; and on the condition, so that together they see more items than each of them.
-INSERT_PILOT = """
-INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
-SELECT %(run)s, 0, missing.* FROM (
+MISSING = """(
     (SELECT item, dimension FROM (
         SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
             row_number() OVER (
                 PARTITION BY item.id ORDER BY md5(concat_ws('/', %(seed)s, item.key, dimension.name))
             ) AS turn
-        FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
+        FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
+            AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
         CROSS JOIN unnest(%(dimensions)s::bigint[], %(names)s::text[]) AS dimension (id, name)
     ) AS question ORDER BY turn, draw LIMIT %(share)s)
     EXCEPT
@@ -30,6 +29,9 @@ SELECT %(run)s, 0, missing.* FROM (
     ORDER BY 1, 2
 ) AS missing
 """
+INSERT_PILOT = f"""INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT %(run)s, 0, missing.* FROM {MISSING}"""  # noqa: S608 - the text above
+COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
 
 
 def shares(design: Design, pilot: int) -> list[int]:
@@ -47,14 +49,25 @@ def shares(design: Design, pilot: int) -> list[int]:
 
 def insert_share(design: Design, run: Run, share: int) -> int:
     """Make those of the first `share` trials of a run that are missing; returns how many."""
-    arguments: dict[str, Any] = {
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT_PILOT, _arguments(design, run, share))
+        return int(cursor.rowcount)
+
+
+def count_missing(design: Design, run: Run, share: int) -> int:
+    """Return how many of the first `share` trials of a run are missing."""
+    with connection.cursor() as cursor:
+        cursor.execute(COUNT_MISSING, _arguments(design, run, share))
+        return int(cursor.fetchone()[0])
+
+
+def _arguments(design: Design, run: Run, share: int) -> dict[str, Any]:
+    return {
         "run": run.pk,
         "seed": identity(run.condition.condition_id),
         "dataset": design.experiment.dataset_id,
         "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
         "names": [dimension.name for dimension in design.dimensions] or [None],
         "share": share,
+        "items": design.dev_item_ids,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(INSERT_PILOT, arguments)
-        return int(cursor.rowcount)

@@ -27,7 +27,8 @@ INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT %(run)s, missing.* FROM (
     SELECT sample_idx, item.id, dimension.id
     FROM generate_series(0, %(samples)s - 1) AS sample_idx
-    CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded) AS item
+    CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
+        AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
     CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
     EXCEPT
     SELECT sample_idx, item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s
@@ -80,16 +81,19 @@ def plan(
     by: Actor = None,
     pilot: int | None = None,
     only: Collection[str] | None = None,
+    policy: str | None = None,
 ) -> PlanReport:
     """Make every condition, run and trial of the design that is not there yet, in one transaction; or of a pilot.
 
     Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
-    `only` are ids of the cells that are planned; None is all. A run that was done and got new trials is planned again.
+    `only` are ids of the cells that are planned; None is all. `policy` is a budget policy instead of the design's. A
+    run that was done and got new trials is planned again.
     Raises PlanError, and then nothing was changed.
     """
     with transaction.atomic():
         locked = _lock(experiment)
-        design = Design.of(locked) if only is None else Design.of(locked).narrowed(only)
+        design = Design.of(locked, policy=policy)
+        design = design if only is None else design.narrowed(only)
         if problems := design.problems():
             raise PlanError(problems)
         _freeze(design, by)
@@ -219,15 +223,19 @@ def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
 
 
 def _insert_all(design: Design, run: Run) -> int:
-    """Every trial of the design; where it is asked point by point, the first round of each."""
-    if design.adaptive is not None:
+    """Every trial of the design; where it is asked point by point, the first round of each.
+
+    The policy `dev` asks its few items without points, as a pilot does.
+    """
+    if design.adaptive is not None and not design.is_dev:
         return points.open_points(design.adaptive, run, design.experiment)
     with connection.cursor() as cursor:
         cursor.execute(
             INSERT_TRIALS,
             {
                 "run": run.pk,
-                "samples": design.experiment.samples,
+                "samples": design.samples,
+                "items": design.dev_item_ids,
                 "dataset": design.experiment.dataset_id,
                 "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
             },

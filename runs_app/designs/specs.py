@@ -92,6 +92,9 @@ class DimensionSpec(Strict):
 class BudgetSpec(Strict):
     max_usd: Money | None = None
     confirm_above_usd: Money | None = None
+    policy: Literal["dev", "full"] | None = None
+    dev_items: Annotated[int | None, within(EXPERIMENT["dev_items"])] = None
+    dev_samples: Annotated[int | None, within(EXPERIMENT["dev_samples"])] = None
 
 
 RATING = "rating"  # The scorer whose scores are points of a scale, where others say right or wrong.

@@ -53,13 +53,16 @@ NOTHING_TO_CHOOSE = {
 }
 
 
+# Left empty, they have their usual value.
 MAY_BE_EMPTY = (
     "on_unreadable",
     "stop_failure_rate",
     "stop_after_attempts",
     "backoff_s",
     "max_backoff_s",
-)  # For the usual value.
+    "budget_policy",
+    "dev_items",
+)
 
 
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
@@ -83,12 +86,15 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "dimensions", "samples", "scorers", "cache", "cache_buster", "batch", "sequential", "max_concurrency",
             "priority", "request_timeout_s", "max_attempts", "backoff_s", "max_backoff_s", "on_empty", "on_unreadable",
             "stop_failure_rate", "stop_after_attempts",
-            "max_usd", "confirm_above_usd",
+            "max_usd", "confirm_above_usd", "budget_policy", "dev_items", "dev_samples",
         ]  # fmt: skip
         labels = {
             "samples": "Samples",
             "max_usd": "Budget",
             "confirm_above_usd": "Confirm above",
+            "budget_policy": "Policy",
+            "dev_items": "Items of dev",
+            "dev_samples": "Samples of dev",
             "max_concurrency": "Calls in flight",
             "request_timeout_s": "Time-out",
             "max_attempts": "Attempts",

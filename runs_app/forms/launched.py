@@ -25,6 +25,9 @@ NOTED = {
     "max_attempts": "attempts",
     "backoff_s": "first wait",
     "max_backoff_s": "longest wait",
+    "budget_policy": "budget policy",
+    "dev_items": "items of dev",
+    "dev_samples": "samples of dev",
 }
 # A field that is left empty keeps its value.
 KEPT_IF_EMPTY = (
@@ -34,6 +37,8 @@ KEPT_IF_EMPTY = (
     "max_attempts",
     "backoff_s",
     "max_backoff_s",
+    "budget_policy",
+    "dev_items",
 )
 
 
@@ -47,11 +52,13 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         model = Experiment
         fields = [
             "title", "description", "samples", "on_empty", "on_unreadable", "request_timeout_s", "max_attempts",
-            "backoff_s", "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "stop_failure_rate",
+            "backoff_s", "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "budget_policy", "dev_items",
+            "dev_samples", "stop_failure_rate",
         ]  # fmt: skip
         labels = ExperimentForm.Meta.labels
         help_texts = {
             "samples": "May grow; the next launch adds what is missing",
+            "budget_policy": "How much of the design the next launch asks",
             "request_timeout_s": "Seconds a call may take, from the next calls on",
             "max_attempts": "Tries of a trial; one that failed already is tried again by a retry",
             "max_usd": "US dollars; holds from the next call on",

@@ -10,6 +10,7 @@ from django import forms
 from runs_app.bounds import BOUNDS
 from runs_app.designs.detecting import USUAL, Assumptions
 from runs_app.forms.fields import bounded_integer
+from runs_app.models import Experiment
 
 
 class SteeringForm(forms.Form):
@@ -71,10 +72,14 @@ class LaunchScopeForm(forms.Form):
         help_text="So many first, spread over conditions and items; the next launch adds the rest. Empty for all",
     )
 
+    policy = forms.ChoiceField(
+        choices=[("", "As the design says"), *Experiment.BudgetPolicy.choices], required=False, widget=forms.HiddenInput
+    )
+
     @property
     def chosen(self) -> dict[str, Any]:
         """All of the first wave where nothing valid was said."""
-        return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None}
+        return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None, "policy": ""}
 
 
 class LaunchForm(LaunchScopeForm):

@@ -13,6 +13,8 @@ from runs_app.models import Experiment
 def say_estimate(command: SayingCommand, found: Estimate) -> None:
     likely = f", about {count_text(found.likely)} if every accuracy is as likely" if found.likely is not None else ""
     command.say(f"{count_text(found.trials)} trials, {count_text(found.to_do)} to do{likely}")
+    if found.policy_text:
+        command.say(f"policy dev: {found.policy_text}")
     command.say(f"cost: at most {money_text(found.ceiling_usd)}, expected {money_text(found.expected_usd)}")
     if found.foreseen:
         command.say(

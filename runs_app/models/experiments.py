@@ -53,6 +53,10 @@ class Experiment(Counted):
         KEEP = "keep", "Keep it, as an answer without a rating"
         RERUN = "rerun", "Ask again, as after an error that passes"
 
+    class BudgetPolicy(models.TextChoices):
+        DEV = "dev", "Dev: the first items only, call by call"
+        FULL = "full", "Full: every item and sample"
+
     class Sharing(models.TextChoices):
         PRIVATE = "private", "Only its owner"
         GROUP = "group", "Everyone in the group, and viewers"
@@ -163,6 +167,25 @@ class Experiment(Counted):
         help_text="... once this many attempts were made",
     )
 
+    budget_policy = models.CharField(
+        max_length=10,
+        choices=BudgetPolicy,
+        default=BudgetPolicy.FULL,
+        db_default="full",
+        help_text="How much of the design a launch asks",
+    )
+    dev_items = models.PositiveIntegerField(
+        default=2,
+        db_default=2,
+        validators=[InRange("experiment", "dev_items")],
+        help_text="Items of the policy dev, from the first on",
+    )
+    dev_samples = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        validators=[InRange("experiment", "dev_samples")],
+        help_text="Samples of the policy dev at most; empty for those of the design",
+    )
     max_usd = models.DecimalField(
         "budget",
         max_digits=12,
@@ -192,6 +215,9 @@ class Experiment(Counted):
             adaptive_constraint("experiment", "adaptive"),
             RangeConstraint(
                 condition=models.Q(on_unreadable__in=["keep", "rerun"]), name="experiment_on_unreadable_is_known"
+            ),
+            RangeConstraint(
+                condition=models.Q(budget_policy__in=["dev", "full"]), name="experiment_budget_policy_is_known"
             ),
         ]
 
@@ -354,6 +380,8 @@ class Manifest(models.Model):
     def summary(self) -> str:
         """`a pilot of 20, wave march, by ada`"""
         what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
+        if self.launch.get("policy") == Experiment.BudgetPolicy.DEV:
+            what = f"{what} of the policy dev"
         if only := self.launch.get("conditions"):
             what = f"{what} of {len(only)} condition{'' if len(only) == 1 else 's'}"
         wave = f", wave {self.launch['wave']}" if self.launch.get("wave") else ""

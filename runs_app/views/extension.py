@@ -9,7 +9,6 @@ from django.views.decorators.http import require_http_methods
 
 from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
-from evalsite.lib.wording import count_text
 from runs_app import steering
 from runs_app.designs.extension import ExtensionPreview, preview_extension
 from runs_app.designs.planning import PlanError
@@ -62,6 +61,7 @@ def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPrevi
     except steering.LaunchError as problem:
         form.add_error(None, str(problem))
         return False
-    trials = count_text(report.trials_added)
-    messages.success(request, f"Extended: {trials} new {'trial' if report.trials_added == 1 else 'trials'}.")
+    messages.success(request, f"Extended: {report.summary}.")
+    for note in report.notes:
+        messages.warning(request, note)
     return True

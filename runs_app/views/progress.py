@@ -92,7 +92,7 @@ def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
     if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
         return None  # Its points say themselves when they have enough.
     design = Design.of(experiment)
-    trials = design.trials_per_cell * len(design.cells)
+    trials = design.whole_trials_per_cell * len(design.cells)
     return trials if trials > first.trials else None
 
 

@@ -215,12 +215,14 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
     """GET shows what a launch would do and cost, of the wave or the pilot in the address; POST does it."""
     experiment = editable_experiment(request, slug)
     scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
-    wave, pilot = scope["wave"], scope["pilot"]
-    outlook = outlook_of(experiment, wave_label=wave, pilot=pilot)
+    wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
+    outlook = outlook_of(experiment, wave_label=wave, pilot=pilot, policy=policy)
     form = LaunchForm(posted(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
     if request.method == "POST" and form.is_valid():
         try:
-            report = steering.launch(experiment, by=request.user, wave=wave, pilot=pilot, approved=outlook.estimate)
+            report = steering.launch(
+                experiment, by=request.user, wave=wave, pilot=pilot, approved=outlook.estimate, policy=policy
+            )
         except (PlanError, steering.LaunchError) as problem:
             form.add_error(None, getattr(problem, "problems", None) or str(problem))
         else:

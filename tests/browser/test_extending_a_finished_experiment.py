@@ -52,7 +52,7 @@ def test_a_finished_experiment_gets_a_model_and_asks_only_what_is_new(finished, 
     page.get_by_label("I have seen what this can cost").check()
     expect(page.get_by_label("Reason")).to_have_value("Is the large one better?")
     page.get_by_role("button", name="Extend and launch").click()
-    expect(page.get_by_text("Extended: 12 new trials.")).to_be_visible()
+    expect(page.get_by_text("Extended: 12 new trials, 18 in all, in 2 runs.")).to_be_visible()
     assert Trial.objects.filter(status="done").count() == 6
 
     drain_beside(answering("Rome", cost_usd=Decimal("0.001")))
@@ -71,7 +71,7 @@ def test_the_page_works_without_a_script(finished, owner, visitor):
     expect(page.locator("#extension-preview")).to_contain_text("6")
     page.get_by_label("I have seen what this can cost").check()
     page.get_by_role("button", name="Extend and launch").click()
-    expect(page.get_by_text("Extended: 6 new trials.")).to_be_visible()
+    expect(page.get_by_text("Extended: 6 new trials, 12 in all, in 2 runs.")).to_be_visible()
 
 
 def test_the_page_looks_right_everywhere(finished, owner, visitor, checked_in_all_views):

@@ -78,7 +78,7 @@ def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manag
         "empty answers": ("keep", "rerun"),
         "unreadable answers": ("keep", "rerun"),
     }
-    assert "4 new trials" in manage("experiment", "launch", "pilot").out
+    assert "4 new trials, 6 in all, in 1 run" in manage("experiment", "launch", "pilot").out
 
 
 @pytest.mark.parametrize(

@@ -341,3 +341,23 @@ def test_a_priority_is_changed_with_its_reason_and_one_out_of_bounds_is_refused(
     refused = manage("experiment", "priority", "pilot", 10)
     assert refused.code == 2
     assert refused.err.startswith("n: ")
+
+
+def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, design):
+    manage("experiment", "create", design(extra="budget: {policy: dev, dev_items: 1}"))
+    manage(*PRICED)
+    assert "policy dev: the first 1 of 2 items" in manage("experiment", "estimate", "pilot").out
+    assert "1 new trial, " in manage("experiment", "launch", "pilot").out
+    assert manage("experiment", "set", "pilot", "--dev-items", "2", "--dev-samples", "1").code == 0
+    assert "1 new trial, " in manage("experiment", "launch", "pilot").out
+    manage("experiment", "set", "pilot", "--samples", "2", "--dev-samples", "none")
+    assert "2 new trials, 4 in all" in manage("experiment", "launch", "pilot", "--policy", "full").out
+    changed = manage("experiment", "set", "pilot", "--policy", "full", "--user", "root")
+    assert changed.code == 0, changed.err
+    change = Experiment.objects.get().history.get(what="budget policy")
+    assert (change.from_value, change.to_value, str(change.by)) == ("dev", "full", "root")
+
+
+def test_an_unknown_policy_in_a_file_names_its_key(manage, lab, design):
+    refused = manage("experiment", "create", design(extra="budget: {policy: half}"))
+    assert (refused.code, refused.err) == (2, "budget.policy: input should be 'dev' or 'full'")

@@ -44,7 +44,7 @@ def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, ope
     done = manage("experiment", "extend", "pilot", "--model", "second", "--reason", "Compare", "--user", "root")
     assert done.code == 0, done.err
     assert "1 new conditions, 2 new trials: at most $" in done.out
-    assert "pilot is extended: 2 new trials in 2 runs" in done.out
+    assert "pilot is extended: 2 new trials, 4 in all, in 2 runs" in done.out
     assert list(Condition.objects.values_list("pk", "condition_id"))[:1] == before
     assert kept < set(Trial.objects.values_list("pk", flat=True))
     assert (Trial.objects.count(), Run.objects.filter(status="running").count()) == (4, 2)

@@ -26,7 +26,7 @@ TABLES = {
     "languagemodel": LanguageModel,
 }
 COLUMNS = [(table, column) for table, bounds in BOUNDS.items() for column in bounds]
-BUDGET = ("max_usd", "confirm_above_usd")
+BUDGET = ("max_usd", "confirm_above_usd", "dev_items", "dev_samples")
 DESIGN = {"experiment": "pilot", "dataset": "questions", "models": ["small"], "prompts": ["plain"]}
 ADAPTIVE_DESIGN = {"by": "category", "scorer": "exact", "targetci": 0.1}
 

@@ -55,9 +55,13 @@ CHANGEABLE = {
     "max_backoff_s": "max-backoff",
     "on_empty": "on-empty",
     "on_unreadable": "on-unreadable",
+    "budget_policy": "policy",
+    "dev_items": "dev-items",
+    "dev_samples": "dev-samples",
 }
 
 
+POLICIES = Experiment.BudgetPolicy.values
 EXTENDED = ("models", "prompts", "samplers", "dimensions")
 OVER_THE_BUDGET = "the ceiling is above the budget; the budget holds, so calls may stop before all trials are made"
 
@@ -69,6 +73,7 @@ class Command(VerbCommand):
     def add_verbs(self, verbs: Any) -> None:
         _add_design_verbs(verbs)
         _add_run_verbs(verbs)
+        _add_steering_verbs(verbs)
         _add_state_verbs(verbs)
 
     # --- designs -----------------------------------------------------------------------------------------------------
@@ -118,7 +123,7 @@ class Command(VerbCommand):
     def do_estimate(self, name: str, wave: str, pilot: int | None, json: bool, **options: Any) -> None:
         experiment = _experiment(name)
         only = _cells(experiment, options["condition"])
-        found = estimate(experiment, wave_label=wave, pilot=_pilot(pilot), only=only)
+        found = estimate(experiment, wave_label=wave, pilot=_pilot(pilot), only=only, policy=options["policy"])
         if json:
             self.say_json(asdict(found))
             return
@@ -135,12 +140,15 @@ class Command(VerbCommand):
         pilot = _pilot(options["pilot"])
         experiment = _experiment(name)
         only = _cells(experiment, options["condition"])
-        found = estimate(experiment, wave_label=wave, pilot=pilot, only=only)
+        policy = options["policy"]
+        found = estimate(experiment, wave_label=wave, pilot=pilot, only=only, policy=policy)
         if found.problems:
             raise PlanError(found.problems)
         say_estimate(self, found)
         approve(self, experiment, found, yes)
-        report = steering.launch(experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only)
+        report = steering.launch(
+            experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only, policy=policy
+        )
         done = "is launched" if report.is_new else "was launched before, and nothing has changed"
         self.say(f"{experiment} {done}: {report.summary}")
         for note in report.notes:
@@ -177,7 +185,9 @@ class Command(VerbCommand):
             return None
         approve(self, experiment, preview.after, options["yes"], "Extend")
         report = steering.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
-        self.say(f"{experiment} is extended: {count_text(report.trials_added)} new trials in {report.runs} runs")
+        self.say(f"{experiment} is extended: {report.summary}")
+        for note in report.notes:
+            self.say(note)
         return report
 
     def _say_preview(self, preview: ExtensionPreview) -> None:
@@ -370,6 +380,9 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--wait", action="store_true", help="show the progress until all is done")
     parser.add_argument("--yes", action="store_true", help="the cost is known")
     add_reason(parser)
+
+
+def _add_steering_verbs(verbs: Any) -> None:
     for verb, what in (("pause", "no new calls start"), ("resume", "calls start again")):
         parser = _verb(verbs, verb, what)
         add_condition_option(parser, "the runs of these conditions only")
@@ -386,6 +399,9 @@ def _add_run_verbs(verbs: Any) -> None:
     parser.add_argument("--attempts", dest="max_attempts", type=int, metavar="N", help="tries of a trial")
     parser.add_argument("--backoff", dest="backoff_s", type=float, metavar="SECONDS", help="first wait after a failure")
     parser.add_argument("--max-backoff", dest="max_backoff_s", type=float, metavar="SECONDS", help="longest wait")
+    parser.add_argument("--policy", dest="budget_policy", choices=POLICIES, help="how much the next launches ask")
+    parser.add_argument("--dev-items", type=int, metavar="N", help="items of the policy dev, from the first on")
+    parser.add_argument("--dev-samples", metavar="N|none", help="samples of the policy dev at most")
     parser.add_argument("--on-empty", choices=["keep", "rerun", "skip"], help="what becomes of a blank answer")
     parser.add_argument("--on-unreadable", choices=["keep", "rerun"], help="what becomes of an answer without a rating")
     add_reason(parser)
@@ -424,3 +440,4 @@ def _verb(verbs: Any, name: str, what: str) -> ArgumentParser:
 
 def _add_pilot(parser: ArgumentParser) -> None:
     parser.add_argument("--pilot", type=int, metavar="N", help="only so many trials, spread over the design")
+    parser.add_argument("--policy", choices=POLICIES, help="budget policy of this launch; default: the design's")
