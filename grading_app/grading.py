@@ -10,6 +10,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
 from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
+from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.work import ODD
 
@@ -257,7 +259,7 @@ class _Grading:
             "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
             "errors": [score.parse_error or "" for score in scores],
         }
-        with bare_cursor() as cursor:
+        with superseding() if self.force else nullcontext(), bare_cursor() as cursor:
             cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
             return int(cursor.rowcount)
 

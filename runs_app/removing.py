@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any
 
@@ -14,6 +16,8 @@ from evalsite.lib.wording import count_text, money_text
 from runs_app.engine.settling import Place, lock
 from runs_app.engine.starting import start_queued
 from runs_app.models import Attempt, DeletedRun, Experiment, Preflight, Run, Trial
+
+PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
 
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
@@ -40,9 +44,22 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
         _refuse_what_stays(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
-        for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers that they are on.
-            _delete_work_of(run)
-        experiment.delete()
+        with permit_deletion(experiment):
+            for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they are on.
+                _delete_work_of(run)
+            experiment.delete()
+
+
+@contextmanager
+def permit_deletion(experiment: Experiment) -> Iterator[None]:
+    """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment, and of no other.
+
+    Triggers of the database refuse it everywhere else. The block is one transaction.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(PERMIT, [str(experiment.pk)])
+        yield
+        cursor.execute(PERMIT, [""])
 
 
 def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
@@ -69,8 +86,9 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
         )
         spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD stay spent"
         record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, what="run")
-        _delete_work_of(locked)
-        locked.delete()
+        with permit_deletion(locked.experiment):
+            _delete_work_of(locked)
+            locked.delete()
         start_queued([run.experiment_id])
 
 

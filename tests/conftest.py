@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck
 from hypothesis import settings as generated
@@ -86,7 +86,8 @@ def transactional_tests_end_quickly():
 
     def empty(self):
         tables = sorted(set(connection.introspection.table_names()) - MADE_BY_MIGRATIONS)
-        with connection.cursor() as cursor:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL evalsite.deleting_experiment = '*'")
             cursor.execute(f"TRUNCATE {', '.join(connection.ops.quote_name(name) for name in tables)}")
 
     original = TransactionTestCase._fixture_teardown

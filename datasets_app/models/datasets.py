@@ -10,6 +10,7 @@ from django.db import models
 from django.urls import reverse
 
 from datasets_app.models.history import StatusChange, TransitionQuerySet
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.roles import is_member, is_viewer
 
 slug_validator = RegexValidator(
@@ -36,6 +37,7 @@ class DatasetQuerySet(TransitionQuerySet):
         return self.filter(pk__in=newest)
 
 
+@constrain_choices
 class Dataset(models.Model):
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -67,7 +69,14 @@ class Dataset(models.Model):
 
     class Meta:
         ordering = ["slug", "-version"]
-        constraints = [models.UniqueConstraint(fields=["slug", "version"], name="dataset_slug_version")]
+        constraints = [
+            models.UniqueConstraint(fields=["slug", "version"], name="dataset_slug_version"),
+            models.CheckConstraint(
+                condition=~models.Q(status="approved")
+                | ~models.Q(content_hash="") & models.Q(approved_at__isnull=False),
+                name="datasets_app_dataset_approval_is_complete",
+            ),
+        ]
         permissions = [("approve_dataset", "Can approve and archive datasets")]
 
     def __str__(self) -> str:

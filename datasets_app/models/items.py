@@ -8,8 +8,10 @@ from django.db import models
 from django.urls import reverse
 
 from datasets_app.models.datasets import Dataset
+from evalsite.lib.choice_constraints import constrain_choices
 
 
+@constrain_choices
 class Asset(models.Model):
     """An image, addressed by the sha256 of its (re-encoded) bytes; the file lies under MEDIA_ROOT by that hash."""
 

@@ -12,6 +12,7 @@ from evalsite.lib.hashing import condition_id
 from evalsite.lib.roles import CURATOR, roles_of
 from grading_app.comparing.raters import Scale
 from grading_app.models import Adjudication, GradeCondition, Grading
+from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Trial
 
 LONGEST_REASON = 4_000
@@ -42,7 +43,8 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
     )
     earlier = Grading.objects.filter(condition=condition, trial=trial).first()
     fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": told.reason}
-    Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
+    with superseding():
+        Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
     was = "" if earlier is None else f"{earlier.score:g}"
     record_changes([(trial.run.experiment, was, f"trial {trial.pk}: {score:g}")], by=by, reason=told.reason[:500],
                    what="gradings")  # fmt: skip

@@ -18,6 +18,7 @@ from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.judging import conditions
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.paging import bare_cursor
+from grading_app.verdict_history import superseding
 from runs_app.designs.crossing import identity
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
@@ -117,7 +118,7 @@ def refresh_all(experiment: Experiment) -> int:
 def refresh(condition: GradeCondition) -> int:
     """Take the members' gradings together anew; how many of the panel's rows that added or changed."""
     rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
-    with bare_cursor() as cursor:
+    with superseding(), bare_cursor() as cursor:
         cursor.execute(
             WRITE.format(taken=TAKEN[str(rule)]), {"panel": condition.pk, "members": members, "quorum": quorum}
         )

@@ -18,6 +18,7 @@ from grading_app.judging import panels
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import GradeCondition, Rubric
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
+from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run
 
 DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
@@ -125,7 +126,7 @@ class _Reading:
         rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
         verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
         rows = [_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
-        with bare_cursor() as cursor:
+        with superseding(), bare_cursor() as cursor:
             statement = WRITE_PAIRS if self._in_pairs else WRITE
             cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
             report.read += int(cursor.rowcount)

@@ -1,7 +1,7 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
 from grading_app.models.comparisons import Comparison, Split, Sums, WorkedOut
-from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference
+from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from grading_app.models.snapshots import Snapshot
@@ -23,5 +23,6 @@ __all__ = [
     "Snapshot",
     "Split",
     "Sums",
+    "SupersededVerdict",
     "WorkedOut",
 ]

@@ -6,11 +6,14 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Now
 
+from evalsite.lib.choice_constraints import constrain_choices
 from grading_app.models.rubrics import Grader, Panel, Rubric
 from runs_app.models import Condition, Experiment, Trial
 
 
+@constrain_choices
 class GradeCondition(models.Model):
     """One way to grade an experiment's answers, identified by content."""
 
@@ -124,6 +127,7 @@ class Grading(models.Model):
         return [*single, *criteria, *votes, *members, *(("the answer is", flag) for flag in detail.get("flags", ()))]
 
 
+@constrain_choices
 class Preference(models.Model):
     """A judge's or a person's verdict on two answers, shown as A and B in this order: the newest, as a grading is.
     Which call of a judge gave it is `judged_by`; those before stay as trials."""
@@ -157,6 +161,28 @@ class Preference(models.Model):
 
     def __str__(self) -> str:
         return f"{self.trial_a_id} or {self.trial_b_id}: {self.winner or self.parse_error}"
+
+
+class SupersededVerdict(models.Model):
+    """A former state of a grading or a preference that a newer verdict replaced, or that its rater took back.
+
+    Triggers of the database write these rows (`grading_app_keep_superseded`); they never change.
+    """
+
+    condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="superseded")
+    trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="superseded", db_constraint=False)
+    rival = models.ForeignKey(
+        Trial, on_delete=models.CASCADE, null=True, related_name="+", db_constraint=False, db_index=False,
+        help_text="Of a preference: the answer shown second",
+    )  # fmt: skip
+    content = models.JSONField(help_text="All columns of the former row")
+    superseded_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"verdict on trial {self.trial_id} until {self.superseded_at:%Y-%m-%d %H:%M}"
 
 
 class Adjudication(models.Model):

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.roles import is_member, is_operator
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
@@ -48,6 +49,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
         )
 
 
+@constrain_choices
 class RatingQueue(models.Model):
     """What people are asked to rate. Frozen, by triggers of the database, once it is open."""
 
@@ -278,6 +280,7 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         )
 
 
+@constrain_choices
 class Rating(models.Model):
     """One rating that a rater is asked for, at its place in that rater's order; without a value until it is given.
 

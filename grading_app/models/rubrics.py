@@ -11,11 +11,13 @@ from django.db import models
 
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.roles import is_member
 from runs_app.models import LanguageModel, Sampler, TextSet
-from runs_app.models.designs import Versioned
+from runs_app.models.designs import Versioned, approval_constraint
 
 
+@constrain_choices
 class Rubric(Versioned):
     """A judge's template in versions, and the kind of verdict that it asks for; approved before use."""
 
@@ -42,6 +44,7 @@ class Rubric(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="rubric_name_version"),
+            approval_constraint("grading_app_rubric"),
             models.CheckConstraint(
                 condition=models.Q(scale_min__lt=models.F("scale_max")), name="rubric_scale_has_two_points"
             ),
@@ -86,6 +89,7 @@ class GraderQuerySet(models.QuerySet["Grader"]):
         return self.filter(archived_at=None, rubric__status=Rubric.Status.APPROVED)
 
 
+@constrain_choices
 class Grader(models.Model):
     """A judge model with a rubric. What it is asked is frozen, by the database, once it has judged."""
 
@@ -133,6 +137,7 @@ class PanelQuerySet(TransitionQuerySet):
         return self if is_member(user) else self.none()
 
 
+@constrain_choices
 class Panel(models.Model):
     """Several graders whose scores of one answer are taken together."""
 

@@ -10,6 +10,7 @@ from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.judging.verdicts import Verdict, verdict_of
 from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
 from grading_app.rating.aspects import aspects_of, said_of
+from grading_app.verdict_history import superseding
 from runs_app.models import Experiment
 
 
@@ -22,19 +23,21 @@ def conclude(rating: Rating) -> None:
     if queue.rubric is None or rating.kind != Rating.Kind.ITEM:
         return
     verdict = _verdict(rating, queue, queue.rubric)
-    if verdict is None:
-        _forget(rating)
-    elif queue.rates_pairs:
-        _write_preference(rating, verdict)
-    else:
-        _write_grading(rating, verdict)
+    with superseding():
+        if verdict is None:
+            _forget(rating)
+        elif queue.rates_pairs:
+            _write_preference(rating, verdict)
+        else:
+            _write_grading(rating, verdict)
 
 
 def forget_all(assignment: RaterAssignment) -> int:
     """Take back everything that this person's ratings came to; how many verdicts. The ratings stay."""
     theirs = {"condition__assignment": assignment}
-    graded, _ = Grading.objects.filter(**theirs).delete()
-    preferred, _ = Preference.objects.filter(**theirs).delete()
+    with superseding():
+        graded, _ = Grading.objects.filter(**theirs).delete()
+        preferred, _ = Preference.objects.filter(**theirs).delete()
     return graded + preferred
 
 

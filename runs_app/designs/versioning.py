@@ -11,7 +11,7 @@ from django.db.models import Max
 from datasets_app.models.history import Actor
 from runs_app.models.designs import Versioned
 
-NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by", "created_at"})
+NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by", "created_at", "approved_at"})
 
 
 def next_version(kind: Any, name: str) -> int:

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.history import Actor
+from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.endpoints import Endpoint
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run
@@ -35,6 +36,7 @@ class ProviderBatchQuerySet(TransitionQuerySet):
         return self.transition(sources=sources, target=Status.CANCELLING, by=by, reason=reason, next_poll_at=Now())
 
 
+@constrain_choices
 class ProviderBatch(models.Model):
     """Trials of one run at a provider. Its `key` is the token of their claims, and the provider knows it by it.
 

@@ -8,9 +8,12 @@ from typing import Any, Self
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.db import models
+from django.db.models.functions import Now
+from django.utils import timezone
 
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import StatusChange, TransitionQuerySet
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.hashing import content_hash
 from evalsite.lib.roles import is_member
 from evalsite.lib.storable import unstorable
@@ -20,7 +23,21 @@ from runs_app.providers import parameters
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
 
+def approval_constraint(table: str) -> models.CheckConstraint:
+    """Return the constraint that an approved version has its content hash and the time of its approval."""
+    return models.CheckConstraint(
+        condition=~models.Q(status="approved") | ~models.Q(content_hash="") & models.Q(approved_at__isnull=False),
+        name=f"{table}_approval_is_complete",
+    )
+
+
 class VersionedQuerySet(TransitionQuerySet):
+    def transition(self, *, target: str, **how: Any) -> list[int]:
+        """As for any row with a status; an approval also stores its time."""
+        if target == Versioned.Status.APPROVED:
+            how.setdefault("approved_at", Now())
+        return super().transition(target=target, **how)
+
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
 
@@ -49,6 +66,7 @@ class Versioned(models.Model):
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    approved_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     objects = VersionedQuerySet.as_manager()
 
@@ -61,8 +79,10 @@ class Versioned(models.Model):
 
     def save(self, *args: Any, **kwargs: Any) -> None:
         self.content_hash = content_hash(self.content)
+        if self.status == self.Status.APPROVED and self.approved_at is None:
+            self.approved_at = timezone.now()
         if kwargs.get("update_fields") is not None:
-            kwargs["update_fields"] = {*kwargs["update_fields"], "content_hash"}
+            kwargs["update_fields"] = {*kwargs["update_fields"], "content_hash", "approved_at"}
         super().save(*args, **kwargs)
 
     def clean_fields(self, exclude: Any = None) -> None:
@@ -83,6 +103,7 @@ class Versioned(models.Model):
         return StatusChange.objects.of(self).select_related("by")
 
 
+@constrain_choices
 class Prompt(Versioned):
     """Turns of a conversation, with `{{name}}` where the item's fields go; approved before use."""
 
@@ -97,7 +118,10 @@ class Prompt(Versioned):
     answer_format = models.CharField(max_length=24, choices=AnswerFormat, default=AnswerFormat.TEXT)
 
     class Meta(Versioned.Meta):
-        constraints = [models.UniqueConstraint(fields=["name", "version"], name="prompt_name_version")]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version"], name="prompt_name_version"),
+            approval_constraint("runs_app_prompt"),
+        ]
         permissions = [("approve_prompt", "Can approve and archive prompts")]
 
     @property
@@ -112,6 +136,7 @@ class Prompt(Versioned):
             raise ValidationError({"messages": problems})
 
 
+@constrain_choices
 class Dimension(Versioned):
     """What a rating asks for: instructions and a scale of whole numbers, with a label for any of its points."""
 
@@ -126,6 +151,7 @@ class Dimension(Versioned):
     class Meta(Versioned.Meta):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="dimension_name_version"),
+            approval_constraint("runs_app_dimension"),
             models.CheckConstraint(
                 condition=models.Q(scale_min__lt=models.F("scale_max")), name="dimension_scale_has_two_points"
             ),
@@ -163,6 +189,7 @@ class Dimension(Versioned):
         return bool(WHOLE_NUMBER.match(point)) and self.scale_min <= int(point) <= self.scale_max
 
 
+@constrain_choices
 class Sampler(Versioned):
     """How an answer is drawn: the provider's own defaults where a setting is empty."""
 
@@ -186,6 +213,7 @@ class Sampler(Versioned):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version"),
             *range_constraints("sampler"),
+            approval_constraint("runs_app_sampler"),
         ]
 
     @property

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.roles import is_member
 from runs_app.costing.costs import Prices
 from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
@@ -79,6 +80,7 @@ class Served(Counted):
         return StatusChange.objects.of(self).select_related("by")
 
 
+@constrain_choices
 class Endpoint(Served):
     """One served API. Its row is what all workers lock to share its limits."""
 

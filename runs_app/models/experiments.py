@@ -13,8 +13,9 @@ from django.urls import reverse
 from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, record_changes, said_in_history
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.roles import is_member, is_operator, is_viewer
-from runs_app.models.bounded import InRange, RangeConstraint, adaptive_constraint, range_constraints
+from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
@@ -36,6 +37,7 @@ class ExperimentQuerySet(TransitionQuerySet):
         return self.filter(owner=user) if is_member(user) else self.none()
 
 
+@constrain_choices
 class Experiment(Counted):
     """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""
 
@@ -213,12 +215,6 @@ class Experiment(Counted):
         constraints = [
             *range_constraints("experiment"),
             adaptive_constraint("experiment", "adaptive"),
-            RangeConstraint(
-                condition=models.Q(on_unreadable__in=["keep", "rerun"]), name="experiment_on_unreadable_is_known"
-            ),
-            RangeConstraint(
-                condition=models.Q(budget_policy__in=["dev", "full"]), name="experiment_budget_policy_is_known"
-            ),
         ]
 
     def __str__(self) -> str:
@@ -314,6 +310,7 @@ class ConditionQuerySet(models.QuerySet["Condition"]):
         return self.filter(stage=Condition.Stage.GENERATE)
 
 
+@constrain_choices
 class Condition(models.Model):
     """One way of asking: a cell of models x prompts x samplers, or a judge of its answers.
 

@@ -7,6 +7,7 @@ from typing import Any, Self
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
+from evalsite.lib.choice_constraints import constrain_choices
 from evalsite.lib.student import MeanInterval
 from evalsite.lib.wilson import Interval
 from runs_app.models.designs import Dimension
@@ -32,6 +33,7 @@ class PointQuerySet(models.QuerySet["Point"]):
         return self.filter(status=Point.Status.OPEN)
 
 
+@constrain_choices
 class Point(models.Model):
     """The items of one category, or with the same parameters, in one run; asked in rounds until a rule says enough.
     Where items are rated, a point is on one dimension.

@@ -9,6 +9,7 @@ from django.db.models.functions import Coalesce
 from django.urls import reverse
 
 from datasets_app.models import StatusChange, TransitionQuerySet
+from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.bounded import InRange, range_constraints
 from runs_app.models.counted import Counted
 from runs_app.models.experiments import Condition, Experiment, Wave
@@ -32,6 +33,7 @@ class RunQuerySet(TransitionQuerySet):
         )
 
 
+@constrain_choices
 class Run(Counted):
     """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
 

@@ -8,9 +8,11 @@ from django.conf import settings
 from django.db import models
 
 from datasets_app.models import Dataset, Item
-from runs_app.models.designs import Versioned
+from evalsite.lib.choice_constraints import constrain_choices
+from runs_app.models.designs import Versioned, approval_constraint
 
 
+@constrain_choices
 class TextSet(Versioned):
     """A version of the texts of a dataset's items, such as a rubric for each. Frozen once it is no draft."""
 
@@ -25,7 +27,10 @@ class TextSet(Versioned):
     )
 
     class Meta(Versioned.Meta):
-        constraints = [models.UniqueConstraint(fields=["name", "version"], name="text_set_name_version")]
+        constraints = [
+            models.UniqueConstraint(fields=["name", "version"], name="text_set_name_version"),
+            approval_constraint("runs_app_textset"),
+        ]
 
     @property
     def content(self) -> dict[str, Any]:

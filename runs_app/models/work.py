@@ -9,6 +9,7 @@ from django.db.models.lookups import Exact
 from django.urls import reverse
 
 from datasets_app.models import Item
+from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.called import Called
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Condition, Experiment
@@ -84,6 +85,7 @@ class TrialQuerySet(models.QuerySet["Trial"]):
         return self.filter(status="done").exclude(Exact(trimmed, ""))
 
 
+@constrain_choices
 class Trial(WorkUnit):
     """One call to make, unique in the database: (run, item, dimension, sample_idx), and for a verdict the answers it is
     on. `done` never changes."""
@@ -166,6 +168,7 @@ class Trial(WorkUnit):
         return reverse("trial_detail", args=[self.pk])
 
 
+@constrain_choices
 class Attempt(Called):
     """One call of a trial, with its cost, whatever came of it."""
 

@@ -19,6 +19,7 @@ from runs_app.designs.estimating import estimate
 from runs_app.designs.manifests import write_manifest
 from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
 from tests import factories
+from tests.tampering import without_triggers
 
 ANSWER = '{"rating": %d, "reasoning": "The scene is bright and people are smiling, so a typical adult would like it."}'
 
@@ -87,8 +88,10 @@ def busy_site(owner, operator, settings, tmp_path):
     for trial in Trial.objects.filter(run=runs[0]).exclude(status="pending")[:12]:
         factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
         CachedAnswer.objects.create(key=f"key-{trial.pk}", trial=trial)
-    runs[0].attempt_rows.update(served_model="vendor/sim-large-2026-01")
-    runs[0].attempt_rows.filter(pk=runs[0].attempt_rows.first().pk).update(served_model="vendor/sim-large-2025-11")
+    with without_triggers():
+        runs[0].attempt_rows.update(served_model="vendor/sim-large-2026-01")
+    with without_triggers():
+        runs[0].attempt_rows.filter(pk=runs[0].attempt_rows.first().pk).update(served_model="vendor/sim-large-2025-11")
     make_gradings(experiment)
     factories.make_experiment("next-idea", owner=owner, dataset=dataset, models=models, prompts=prompts[1:])
     return experiment

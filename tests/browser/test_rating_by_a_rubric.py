@@ -9,6 +9,7 @@ from grading_app.agreement.ratings import ratings_from
 from grading_app.analysis.wording import number
 from grading_app.models import Grading, Preference, Rubric
 from grading_app.rating import sessions
+from grading_app.verdict_history import superseding
 from tests.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
 from tests.browser.seeing import IDS, PHONE, VIEWS, turn
 from tests.comparing.world import graded
@@ -52,7 +53,8 @@ def queue(study):
     graded(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
     for grading in Grading.objects.select_related("trial__item"):
         even = grading.trial.item.position % 2 == 0
-        Grading.objects.filter(pk=grading.pk).update(detail={"criteria": {"correct": True, "complete": even}})
+        with superseding():
+            Grading.objects.filter(pk=grading.pk).update(detail={"criteria": {"correct": True, "complete": even}})
     return made
 
 

@@ -15,9 +15,11 @@ from grading_app.comparing import asking, computing, disagreeing
 from grading_app.comparing.asking import QuestionForm
 from grading_app.models import Comparison, Grading, Split
 from grading_app.tasks import work_out_comparison
+from grading_app.verdict_history import superseding
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric
 from tests.rating.world import make_queue, make_rater, rate_all
+from tests.tampering import deleting_anything
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +86,8 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
     work(asked)
     long_ago = timezone.now() - timedelta(hours=2)
     Comparison.objects.update(asked_at=long_ago, ended_at=long_ago)
-    Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
+    with superseding():
+        Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert page.context["compared"] is not None
     assert "Ratings came in" in page.content.decode()
@@ -97,7 +100,8 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
 def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, experiment, asked):
     opened(client, experiment)
     work(asked)
-    Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
+    with superseding():
+        Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert "Out of date" in page.content.decode()
     assert asked == []
@@ -117,7 +121,8 @@ def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_fi
 
 def test_what_fails_is_told_and_what_is_gone_is_named(client, experiment, asked, monkeypatch):
     opened(client, experiment)
-    experiment.grade_conditions.all().delete()
+    with deleting_anything():
+        experiment.grade_conditions.all().delete()
     work(asked)
     assert "not there any more" in Comparison.objects.get().problem
     monkeypatch.setattr(computing, "load_frame", lambda _: 1 / 0)
@@ -179,8 +184,10 @@ def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked
 def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
     opened(client, experiment)
     work(asked)
-    experiment.runs.all().delete()
-    type(experiment).objects.filter(pk=experiment.pk).delete()
+    with deleting_anything():
+        experiment.runs.all().delete()
+    with deleting_anything():
+        type(experiment).objects.filter(pk=experiment.pk).delete()
     assert not Comparison.objects.exists()
     assert not Split.objects.exists()
 

@@ -8,6 +8,7 @@ from grading_app.comparing import frames
 from grading_app.comparing.asking import QuestionForm
 from grading_app.models import GradeCondition, Grading
 from grading_app.rating import queues, sessions
+from grading_app.verdict_history import superseding
 from tests.comparing.world import graded, make_answers
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.test_rating_by_a_rubric import make_rubric
@@ -23,7 +24,8 @@ def queue():
     study = make_answers("people", items=4, models=["small"])
     rubric = make_rubric()
     graded(study, "judge-a", lambda trial: 0.75, rubric=rubric)
-    Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
+    with superseding():
+        Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
     made = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)
     for complete in (1, 0):
         rate_all(make_rater(made, started=True), lambda due, c=complete: 1 if due.criterion == "correct" else c)

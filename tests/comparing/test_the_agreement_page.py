@@ -15,6 +15,7 @@ from grading_app.comparing.asking import QuestionForm
 from grading_app.comparing.raters import offered, rubric_scale
 from grading_app.models import Grader, Grading, Panel
 from grading_app.rating import queues, sessions
+from grading_app.verdict_history import superseding
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric, said_in, trials_of
 from tests.rating.test_answers_are_rated import make_answer_queue
@@ -189,7 +190,8 @@ def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
-    Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
+    with superseding():
+        Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
     frame = frames.load_frame(question(experiment), most=6)
     assert (frame.units, frame.total) == (6, 24)
     said = said_in(frame)

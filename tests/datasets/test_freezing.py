@@ -2,6 +2,7 @@
 
 import pytest
 from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
 
 from datasets_app import curating
 from datasets_app.models import Dataset, Item, Norm
@@ -71,3 +72,11 @@ def test_its_title_and_its_source_may_still_be_mended(frozen):
 def test_a_draft_is_free(draft):
     Item.objects.filter(dataset=draft).update(category="z")
     assert draft.items.filter(category="z").count() == 9
+
+
+@pytest.mark.parametrize("missing", ["content_hash = ''", "approved_at = NULL"])
+def test_the_database_approves_no_dataset_without_its_hash_and_the_time(draft, missing):
+    Dataset.objects.filter(pk=draft.pk).update(content_hash="0" * 64, approved_at=timezone.now())
+    assert "approval_is_complete" in refused(
+        f"UPDATE datasets_app_dataset SET status = 'approved', {missing} WHERE id = {draft.pk}"
+    )

@@ -9,11 +9,13 @@ from grading_app import grading, recounting
 from grading_app.deciding import decide_due
 from grading_app.models import GradeCondition, Grading
 from grading_app.recounting import told_of
+from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Point, Run, Trial
 from runs_app.reconciling import differences
 from tests.engine.conftest import drain, reply
 from tests.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
 from tests.engine.test_rounds_of_ratings import alike_or_apart, launched, rating
+from tests.tampering import deleting_anything
 
 
 @pytest.fixture
@@ -42,9 +44,11 @@ def test_answers_that_are_not_counted_are_found(decided):
 
 def test_rows_that_changed_under_a_point_are_found(decided):
     point = decided.points.get(key={"category": "easy"})
-    Grading.objects.filter(trial__item__category="easy").update(score=0)
+    with superseding():
+        Grading.objects.filter(trial__item__category="easy").update(score=0)
     assert [(found.counter, found.counted, found.in_rows) for found in differences()] == [("n_correct", 8, 0)]
-    Trial.objects.filter(item_id=point.items[0]).delete()
+    with deleting_anything():
+        Trial.objects.filter(item_id=point.items[0]).delete()
     assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in differences()}
 
 
@@ -93,12 +97,14 @@ def test_points_that_an_earlier_version_of_the_rule_decided_are_proven_by_it_and
     for graded_again in (False, True):
         if graded_again:
             grading.grade(decided.experiment, by="a test")
-            Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
+            with superseding():
+                Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
         call_command("reconcile")
         said = capsys.readouterr().out
         assert "counters and ledger equal the rows" in said
         assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
-    Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
+    with superseding():
+        Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
     assert [(found.row, found.counter) for found in differences()] == [(f"point {easy.pk}", "n_correct")]
     client.force_login(decided.experiment.owner)
     page = client.get(reverse("experiment_points", args=["rounds"])).content.decode()

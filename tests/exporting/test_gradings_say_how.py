@@ -18,6 +18,7 @@ from grading_app.models import Adjudication, Grading, Panel
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.judging.conftest import drain, judging, make_grader, make_rubric, write_ledger
+from tests.tampering import deleting_anything
 
 ADDED = [
     "trial_id",
@@ -48,7 +49,8 @@ def answered(transactional_db):
     for run in factories.make_runs(made, status="done"):
         factories.plan_trials(run, answer=lambda *cell, run=run: f"7 by {run.pk}")
     first = made.runs.first()
-    Trial.objects.filter(run=first).delete()
+    with deleting_anything():
+        Trial.objects.filter(run=first).delete()
     factories.plan_trials(
         first, answer=lambda item, _, index: {"answer": "word " * (1 if index else 20), "truncated": not index}
     )

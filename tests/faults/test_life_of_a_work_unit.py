@@ -80,7 +80,8 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         with connection.cursor() as cursor:
-            cursor.execute(f"SET synchronous_commit = off; TRUNCATE {EMPTIED} CASCADE")
+            cursor.execute("SET synchronous_commit = off; SET evalsite.deleting_experiment = '*'")
+            cursor.execute(f"TRUNCATE {EMPTIED} CASCADE; RESET evalsite.deleting_experiment")
         Endpoint.objects.update(in_flight=0, throttle={}, paused_until=None, max_concurrency=5, adaptive=False)
         Experiment.objects.update(
             status="active", spent_usd=0, reserved_usd=0, max_usd=None, samples=1, sequential=False

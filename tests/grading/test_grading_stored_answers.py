@@ -7,6 +7,7 @@ from grading_app.grading import grade
 from grading_app.models import GradeCondition, Grading
 from grading_app.scoring import ScorerError
 from grading_app.tasks import grade_experiment
+from grading_app.verdict_history import superseding
 from runs_app.models import Trial
 from tests import factories
 
@@ -89,7 +90,8 @@ def test_another_scorer_or_parameter_is_another_condition():
 def test_force_replaces_grades_in_place(monkeypatch):
     experiment = small_experiment()
     grade(experiment, scorers=["numeric"], by="a test")
-    Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
+    with superseding():
+        Grading.objects.update(score=0.5, score_raw="old", parse_ok=True, parse_error="")
     (report,) = grade(experiment, scorers=["numeric"], force=True, by="a test")
     assert (report.graded, report.already) == (6, 0)
     assert {row[1] for row in scores(experiment)} == {1.0, None}

@@ -17,7 +17,7 @@ PAGE = "/experiments/pilot/judge/draw/"
 def study():
     """Three answers by a model at one endpoint; four models of two families at another."""
     study = make_answers("pilot", items=3)
-    Experiment.objects.filter(pk=study.pk).update(status="running")
+    Experiment.objects.filter(pk=study.pk).update(status="active")
     judges = factories.make_endpoint("judges")
     for name in ("qwen-a", "qwen-b", "llama-a", "llama-b"):
         factories.make_model(name, endpoint=judges)

@@ -10,7 +10,7 @@ from grading_app.judging.reading import read_verdicts
 from grading_app.models import Grader, Grading
 from grading_app.writing import correcting
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
-from tests.factories import make_user
+from tests.factories import NOON, make_user
 from tests.judging.conftest import drain, judging, make_grader, make_rubric
 
 OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
@@ -84,7 +84,7 @@ def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_
     client.force_login(answered.owner)
     second = make_rubric(version=2, scale_max=5, status="draft")
     assert offers(client, answered) == {"judge-a": None}
-    type(second).objects.filter(pk=second.pk).update(status="approved")
+    type(second).objects.filter(pk=second.pk).update(status="approved", approved_at=NOON)
     type(second).objects.filter(pk=grader.rubric.pk).update(status="archived")
     newer = offers(client, answered)["judge-a"]
     assert newer.parts == (second,)

@@ -15,6 +15,7 @@ from grading_app.judging.reading import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
 from grading_app.overseeing.lines import grade_lines
 from grading_app.overseeing.pairs import pairwise_standing
+from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_world, plan_trials
 from tests.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
@@ -160,7 +161,8 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
 def test_so_few_answers_say_nothing_of_their_length(answered):
     judged(answered, make_grader(), judging())
     for grading in Grading.objects.select_related("trial"):
-        Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
+        with superseding():
+            Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
     (line,) = grade_lines(answered)
     assert line.scores.length_n == 12
     assert not line.scores.follows_length

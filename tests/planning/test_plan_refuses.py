@@ -8,6 +8,7 @@ from runs_app.designs import planning, sizing
 from runs_app.designs.planning import PlanError
 from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Trial
 from runs_app.reading import turns_of_draft
+from tests.factories import NOON
 from tests.planning.world import (
     QUESTION,
     make_dataset,
@@ -106,7 +107,9 @@ def test_items_of_which_only_some_can_be_asked_are_a_warning():
     dataset = make_dataset(3, approve=False)
     Item.objects.filter(dataset=dataset, key="q000000").update(metadata={"year": 2020})
     dataset.refresh_counts()
-    type(dataset).objects.transition_one(dataset, sources=["draft"], target="approved", by="test")
+    type(dataset).objects.transition_one(
+        dataset, sources=["draft"], target="approved", by="test", content_hash="0" * 64, approved_at=NOON
+    )
     prompt = make_prompt(messages=[{"role": "user", "content": "{{input}} in {{meta.year}}"}])
     report = planning.plan(make_experiment(dataset=dataset, prompts=[prompt]))
     assert report.warnings == ["prompt plain@1: {{meta.year}} has no value for 2 of 3 items; those trials fail"]

@@ -5,6 +5,7 @@ from itertools import count
 
 from django.contrib.auth.models import User
 
+from datasets_app.curating import stored_hash
 from datasets_app.models import Dataset
 from tests import factories
 
@@ -47,7 +48,8 @@ def make_dataset(items=3, *, slug=None, approve=True, excluded=(), **fields):
     dataset = factories.make_dataset(slug or f"questions-{next(numbers)}", rows, approved=False)
     dataset.refresh_counts()
     if approve:
-        Dataset.objects.transition_one(dataset, sources=["draft"], target="approved", by="test")
+        approval = {"content_hash": stored_hash(dataset), "approved_at": factories.NOON}
+        Dataset.objects.transition_one(dataset, sources=["draft"], target="approved", by="test", **approval)
     return dataset
 
 

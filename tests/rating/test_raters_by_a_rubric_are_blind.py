@@ -102,7 +102,7 @@ def test_of_the_item_only_what_the_rubric_names_is_shown_beside_it(study):
     texts = TextSet.objects.create(name="texts", dataset=study.dataset)
     for item in study.dataset.items.all():
         texts.texts.create(item=item, text=f"itemised-{item.position}")
-    TextSet.objects.filter(pk=texts.pk).update(status="approved")
+    TextSet.objects.filter(pk=texts.pk).update(status="approved", approved_at=factories.NOON)
     texts.refresh_from_db()
     queue = make_study_queue(study, "criteria", says="{{target}} {{item_rubric}} {{meta.source}}", text_set=texts)
     everything = "\n".join(whole_session(queue, make_rater(queue).user).heard)

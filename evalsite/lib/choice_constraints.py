@@ -1,0 +1,48 @@
+"""CHECK constraints that keep each column with choices to the values of its choices."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from django.db import models
+
+M = TypeVar("M", bound=models.Model)
+
+
+class ChoiceConstraint(models.CheckConstraint):
+    """A CHECK constraint on a column with choices. Migrations know it as a plain CheckConstraint."""
+
+    def deconstruct(self) -> Any:
+        _, args, kwargs = super().deconstruct()
+        return "django.db.models.CheckConstraint", args, kwargs
+
+    def validate(self, *_: Any, **__: Any) -> None:
+        """Do nothing: the field checks its choices without a query and names the field in its error."""
+
+
+def constraint_name(model: type[models.Model], field: models.Field[Any, Any]) -> str:
+    return f"{model._meta.db_table}_{field.column}_choices"
+
+
+def fields_with_choices(model: type[models.Model]) -> list[models.Field[Any, Any]]:
+    return [field for field in model._meta.concrete_fields if field.choices]
+
+
+def choice_constraint(model: type[models.Model], field: models.Field[Any, Any]) -> ChoiceConstraint:
+    """Return the constraint that allows the field's choices, and the empty text where the field may be blank."""
+    values = {str(value) for value, _ in field.flatchoices} | ({""} if field.blank else set())
+    return ChoiceConstraint(
+        condition=models.Q(**{f"{field.name}__in": sorted(values)}), name=constraint_name(model, field)
+    )
+
+
+def constrain_choices(model: type[M]) -> type[M]:
+    """Give a model one CHECK constraint for each of its columns with choices.
+
+    A decorator, because a nested `Meta` cannot see the choices that its model declares.
+    """
+    meta = model._meta
+    meta.constraints = [*meta.constraints, *(choice_constraint(model, field) for field in fields_with_choices(model))]
+    # Migrations read `constraints` only from models whose Meta declared some.
+    meta.original_attrs["constraints"] = meta.constraints
+    return model

@@ -1,0 +1,131 @@
+"""Calls, the ledger, done trials and the history stay as they were written, whatever bare SQL asks for."""
+
+from decimal import Decimal
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from datasets_app.models import StatusChange
+from datasets_app.models.history import record_changes
+from runs_app import removing
+from runs_app.models import Attempt, DeletedRun, LedgerEntry, Trial
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+def refused(sql):
+    statements = f"SET CONSTRAINTS ALL IMMEDIATE; {sql}"  # TRUNCATE is refused while checks are deferred.
+    with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statements)
+    return str(caught.value)
+
+
+def counts():
+    return [kind.objects.count() for kind in (Trial, Attempt, LedgerEntry, StatusChange)]
+
+
+@pytest.fixture
+def asked():
+    """An experiment with one run of three done trials, each with its call, and a change in its history."""
+    experiment = factories.make_experiment()
+    (run,) = factories.make_runs(experiment, status="done")
+    for trial in factories.plan_trials(run, answer=lambda *_: "four"):
+        factories.make_attempt(trial, cost_usd=Decimal("0.001"))
+    record_changes([(run, "running", "done")], by=experiment.owner, reason="all trials are in")
+    return experiment
+
+
+STATEMENTS = [
+    ("UPDATE runs_app_attempt SET cost_usd = 0", "never changes"),
+    ("UPDATE runs_app_attempt SET outcome = 'late'", "never changes"),
+    ("DELETE FROM runs_app_attempt", "experiment delete NAME"),
+    ("TRUNCATE runs_app_attempt", "experiment delete NAME"),
+    ("DELETE FROM runs_app_trial", "still has attempts"),
+    ("UPDATE runs_app_ledgerentry SET paid_usd = 0", "the ledger follows its calls"),
+    (
+        "INSERT INTO runs_app_ledgerentry (run_id, at, session) SELECT id, now(), 7 FROM runs_app_run",
+        "the ledger follows its calls",
+    ),
+    ("DELETE FROM runs_app_ledgerentry", "part of the ledger"),
+    ("TRUNCATE runs_app_ledgerentry", "experiment delete NAME"),
+    ("UPDATE datasets_app_statuschange SET reason = 'another'", "history is append-only"),
+    ("UPDATE datasets_app_statuschange SET actor = 'nobody', by_id = NULL", "history is append-only"),
+    ("DELETE FROM datasets_app_statuschange", "history is append-only"),
+    ("TRUNCATE datasets_app_statuschange", "history is append-only"),
+]
+
+
+@pytest.mark.parametrize(("statement", "reason"), STATEMENTS)
+def test_bare_sql_is_refused_and_told_why(asked, statement, reason):
+    before = counts()
+    assert reason in refused(statement)
+    assert counts() == before
+    assert not Attempt.objects.exclude(cost_usd=Decimal("0.001")).exists()
+
+
+def test_a_done_trial_without_calls_stays_too():
+    (run,) = factories.make_runs(factories.make_experiment())
+    factories.plan_trials(run, answer=lambda *_: "four")
+    assert "it goes only with its run or its experiment" in refused("DELETE FROM runs_app_trial")
+
+
+def test_pending_trials_may_go():
+    (run,) = factories.make_runs(factories.make_experiment())
+    factories.plan_trials(run)
+    assert run.trials.all().delete()[0] == 3
+
+
+def test_a_late_answer_completes_a_lost_call_and_changes_no_other_one(asked):
+    trial = Trial.objects.first()
+    lost = factories.make_attempt(trial, outcome="lost", cost_usd=None)
+    other = f"UPDATE runs_app_attempt SET outcome = 'late', trial_id = {trial.pk + 1} WHERE id = {lost.pk}"
+    assert "never changes" in refused(other)
+    assert Attempt.objects.filter(pk=lost.pk).update(outcome="late", cost_usd=Decimal("0.002")) == 1
+    assert "never changes" in refused(f"UPDATE runs_app_attempt SET cost_usd = 0 WHERE id = {lost.pk}")
+
+
+def test_an_experiment_goes_with_all_its_rows_and_leaves_those_of_others(asked):
+    other = factories.make_experiment("other", dataset=asked.dataset)
+    (run,) = factories.make_runs(other, status="done")
+    for trial in factories.plan_trials(run, answer=lambda *_: "four"):
+        factories.make_attempt(trial, cost_usd=Decimal("0.001"))
+    removing.delete(asked, by="owner", reason="no longer needed")
+    assert set(Trial.objects.values_list("run__experiment", flat=True)) == {other.pk}
+    assert Attempt.objects.count() == 3
+    assert StatusChange.objects.filter(to_value="done").exists()
+    assert not LedgerEntry.objects.exclude(run=run).exists()
+    assert "still has attempts" in refused("DELETE FROM runs_app_trial")
+
+
+def test_permission_to_delete_one_experiment_deletes_nothing_of_another(asked):
+    other = factories.make_experiment("other", dataset=asked.dataset)
+    with removing.permit_deletion(other):
+        assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
+    with removing.permit_deletion(asked):
+        Attempt.objects.all().delete()
+        Trial.objects.all().delete()
+    assert not Trial.objects.exists()
+
+
+def test_permission_to_delete_ends_with_its_block(asked):
+    with removing.permit_deletion(asked):
+        pass
+    assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
+
+
+def test_history_survives_the_user_who_made_it(asked):
+    someone = factories.make_user("someone")
+    record_changes([(asked, "", "made")], by=someone, reason="")
+    someone.delete()
+    change = StatusChange.objects.get(to_value="made")
+    assert (change.by, change.actor) == (None, "someone")
+
+
+def test_a_run_goes_by_its_verb_and_what_it_cost_stays(asked):
+    removing.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
+    assert not Trial.objects.exists()
+    for statement in ("UPDATE runs_app_deletedrun SET spent_usd = 0", "DELETE FROM runs_app_deletedrun"):
+        assert "what a deleted run cost" in refused(statement)
+    removing.delete(asked, by="owner", reason="no longer needed")
+    assert not DeletedRun.objects.exists()

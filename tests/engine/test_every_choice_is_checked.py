@@ -1,0 +1,56 @@
+"""Columns with choices hold nothing else: the database itself refuses other values."""
+
+import pytest
+from django.apps import apps
+from django.db import IntegrityError, connection, transaction
+
+from evalsite.lib.choice_constraints import constraint_name, fields_with_choices
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+OURS = ("datasets_app", "runs_app", "grading_app")
+CHOSEN = [
+    (model, field)
+    for app in OURS
+    for model in apps.get_app_config(app).get_models(include_auto_created=True)
+    for field in fields_with_choices(model)
+]
+
+
+def checks_of(table):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE contype = 'c' AND convalidated AND conrelid = %s::regclass",
+            [table],
+        )
+        return dict(cursor.fetchall())
+
+
+def test_there_are_columns_with_choices():
+    assert len(CHOSEN) >= 27
+
+
+@pytest.mark.parametrize(("model", "field"), CHOSEN, ids=lambda one: getattr(one, "__name__", None) or one.name)
+def test_every_column_with_choices_is_checked_against_all_of_them(model, field):
+    check = checks_of(model._meta.db_table).get(constraint_name(model, field))
+    assert check, f"{model.__name__} needs @constrain_choices and a migration"
+    for value, _ in field.flatchoices:
+        assert f"'{value}'" in check
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "runs_app_experiment SET status = 'lost'",
+        "runs_app_experiment SET sharing = 'everybody'",
+        "runs_app_run SET status = ''",
+        "runs_app_trial SET status = 'Done'",
+        "datasets_app_dataset SET status = 'unknown'",
+    ],
+)
+def test_bare_sql_sets_no_status_that_does_not_exist(change):
+    factories.plan_trials(factories.make_runs(factories.make_experiment())[0])
+    with pytest.raises(IntegrityError, match="_choices"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(f"UPDATE {change}")

@@ -1,0 +1,92 @@
+"""Verdicts that were given stay: a newer one keeps the former, and bare SQL changes none."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from grading_app.comparing.adjudicating import adjudicate
+from grading_app.comparing.raters import Scale
+from grading_app.grading import grade
+from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
+from grading_app.verdict_history import superseding
+from runs_app import removing
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def graded():
+    """Three answers, of which one is right, graded by one rule."""
+    experiment = factories.make_experiment()
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda *_: "2")
+    grade(experiment, scorers=["exact_match"], by="a test")
+    return experiment
+
+
+def refused(sql):
+    statements = f"SET CONSTRAINTS ALL IMMEDIATE; {sql}"
+    with pytest.raises(IntegrityError) as caught, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statements)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        ("UPDATE grading_app_grading SET score = 1", "--force"),
+        ("UPDATE grading_app_grading SET created_at = now(), detail = '{}'", "--force"),
+        ("DELETE FROM grading_app_grading", "experiment delete NAME"),
+        ("TRUNCATE grading_app_grading CASCADE", "experiment delete NAME"),
+    ],
+)
+def test_bare_sql_changes_no_verdict_and_is_told_how_to(graded, statement, reason):
+    before = list(Grading.objects.values_list("pk", "score", "created_at"))
+    assert reason in refused(statement)
+    assert list(Grading.objects.values_list("pk", "score", "created_at")) == before
+
+
+def test_grading_again_keeps_each_former_verdict_that_changed(graded):
+    changed = Grading.objects.filter(score=1).get()
+    with superseding():
+        Grading.objects.filter(pk=changed.pk).update(score=0.5, score_raw="half")
+    SupersededVerdict.objects.get(trial=changed.trial, content__score=1)
+    grade(graded, scorers=["exact_match"], force=True, by="a test")
+    former = SupersededVerdict.objects.filter(trial=changed.trial).values_list("content__score", flat=True)
+    assert list(former) == [1, 0.5]
+    assert SupersededVerdict.objects.count() == 2  # The two other verdicts came out the same.
+    assert Grading.objects.get(pk=changed.pk).score == 1
+
+
+def test_a_verdict_never_moves_to_another_answer(graded):
+    first, last = Grading.objects.order_by("pk").first(), Grading.objects.order_by("pk").last()
+    last_trial = factories.plan_trials(factories.make_runs(graded, wave=1)[0])[0]
+    with pytest.raises(IntegrityError, match="keeps its grade condition"), superseding():
+        Grading.objects.filter(pk=first.pk).update(trial=last_trial)
+    assert Grading.objects.get(pk=last.pk) == last
+
+
+def test_what_people_settled_before_is_kept_with_its_adjudication(graded):
+    trial, by, scale = graded.runs.get().trials.first(), graded.owner, Scale(0, 1)
+    for score in (1.0, 0.0):
+        adjudicate(trial, scale=scale, score=score, reason="I looked it up", by=by)
+    condition = GradeCondition.objects.get(kind="adjudicated")
+    assert [one.content["score"] for one in condition.superseded.all()] == [1]
+    assert Adjudication.objects.count() == 2
+    assert "goes only with its experiment" in refused("DELETE FROM grading_app_adjudication")
+
+
+@pytest.mark.parametrize("statement", ["UPDATE grading_app_supersededverdict SET content = '{}'",
+                                       "DELETE FROM grading_app_supersededverdict"])  # fmt: skip
+def test_former_verdicts_never_change(graded, statement):
+    with superseding():
+        Grading.objects.filter(score=1).update(score=0.5)
+    assert "former verdicts" in (said := refused(statement)) or "goes only with its experiment" in said
+
+
+def test_they_all_go_with_their_experiment(graded):
+    with superseding():
+        Grading.objects.filter(score=1).update(score=0.5)
+    removing.delete(graded, by="owner", reason="no longer needed")
+    assert not SupersededVerdict.objects.exists()
+    assert not Grading.objects.exists()
