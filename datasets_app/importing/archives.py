@@ -7,13 +7,13 @@ import stat
 import zipfile
 import zlib
 from collections import defaultdict
-from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 from datasets_app.importing.limits import LIMITS, MIB, Limits
 from datasets_app.importing.records import Refused
+from evalsite.lib.hints import closest
 
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
@@ -161,8 +161,8 @@ class ImageFinder:
             return ""
         self.hints -= 1
         alike = (name for name in self.spellings if abs(len(name) - len(asked)) <= LENGTHS_APART)
-        near = get_close_matches(asked, islice(alike, COMPARED), n=1)
-        return f"; the nearest is {self.spellings[near[0]][0]!r}" if near else ""
+        near = closest(asked, islice(alike, COMPARED))
+        return f"; the nearest is {self.spellings[near][0]!r}" if near else ""
 
 
 def _is_clutter(name: str) -> bool:

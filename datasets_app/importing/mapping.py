@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import chain
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
 from datasets_app.importing.records import Refused
+from evalsite.lib.hints import did_you_mean
 
 FIELDS = ("key", "input", "image", "target", "choices", "grading_scheme", "category", "metadata", "dims")
 
@@ -148,8 +148,7 @@ class BoundMapping:
     def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
         """Check the name. A column of which a field takes only a part stays among the metadata."""
         if name not in self.columns:
-            near = get_close_matches(name[:100], self.columns, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"the columns are {', '.join(self.columns[:20])}"
+            hint = did_you_mean(name[:100], self.columns, shown=repr) or f"the columns are {', '.join(self.columns[:20])}"
             raise Refused(f"map {field}: no column {name!r}; {hint}")
         if in_full:
             self.used.add(name)

@@ -1,0 +1,29 @@
+"""Hints name what was meant: never the name itself, and nothing that is not like it."""
+
+import pytest
+
+from evalsite.lib.hints import did_you_mean
+
+KNOWN = ["name", "user", "max_usd", "Answer"]
+
+
+@pytest.mark.parametrize(
+    ("written", "hint"),
+    [
+        ("usr", "did you mean user?"),
+        ("max_use", "did you mean max_usd?"),
+        ("name", ""),
+        ("zebra", ""),
+        ("", ""),
+        (" ", ""),
+        ("u", ""),
+        ("name ", "it differs from name in white space"),
+        ("Name", "it differs from name in upper and lower case"),
+        (" NAME", "it differs from name in upper and lower case"),
+        ("answer", "it differs from Answer in upper and lower case"),
+        ("`name`", "it differs from name in quotes or invisible characters"),
+        ("\ufeffname", "it differs from name in quotes or invisible characters"),
+    ],
+)
+def test_a_hint_says_what_was_meant_or_how_it_differs(written, hint):
+    assert did_you_mean(written, KNOWN) == hint
