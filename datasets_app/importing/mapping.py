@@ -148,7 +148,8 @@ class BoundMapping:
     def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
         """Check the name. A column of which a field takes only a part stays among the metadata."""
         if name not in self.columns:
-            hint = did_you_mean(name[:100], self.columns, shown=repr) or f"the columns are {', '.join(self.columns[:20])}"
+            hint = did_you_mean(name[:100], self.columns, shown=repr)
+            hint = hint or f"the columns are {', '.join(self.columns[:20])}"
             raise Refused(f"map {field}: no column {name!r}; {hint}")
         if in_full:
             self.used.add(name)

@@ -5,17 +5,18 @@ the old ones unawares is not.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from django.db import connection
-from django.db.models import Count, QuerySet
+from django.db.models import Count, F, Q, QuerySet, Sum, Value
 
 from evalsite.lib.hashing import content_hash
 from runs_app.designs.crossed import Design
-from runs_app.designs.crossing import identity
-from runs_app.models import Attempt, Condition, Experiment, Run
+from runs_app.designs.crossing import Cell, identity
+from runs_app.models import Attempt, Condition, Experiment, Run, Trial
 
+EDITED_AXES = ("prompt", "sampler")  # A model that was asked keeps its id and its provider.
 PLACES = 10
 LOOKED_AT = 100  # Attempts at each place: a model is changed at some time, and a router serves from several all along.
 # What a provider has answered: an error may come from one that would have been asked in vain.
@@ -29,6 +30,7 @@ def drift_warnings(experiment: Experiment, design: Design | None = None) -> list
 
     `design` is the design where it is not the one that is stored, as for an extension that is not saved yet.
     A condition is named only where its facets do not say it already: two names may read alike once they are joined.
+    Then prompts and samplers whose name stands for another content in other experiments.
     """
     if not experiment.pk:
         return []
@@ -41,12 +43,67 @@ def drift_warnings(experiment: Experiment, design: Design | None = None) -> list
         for axis, name in _names(condition).items():
             facets[f"{axis} {name}"][content_hash(condition.content[axis])[:12]] += rows
             made_of[_slug(condition)].add(f"{axis} {name}")
-    for cell in (design or Design.of(experiment)).cells:
+    cells = (design or Design.of(experiment)).cells
+    for cell in cells:
         for axis, facet in cell.facets.items():
             facets[f"{axis} {facet.name}"][facet.content_hash[:12]] += 0
     drifted = {name for name, hashes in facets.items() if len(hashes) > 1}
     unsaid = {f"condition {slug}": hashes for slug, hashes in slugs.items() if not made_of[slug] & drifted}
-    return [*_sentences(facets), *_sentences(unsaid)]
+    return [*_sentences(facets), *_sentences(unsaid), *_edited_elsewhere(experiment, cells)]
+
+
+def _edited_elsewhere(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
+    """Return a sentence for each prompt and sampler whose name was asked with other contents by other experiments.
+
+    They are counted and not named, because they may be private.
+    """
+    here: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for cell in cells:
+        for axis in EDITED_AXES:
+            here[axis, cell.facets[axis].name].add(cell.facets[axis].content_hash[:12])
+    if not here:
+        return []
+    elsewhere = _asked_elsewhere(experiment, here)
+    return [
+        f"{axis} {name} was another content in other experiments: "
+        f"{', '.join(f'{short} ({one.trials} trials in {one.said})' for short, one in sorted(found.items()))}; "
+        f"here it is {', '.join(sorted(here[axis, name]))}"
+        for (axis, name), found in sorted(elsewhere.items())
+    ]
+
+
+@dataclass(slots=True)
+class _Use:
+    """Trials that asked with one content, and the experiments they belong to."""
+
+    trials: int = 0
+    experiments: set[int] = field(default_factory=set)
+
+    @property
+    def said(self) -> str:
+        n = len(self.experiments)
+        return f"{n} experiment{'' if n == 1 else 's'}"
+
+
+def _asked_elsewhere(
+    experiment: Experiment, here: Mapping[tuple[str, str], set[str]]
+) -> dict[tuple[str, str], dict[str, _Use]]:
+    """By axis and name, then by the hash of another content. One query, over conditions and runs alone."""
+    found: dict[tuple[str, str], dict[str, _Use]] = defaultdict(lambda: defaultdict(_Use))
+    named = Q()
+    for axis in EDITED_AXES:
+        named |= Q(**{f"{axis}__name__in": [name for of, name in here if of == axis]})
+    columns = [f"{axis}__{column}" for axis in EDITED_AXES for column in ("name", "content_hash")]
+    trials = sum((F(f"runs__n_{status}") for status in Trial.Status.values), Value(0))
+    others = Condition.objects.generating().exclude(experiment=experiment).exclude(experiment__status="archived")
+    rows = others.filter(named).order_by().values_list("experiment", *columns).annotate(trials=Sum(trials, default=0))
+    for other, *named_contents, n in rows:
+        for at, axis in enumerate(EDITED_AXES):
+            name, short = named_contents[2 * at], named_contents[2 * at + 1][:12]
+            if n and short not in here.get((axis, name), {short}):
+                found[axis, name][short].trials += n
+                found[axis, name][short].experiments.add(other)
+    return found
 
 
 def _conditions_of(experiment: Experiment) -> QuerySet[Condition]:

@@ -55,6 +55,30 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
     assert told in err.getvalue()
 
 
+def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
+    first = make_experiment("first")
+    planning.plan(first)
+    old, sampler = first.prompts.get(), first.samplers.get()
+    same = make_experiment("same", prompts=[old], samplers=[sampler])
+    assert drift_warnings(same) == []
+    planning.plan(same)
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    second = make_experiment("second", prompts=[new], samplers=[sampler])
+    told = (
+        f"prompt plain was another content in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
+        f"here it is {new.content_hash[:12]}"
+    )
+    assert drift_warnings(second) == [told]
+    assert estimate(second).warnings == [told]
+    assert "first" not in told  # It may be a private one.
+
+
+def test_a_prompt_that_was_edited_before_anybody_asked_with_it_is_no_drift():
+    make_experiment("first", prompts=[make_prompt()])
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    assert drift_warnings(make_experiment("second", prompts=[new], samplers=[make_sampler("other")])) == []
+
+
 def test_the_design_page_shows_it(client):
     experiment, old, new = changed()
     client.force_login(make_user("root", superuser=True))
