@@ -26,5 +26,9 @@ def is_operator(user: Any) -> bool:
     )
 
 
+def is_curator(user: Any) -> bool:
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or CURATOR in roles_of(user)
+
+
 def is_viewer(user: Any) -> bool:
     return VIEWER in roles_of(user)

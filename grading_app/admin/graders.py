@@ -8,10 +8,9 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
-from django.utils import timezone
 
 from datasets_app.admin_verbs import Verb, VerbAdmin
-from datasets_app.models.history import record_changes
+from grading_app.judging.archiving import archive_grader
 from grading_app.judging.samplers import usual_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from runs_app.designs.specs import JUDGING_SAMPLER
@@ -46,9 +45,7 @@ class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
 
 def _archive(rows: list[Grader], by: Any, reason: str) -> None:
     for row in rows:
-        if not Grader.objects.filter(pk=row.pk, archived_at=None).update(archived_at=timezone.now()):
-            raise ValueError(f"{row} is archived already")
-        record_changes([(row, "in use", "archived")], by=by, reason=reason)
+        archive_grader(row, by=by, reason=reason)
 
 
 class UntilUsedAdmin(VerbAdmin):

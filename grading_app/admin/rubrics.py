@@ -40,7 +40,7 @@ class RubricAdmin(VersionedAdmin):
     add_form_template = change_form_template = "admin/grading_app/rubric/change_form.html"
     verbs = (
         approving("grading_app.approve_rubric", "judges can grade with it"),
-        archiving("grading_app.approve_rubric"),
+        archiving("grading_app.change_rubric"),
         copying("grading_app.add_rubric"),
     )
     list_display = [*VersionedAdmin.list_display, "kind"]

@@ -47,7 +47,7 @@ def _next(texts: TextSet, *, by: Any, reason: str) -> TextSet:
     with connection.cursor() as cursor:
         cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
     if texts.status == TextSet.Status.DRAFT:
-        versioning.archive(texts, by=by, reason=f"corrected as {new}: {reason}")
+        versioning.retire(texts, by=by, reason=f"corrected as {new}: {reason}")
     made: TextSet = new  # type: ignore[assignment]
     return made
 

@@ -42,7 +42,10 @@ def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
 
 
 def archiving(permission: str) -> Verb:
-    consequence = "Takes this version out of use for new plans. What was asked with it stays as it is."
+    consequence = (
+        "Takes this version out of use for new plans. What was asked with it stays as it is. "
+        "Its author may do this while nothing of other people uses it; curators always may."
+    )
     return Verb("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
 
 
@@ -125,7 +128,7 @@ class PromptAdmin(VersionedAdmin):
     change_form_template = "admin/runs_app/prompt/change_form.html"
     verbs = (
         approving("runs_app.approve_prompt", "experiments can ask with it"),
-        archiving("runs_app.approve_prompt"),
+        archiving("runs_app.change_prompt"),
         copying("runs_app.add_prompt"),
     )
     list_display = [*VersionedAdmin.list_display, "answer_format"]

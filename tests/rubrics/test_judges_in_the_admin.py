@@ -57,6 +57,7 @@ def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
 
 def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher):
     grader = make_grader()
+    Grader.objects.update(created_by=researcher)
     chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
     as_user(researcher).post(LIST, chosen)
     assert not Grader.objects.usable().exists()
