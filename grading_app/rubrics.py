@@ -79,13 +79,15 @@ def variables_of(kind: AnyKind) -> tuple[Variable, ...]:
 
 def template_problems(kind: AnyKind, messages: Any) -> list[str]:
     """What keeps a template from being saved, naming turn and variable; empty when all is well."""
+    listed = [variable.name for variable in variables_of(kind)]
     if kind == WRITER:
-        return [_with_remedy(problem, kind) for problem in prompts.validate(messages, briefing.FOR_WRITERS)]
-    if problems := briefing.problems_with(kind, messages):
-        return [_with_remedy(problem, kind) for problem in problems]
+        return prompts.validate(messages, briefing.FOR_WRITERS, listed)
+    if problems := briefing.problems_with(kind, messages, listed):
+        return problems
     strange = briefing.OF_RUBRIC - {variable.name for variable in variables_of(kind)}
     named = [name for name in sorted(strange) if prompts.uses(messages, name)]
-    return [f"{{{{{name}}}}} has no value in a rubric of this kind." for name in named]
+    names = ", ".join(map(prompts.braced, listed))
+    return [f"{prompts.braced(name)} has no value in a rubric of this kind. It may name {names}." for name in named]
 
 
 def doubts_about(messages: Sequence[Turn]) -> list[str]:
@@ -137,12 +139,6 @@ def _scale_problems(low: Any, high: Any) -> list[str]:
     if not (_is_number(low) and _is_number(high)):
         return [f"Both ends of the scale must be numbers from {LOWEST_TO_LARGEST}."]
     return [] if low < high else ["The scale must end above where it starts."]
-
-
-def _with_remedy(problem: str, kind: AnyKind) -> str:
-    if "unknown variable" not in problem:
-        return problem
-    return f"{problem} It may name {', '.join(variable.braced for variable in variables_of(kind))}."
 
 
 def _part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:

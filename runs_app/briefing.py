@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from runs_app import prompts
@@ -35,9 +35,12 @@ def allowed(kind: str) -> frozenset[str]:
     return FOR_WRITERS | OF_RUBRIC | {ITEM_RUBRIC} | set(ANSWERS[kind])
 
 
-def problems_with(kind: str, messages: Any) -> list[str]:
-    """What keeps a judge's template from being used, as sentences; none when all is well."""
-    problems = prompts.validate(messages, allowed(kind))
+def problems_with(kind: str, messages: Any, listed: Sequence[str] = ()) -> list[str]:
+    """What keeps a judge's template from being used, as sentences; none when all is well.
+
+    An unknown variable is told with the names `listed`.
+    """
+    problems = prompts.validate(messages, allowed(kind), listed)
     missing = [] if problems else [name for name in ANSWERS[kind] if not prompts.uses(messages, name)]
     return problems + [f"No turn says {{{{{name}}}}}: the judge would not see what it judges." for name in missing]
 

@@ -20,23 +20,25 @@ Message = dict[str, Any]
 
 IMAGE = "image"
 META = "meta."
-ALLOWED = frozenset(
-    {
-        "input",
-        "choices",
-        "key",
-        "category",
-        "dimension",
-        "dimension_instructions",
-        "scale_min",
-        "scale_max",
-        "scale_labels",
-        IMAGE,
-    }
+# In the order in which an error lists them.
+NAMES = (
+    "input",
+    "choices",
+    "key",
+    "category",
+    f"{META}NAME",
+    IMAGE,
+    "dimension",
+    "dimension_instructions",
+    "scale_min",
+    "scale_max",
+    "scale_labels",
 )
+ALLOWED = frozenset(NAMES) - {f"{META}NAME"}
 SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
 MOST_CHARS = 2_000_000  # Of the texts of one rendered request; the longest contexts hold about as much.
 SHORTEST_HEAD = 1024  # Tokens: no provider's cache keeps less (Anthropic, "Prompt caching").
+UNKNOWN = "unknown variable"
 ROLES = ("system", "user", "assistant")
 VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
 LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one; longer scales are given by their ends.
@@ -63,6 +65,10 @@ class RequestTooLong(PromptError):
     """The request that a prompt makes of this item has more characters than one may have. Nothing was rendered."""
 
 
+def braced(name: str) -> str:
+    return f"{{{{{name}}}}}"
+
+
 def variables_of(template: str) -> tuple[str, ...]:
     """The names in {{...}}, each once, in the order of their first mention."""
     return tuple(dict.fromkeys(VARIABLE.findall(template)))
@@ -72,14 +78,16 @@ def uses(prompt: Sequence[Turn], variable: str) -> bool:
     return any(variable in variables_of(turn["content"]) for turn in prompt)
 
 
-def validate(prompt: Any, allowed: Collection[str] = ALLOWED) -> list[str]:
+def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[str] = NAMES) -> list[str]:
     """What keeps a prompt from being saved, as sentences for its author; an empty list when all is well.
 
-    `allowed` are the variables it may name, beside `meta.<name>`.
+    `allowed` are the variables it may name, beside `meta.<name>`; `listed` those that an error lists.
     """
     if not isinstance(prompt, list) or not prompt:
         return ["A prompt is a list of at least one turn."]
     problems = [problem for number, turn in enumerate(prompt, 1) for problem in _turn_problems(number, turn, allowed)]
+    remedy = f" It may name {', '.join(map(braced, listed))}." if listed else ""
+    problems = [f"{problem}{remedy}" if UNKNOWN in problem else problem for problem in problems]
     return problems or _order_problems(prompt)
 
 
@@ -300,7 +308,7 @@ def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str
 def _variable_problem(number: int, name: str) -> str:
     if name == "target":
         return f"Turn {number}: {{{{target}}}} would show the model the right answer."
-    return f"Turn {number}: unknown variable {{{{{name}}}}}."
+    return f"Turn {number}: {UNKNOWN} {braced(name)}."
 
 
 def _order_problems(prompt: Sequence[Turn]) -> list[str]:

@@ -60,7 +60,10 @@ def test_a_known_name_makes_the_next_version(as_user, researcher):
     ("fields", "problem"),
     [
         ({"user": "{{target}}"}, "Turn 1: {{target}} would show the model the right answer."),
-        ({"user": "{{inptu}}"}, "Turn 1: unknown variable {{inptu}}."),
+        (
+            {"user": "{{inptu}}"},
+            "unknown variable {{inptu}}. It may name {{input}}, {{choices}}, {{key}}, {{category}}, {{meta.NAME}}, ",
+        ),
         ({"user": "x", "messages": json.dumps(QUESTION)}, "Give either a system and a user text, or all turns"),
         ({}, "A prompt needs a user text."),
         ({"messages": '{"role": "user"}'}, "A prompt is a list of at least one turn."),

@@ -2,6 +2,7 @@ import pytest
 
 from evalsite.lib.scales import Scale
 from runs_app.prompts import (
+    ALLOWED,
     PromptError,
     format_hint,
     render,
@@ -48,7 +49,13 @@ def test_a_sound_prompt_has_no_problems():
 
 
 def test_allowed_variables_can_be_narrowed():
-    assert validate(PLAIN, {"key"}) == ["Turn 2: unknown variable {{input}}."]
+    assert validate(PLAIN, {"key"}, ["key"]) == ["Turn 2: unknown variable {{input}}. It may name {{key}}."]
+
+
+def test_an_unknown_variable_is_told_with_all_names_that_there_are():
+    (said,) = validate([{"role": "user", "content": "{{inputs}}"}])
+    assert said.startswith("Turn 1: unknown variable {{inputs}}. It may name {{input}}, ")
+    assert all("{{" + name + "}}" in said for name in ALLOWED | {"meta.NAME"})
 
 
 @pytest.mark.parametrize(
