@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from django.apps import AppConfig
@@ -26,6 +26,26 @@ class GradingConfig(AppConfig):
         from grading_app.grading import scorer_choices
 
         return scorer_choices()
+
+    def scorers_with_parameter(self) -> list[tuple[str, str]]:
+        """How scorers with a parameter are written, and their labels."""
+        from grading_app.grading import scorers_with_parameter
+
+        return scorers_with_parameter()
+
+    def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
+        """The scorer as a design keeps it, of `regex:PATTERN` or of a mapping. ValueError says what is wrong."""
+        from grading_app.grading import read_rule
+
+        return read_rule(written).stored
+
+    def scorer_text(self, stored: str | Mapping[str, Any]) -> str:
+        """A design's scorer as people write it; one that is no longer known as its name."""
+        from grading_app.scoring import scorer_text
+
+        if isinstance(stored, str):
+            return stored
+        return scorer_text(str(stored.get("name", "")), {key: str(value) for key, value in stored.items()})
 
     def graders_named(self, maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
         """The names of the graders that an experiment file says; those written inline are made by its maker."""

@@ -21,7 +21,7 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.hashing import condition_id, slugify_name
 from grading_app.models import GradeCondition, Grading
 from grading_app.paging import PAGE_ROWS, bare_cursor, key_ranges
-from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, ScorerError, parameter_problems
+from grading_app.scoring import SCORERS, Answer, Score, ScoredItem, read_scorer, scorer_text
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.work import ODD
@@ -56,6 +56,16 @@ class Rule:
 
     scorer: str
     parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """As people write it: `exact_match`, `regex:PATTERN`."""
+        return scorer_text(self.scorer, self.parameters)
+
+    @property
+    def stored(self) -> str | dict[str, str]:
+        """As a design keeps it: the name alone, or a mapping of name and parameters."""
+        return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
 
     @property
     def grade_condition_id(self) -> str:
@@ -118,6 +128,11 @@ def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
     ]
 
 
+def scorers_with_parameter() -> list[tuple[str, str]]:
+    """How the scorers with a parameter are written, and their labels."""
+    return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
+
+
 def rules_of(experiment: Experiment) -> list[Rule]:
     """The scorers that the design names; without any, the rating itself where the items are rated."""
     if experiment.scorers:
@@ -125,20 +140,15 @@ def rules_of(experiment: Experiment) -> list[Rule]:
     return [Rule("rating")] if experiment.dimensions.exists() else []
 
 
+def read_rule(written: str | Mapping[str, Any]) -> Rule:
+    """Return the rule of `regex:PATTERN`, or of a mapping of `name` and parameters. ScorerError says what is wrong."""
+    return Rule(*read_scorer(written))
+
+
 def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
-    """Rules from names, or from mappings of `name` and parameters. ScorerError says what is wrong with which."""
-    rules = [_read_rule(one) for one in written]
-    problems = [problem for rule in rules for problem in parameter_problems(rule.scorer, rule.parameters)]
-    if problems:
-        raise ScorerError(" ".join(problems))
-    return rules
-
-
-def _read_rule(written: str | Mapping[str, Any]) -> Rule:
-    if isinstance(written, str):
-        return Rule(written)
-    parameters = {key: str(value) for key, value in written.items() if key != "name"}
-    return Rule(str(written.get("name", "")), parameters)
+    """Each different rule once. ScorerError says what is wrong with the first one that is wrong."""
+    rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
+    return list(rules.values())
 
 
 def grade(

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -74,6 +75,16 @@ class Scorer:
     needs: tuple[str, ...] = ()
     takes: tuple[str, ...] = ()
 
+    @property
+    def parameter(self) -> str:
+        """The name of its only parameter; empty without one."""
+        return next(iter((*self.needs, *self.takes)), "")
+
+    @property
+    def usage(self) -> str:
+        """How to write it: `regex:PATTERN`."""
+        return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
+
 
 _registry: dict[str, Scorer] = {}
 SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
@@ -97,15 +108,48 @@ def scorer(
     return register
 
 
+def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the name and the parameters of `regex:PATTERN` or of {"name": "regex", "pattern": PATTERN}.
+
+    Everything after the first colon is the value, as it is. ScorerError says what is wrong.
+    """
+    if isinstance(written, str):
+        name, colon, value = written.partition(":")
+        name = name.strip()
+        found = SCORERS.get(name)
+        parameters = {(found.parameter if found else "") or "value": value} if colon else {}
+    else:
+        name = str(written.get("name", ""))
+        parameters = {key: _parameter_text(value) for key, value in written.items() if key != "name"}
+    if problems := parameter_problems(name, parameters):
+        raise ScorerError(" ".join(problems))
+    return name, parameters
+
+
+def _parameter_text(value: Any) -> str:
+    """A number without an exponent, as it is written by hand."""
+    return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def scorer_text(name: str, parameters: Parameters) -> str:
+    """The scorer as people write it: `exact_match`, `regex:PATTERN`."""
+    value = parameters.get(SCORERS[name].parameter) if name in SCORERS else None
+    return name if value is None else f"{name}:{value}"
+
+
 def parameter_problems(name: str, parameters: Parameters) -> list[str]:
     """Why these parameters will not do for this scorer, as sentences for whoever chose them."""
     found = SCORERS.get(name)
     if found is None:
-        return [f"Unknown scorer {name!r}: choose one of {', '.join(SCORERS)}."]
-    problems = [f"The scorer {name} needs the parameter {need!r}." for need in found.needs if not parameters.get(need)]
+        return [f"There is no scorer {name}; known are {', '.join(one.usage for one in SCORERS.values())}."]
+    problems = [
+        f"The scorer {name} needs a {need}: write {found.usage}." for need in found.needs if not parameters.get(need)
+    ]
     for key, value in parameters.items():
-        if key not in found.needs + found.takes:
-            problems.append(f"The scorer {name} has no parameter {key!r}.")
+        if not found.parameter:
+            problems.append(f"The scorer {name} takes no parameter.")
+        elif key not in found.needs + found.takes:
+            problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {found.parameter}.")
         elif key == "pattern" and (problem := pattern_problem(value)):
             problems.append(problem)
         elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):

@@ -24,7 +24,9 @@ logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task; what is left is for the next one.
 
 
-def grade_experiment(pk: int, scorers: list[str] | None = None, by: str = "task queue") -> dict[str, int]:
+def grade_experiment(
+    pk: int, scorers: list[str | dict[str, str]] | None = None, by: str = "task queue"
+) -> dict[str, int]:
     """Grade what an experiment has answered and not yet graded; how many, by rule or judge. Nothing if it is gone."""
     from django_q.tasks import async_task
 

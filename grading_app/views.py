@@ -21,8 +21,9 @@ from grading_app.analysis.frames import Frames
 from grading_app.analysis.summaries import ScoreLine, score_lines
 from grading_app.export_process import parquet_from_process
 from grading_app.exporting import ExportError, export_chunks
-from grading_app.grading import scorer_choices
+from grading_app.grading import read_rules
 from grading_app.models import Rubric, Snapshot
+from grading_app.rule_form import RuleForm
 from grading_app.snapshots.views import SnapshotForm
 from grading_app.tables import AnswerTable, ScoreTable, behind
 from runs_app.above import GRADE
@@ -46,6 +47,11 @@ NO_FILTERS = ("experiment", "after", "before", "page", "sort")
 @readers_only
 def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
+    return _results_page(request, experiment, RuleForm() if may_edit(request, experiment) else None)
+
+
+def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
+    slug = experiment.slug
     wave = chosen_wave(request, experiment)
     state = fingerprint(experiment, wave)
     frames = kept_frames(experiment, wave, state)
@@ -61,7 +67,7 @@ def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
         "scores_note": _note_on(lines),
         "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
         "exports": _exports(experiment, wave),
-        "rules": scorer_choices() if may_edit(request, experiment) else [],
+        "rule_form": rules,
         "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
         "snapshot_form": SnapshotForm() if may_edit(request, experiment) else None,
     }
@@ -96,15 +102,12 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
     from django_q.tasks import async_task
 
     experiment = editable_experiment(request, slug)
-    offered = {name for name, _ in scorer_choices()}
-    chosen = [name for name in request.POST.getlist("scorer") if name in offered]
-    if chosen:
-        async_task(GRADE, experiment.pk, chosen, request.user.get_username())
-        messages.success(
-            request, f"Grading by {', '.join(chosen)} has been asked for. Scores appear here as it goes on."
-        )
-    else:
-        messages.error(request, "Choose a rule to grade by.")
+    form = RuleForm(request.POST)
+    if not form.is_valid():
+        return _results_page(request, experiment, form)
+    async_task(GRADE, experiment.pk, form.chosen, request.user.get_username())
+    named = ", ".join(rule.text for rule in read_rules(form.chosen))
+    messages.success(request, f"Grading by {named} has been asked for. Scores appear here as it goes on.")
     return redirect("experiment_results", slug)
 
 

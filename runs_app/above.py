@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from django.apps import apps
@@ -23,6 +23,12 @@ class Grading(Protocol):
     """Each as `GradingConfig` says it."""
 
     def scorer_choices(self) -> list[tuple[str, str]]: ...
+
+    def scorers_with_parameter(self) -> list[tuple[str, str]]: ...
+
+    def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]: ...
+
+    def scorer_text(self, stored: str | Mapping[str, Any]) -> str: ...
 
     def graders_named(self, maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]: ...
 
@@ -52,3 +58,13 @@ def grading() -> Grading:
 def scorer_choices() -> list[tuple[str, str]]:
     """What a design may name, as value and label; nothing where the site does not grade."""
     return grading().scorer_choices() if apps.is_installed("grading_app") else []
+
+
+def scorers_with_parameter() -> list[tuple[str, str]]:
+    """How scorers with a parameter are written (`regex:PATTERN`), and their labels."""
+    return grading().scorers_with_parameter() if apps.is_installed("grading_app") else []
+
+
+def scorer_name(stored: str | Mapping[str, Any]) -> str:
+    """The name of a design's scorer, which has its parameter beside it where it has one."""
+    return stored if isinstance(stored, str) else str(stored.get("name", ""))

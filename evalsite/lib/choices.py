@@ -10,6 +10,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.forms import BaseForm, ChoiceField, ModelChoiceField
+from django.utils.html import format_html
 
 
 def choice_field(form: BaseForm, name: str) -> ChoiceField:
@@ -50,3 +51,10 @@ def fetch_choices(form: BaseForm) -> None:
         if isinstance(field, ModelChoiceField):
             choices: Iterable[Any] = field.choices  # type: ignore[assignment]
             field.widget.choices = list(choices)
+
+
+def link_to_new(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:
+    """Put a link beside a field to the page that makes another row to choose, for a user who may make one."""
+    if name in form.fields and user.has_perm(permission):
+        field = form.fields[name]
+        field.help_text = format_html('{} <a href="{}">{}</a>', field.help_text, address, label)

@@ -8,36 +8,37 @@ from typing import Any
 from grading_app.judging import choosing
 from grading_app.judging.drawing import known_or
 from grading_app.models import Grader, Rubric
-from runs_app.designs.designing import MADE_FOR, Maker, model_spec, sampler_spec
+from runs_app.designs.designing import model_spec, sampler_spec
 from runs_app.designs.drawing import DrawSpec
 from runs_app.designs.drawn import judge_name
 from runs_app.designs.planning import PlanError
+from runs_app.designs.row_builder import RowBuilder
 from runs_app.designs.specs import GraderSpec, RubricSpec
 from runs_app.models import LanguageModel, Sampler, TextSet
 
 APPROVE = "grading_app.approve_rubric"
 
 
-def graders_named(maker: Maker, said: Sequence[str | GraderSpec]) -> list[str]:
+def graders_named(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
     """The names of the graders of a file; what is wrong with one is added to the maker's problems."""
     names: list[str] = []
     for at, one in enumerate(said):
         path = f"grade.graders[{at}]"
-        for grader in [_known(maker, path, one)] if isinstance(one, str) else _inline(maker, path, one):
+        for grader in [_known(maker, path, one)] if isinstance(one, str) else built_graders(maker, path, one):
             if grader is not None and grader.name in names:
                 maker.problems.append(f"{path}: {grader} is named twice")
             names += [grader.name] if grader else []
     return names
 
 
-def _known(maker: Maker, path: str, name: str) -> Grader | None:
+def _known(maker: RowBuilder, path: str, name: str) -> Grader | None:
     grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
     if grader is None:
         maker.problems.append(f"{path}: there is no grader {name}")
     return grader
 
 
-def _inline(maker: Maker, path: str, spec: GraderSpec) -> list[Grader | None]:
+def built_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
     """The grader that is written there, or where its model is drawn one of each model."""
     parts = _parts(maker, path, spec)
     if not isinstance(spec.model, DrawSpec):
@@ -52,7 +53,7 @@ def _inline(maker: Maker, path: str, spec: GraderSpec) -> list[Grader | None]:
     ]
 
 
-def _parts(maker: Maker, path: str, spec: GraderSpec) -> dict[str, Any]:
+def _parts(maker: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
     """What a grader has beside its model."""
     return {
         "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
@@ -61,7 +62,7 @@ def _parts(maker: Maker, path: str, spec: GraderSpec) -> dict[str, Any]:
     }
 
 
-def _grader(maker: Maker, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
+def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
     """The grader of this name where it says the same, or a new one."""
     if any(part is None for field, part in parts.items() if field != "text_set"):
         return None
@@ -82,12 +83,12 @@ def _grader(maker: Maker, path: str, spec: GraderSpec, name: str, parts: dict[st
     return grader if maker.save(path, grader) else None
 
 
-def _part(maker: Maker, path: str, kind: Any, said: Any, inline: Any) -> Any:
+def _part(maker: RowBuilder, path: str, kind: Any, said: Any, inline: Any) -> Any:
     return maker.named(path, kind, said) if isinstance(said, str) else inline(path, said)
 
 
-def _rubric(maker: Maker, path: str, spec: RubricSpec) -> Any:
-    row = Rubric(
+def rubric_row(spec: RubricSpec) -> Rubric:
+    return Rubric(
         name=spec.name,
         kind=spec.kind,
         messages=spec.turns,
@@ -96,9 +97,12 @@ def _rubric(maker: Maker, path: str, spec: RubricSpec) -> Any:
         criteria=[one.model_dump() for one in spec.criteria],
         labels=[one.model_dump() for one in spec.labels],
     )
-    rubric, is_new = maker.version(path, row)
+
+
+def _rubric(maker: RowBuilder, path: str, spec: RubricSpec) -> Any:
+    rubric, is_new = maker.version(path, rubric_row(spec))
     if is_new and maker.may(APPROVE):
-        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=MADE_FOR)
+        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=maker.reason)
     return rubric
 
 
@@ -108,22 +112,22 @@ def grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
         "language_model__endpoint", "rubric", "sampler", "text_set"
     )
     found = {grader.name: grader for grader in rows}
-    return [_spec_of(found[name]) for name in names if name in found]
+    return [grader_spec(found[name]) for name in names if name in found]
 
 
-def _spec_of(grader: Grader) -> dict[str, Any]:
+def grader_spec(grader: Grader) -> dict[str, Any]:
     usual = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
     unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
     return {
         "name": grader.name,
         "model": model_spec(grader.language_model),
-        "rubric": _rubric_spec(grader.rubric),
+        "rubric": rubric_spec(grader.rubric),
         "sampler": sampler_spec(grader.sampler),
         **({"texts": str(grader.text_set)} if grader.text_set else {}),
         **unusual,
     }
 
 
-def _rubric_spec(rubric: Rubric) -> dict[str, Any]:
+def rubric_spec(rubric: Rubric) -> dict[str, Any]:
     content = {name: value for name, value in rubric.content.items() if name != "messages"}
     return {"name": rubric.name, **content, "messages": rubric.messages}

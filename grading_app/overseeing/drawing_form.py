@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
-from evalsite.lib.choices import offer_rows
+from evalsite.lib.choices import link_to_new, offer_rows
 from grading_app.judging.drawing import drawn_graders
 from grading_app.models import Grader, Rubric
 from grading_app.rating.forms import rubric_label
@@ -34,6 +35,8 @@ class DrawnJudgesForm(forms.Form):
         self.experiment = experiment
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics.order_by("name", "-version"), said=rubric_label)
+        new_rubric = reverse("admin:grading_app_rubric_add")
+        link_to_new(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Write another rubric")
         self.models = LanguageModel.objects.visible_to(user)
         self.drawing = self._drawing(data)
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.urls import reverse
 
-from evalsite.lib.choices import offer_rows
+from evalsite.lib.choices import link_to_new, offer_rows
 from grading_app.judging import choosing
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet, Wave
+
+NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in ("grader", "panel", "rubric"))
 
 
 class JudgeForm(forms.Form):
@@ -19,7 +22,7 @@ class JudgeForm(forms.Form):
         Grader.objects.none(),
         to_field_name="name",
         empty_label=None,
-        help_text="A judge model with an approved rubric. New ones are made in the admin.",
+        help_text="A judge model with an approved rubric",
     )
     rubric = forms.ModelChoiceField(
         Rubric.objects.none(), required=False, empty_label="Its own", help_text="The same judge by another rubric"
@@ -55,6 +58,10 @@ class JudgeForm(forms.Form):
         for name in ("rubric", "texts"):
             if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
                 del fields[name]
+        link_to_new(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Make another judge")
+        link_to_new(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Write another rubric")
+        new_texts = reverse("experiment_write", args=[experiment.slug])
+        link_to_new(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
 
     def chosen(self) -> Grader:
         """Of a valid form: the judge, by the rubric and with the texts that were chosen; not saved where it is new."""
@@ -88,3 +95,4 @@ class PanelForm(forms.Form):
     def __init__(self, data: Any = None, *, user: Any) -> None:
         super().__init__(data)
         offer_rows(self, "panel", Panel.objects.visible_to(user))
+        link_to_new(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Make another panel")

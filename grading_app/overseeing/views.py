@@ -24,6 +24,7 @@ from grading_app.overseeing.choosers import standings
 from grading_app.overseeing.forms import ConfirmedJudgeForm, JudgeForm, PanelForm
 from grading_app.overseeing.lines import GradeLine, grade_lines, is_moving, tries_of
 from grading_app.overseeing.newer import Newer, judging_address, newer_versions
+from grading_app.rule_form import RuleForm
 from runs_app.designs.estimating import Estimate
 from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
@@ -54,6 +55,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
         "editable": editable,
         "has_panels": editable and Panel.objects.exists(),
         "panel_form": PanelForm(user=request.user),
+        "rule_form": RuleForm(auto_id="rule-%s") if editable else None,
         "here": reverse("experiment_grading", args=[slug]),
     }
     page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.urls import reverse
 
 from datasets_app.models.datasets import slug_validator
+from evalsite.lib.choices import link_to_new
 from grading_app.judging.samplers import usual_sampler
 from grading_app.models import Rubric
 from grading_app.writing.correcting import LONGEST_TEXT
@@ -31,6 +33,10 @@ class WriterForm(forms.Form):
         fields["template"].queryset = approved
         fields["model"].queryset = LanguageModel.objects.filter(is_active=True, endpoint__is_active=True)
         fields["sampler"].queryset = Sampler.objects.exclude(status=Sampler.Status.ARCHIVED)
+        new_template = reverse("admin:grading_app_rubric_add") + "?starter=writer"
+        link_to_new(self, "template", user, "grading_app.add_rubric", new_template, "Write another template")
+        new_sampler = reverse("admin:runs_app_sampler_add")
+        link_to_new(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Make another sampler")
 
     def writer(self, experiment: Experiment) -> Writer:
         """Of a valid form."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Hashable, Sequence
-from difflib import get_close_matches
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Collection, Hashable, Sequence
+from itertools import chain
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import yaml
 from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
 
+from evalsite.lib.hints import did_you_mean
 from runs_app.bounds import ADAPTIVE, BOUNDS
-from runs_app.designs.drawing import Candidate, Draw, DrawSpec, Stratum
+from runs_app.designs.drawing import Draw, DrawSpec
 from runs_app.designs.said import DRAWN, INLINE, NAMED, Labels, Money, Name, Reference, Settings, Strict, Text, within
 from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
@@ -20,6 +21,7 @@ PROVIDER_DEFAULT = "provider-default"
 MOST_CHARS = 1_000_000
 MOST_NODES = 20_000  # Of YAML: scalars, lists and mappings. Its parser takes about 0.1 ms for each.
 MOST_PROBLEMS = 20
+MOST_PLACES = 3  # Named in a hint where a key belongs.
 
 
 class SpecError(ValueError):
@@ -171,6 +173,7 @@ def _is_draw(value: Any) -> bool:
 
 # A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant.
 Inline = TypeVar("Inline")
+Part = TypeVar("Part", bound=Strict)
 Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(_form_of)]
 
 
@@ -197,6 +200,12 @@ class RubricSpec(PromptSpec):
     labels: list[LabelSpec] = []
 
 
+class WrittenRubricSpec(RubricSpec):
+    """A rubric in a file of its own, which may be a template for item rubrics as well."""
+
+    kind: Literal["score", "criteria", "label", "pairwise", "writer"] = "score"  # type: ignore[assignment]
+
+
 JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
 
 
@@ -215,9 +224,32 @@ class GraderSpec(Strict):
     longest_answer: int | None = Field(default=None, ge=1)
 
 
+class ScorerSpec(Strict):
+    """A rule with its parameter, of which it has one at most."""
+
+    name: Name
+    pattern: Text | None = None
+    field: Text | None = None
+    tolerance: float | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return self.model_dump(exclude_none=True)
+
+
 class GradeSpec(Strict):
-    scorers: list[Name] = []
+    scorers: list[
+        Annotated[
+            Annotated[Text, Tag(NAMED)] | Annotated[ScorerSpec, Tag(INLINE)],
+            Discriminator(lambda value: _form_of(value)),
+        ]
+    ] = []
     graders: list[Either[GraderSpec]] = []
+
+    @property
+    def written(self) -> list[str | dict[str, Any]]:
+        """The scorers as texts and mappings."""
+        return [scorer if isinstance(scorer, str) else scorer.content for scorer in self.scorers]
 
 
 class DrawsSpec(Strict):
@@ -300,7 +332,7 @@ def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
         **{key: value for key, value in others.items() if not isinstance(value, dict)},
         **{f"budget.{key}": value for key, value in others["budget"].items()},
         **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
-        **({"grade.scorers": spec.grade.scorers} if spec.grade.scorers else {}),
+        **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
     }
     return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
 
@@ -308,6 +340,18 @@ def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
 def read_yaml(text: str) -> ExperimentSpec:
     """The file, or the manifest of a launch, as a specification. SpecError when it is neither."""
     return read_spec(_parsed(text))
+
+
+def read_part(text: str, spec: type[Part], what: str) -> Part:
+    """Return the part of an experiment file that a file of its own holds, such as a prompt. SpecError says what is
+    wrong, by the path that starts with `what`."""
+    content = _parsed(text)
+    if not isinstance(content, dict):
+        raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
+    try:
+        return spec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError([f"{what}.{sentence}" for sentence in _sentences(error, spec)]) from None
 
 
 def _parsed(text: str) -> Any:
@@ -352,14 +396,14 @@ def _validated(kind: type[Spec], content: Any) -> Spec:
     try:
         return kind.model_validate(content)
     except ValidationError as error:
-        raise SpecError(_sentences(error)) from None
+        raise SpecError(_sentences(error, kind)) from None
 
 
-def _sentences(error: ValidationError) -> list[str]:
+def _sentences(error: ValidationError, root: type[Strict]) -> list[str]:
     """The first problems; a hint is looked up for each, so not for thousands."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
-    return [_sentence(problem) for problem in found[:MOST_PROBLEMS]] + more
+    return [_sentence(problem, root) for problem in found[:MOST_PROBLEMS]] + more
 
 
 class _Loader(yaml.SafeLoader):
@@ -382,26 +426,53 @@ class _Loader(yaml.SafeLoader):
         return mapping
 
 
-FACETS = (ModelSpec, PromptSpec, SamplerSpec, DimensionSpec)
-JUDGING = (GradeSpec, GraderSpec, RubricSpec, CriterionSpec, LabelSpec)
-DRAWING = (DrawSpec, DrawsSpec, Draw, Stratum, Candidate)
-KNOWN_KEYS = sorted(
-    {
-        field.alias or key
-        for spec in (*FACETS, *JUDGING, *DRAWING, ExperimentSpec, AdaptiveSpec, BudgetSpec, TurnSpec)
-        for key, field in spec.model_fields.items()
-    }
-)
+TAGS = (NAMED, INLINE, DRAWN)
 
 
-def _sentence(problem: Any) -> str:
+def _sentence(problem: Any, root: type[Strict]) -> str:
     """`prompts[1].usr: unknown key; did you mean user?`"""
-    path = path_of([step for step in problem["loc"] if step not in (NAMED, INLINE, DRAWN)])
+    path = path_of([step for step in problem["loc"] if step not in TAGS])
     if problem["type"] == "extra_forbidden":
-        close = get_close_matches(str(problem["loc"][-1])[:80], KNOWN_KEYS, n=1)
-        return f"{path}: unknown key" + (f"; did you mean {close[0]}?" if close else "")
+        *place, key = problem["loc"]
+        hint = _hint_for(str(key)[:80], _specs_at(place, root))
+        return f"{path}: unknown key" + (f"; {hint}" if hint else "")
     message = problem["msg"].removeprefix("Value error, ")
     return f"{path}: {message[:1].lower()}{message[1:]}"
+
+
+def _hint_for(key: str, specs: Collection[type[Strict]]) -> str:
+    """Keys that this place takes come first; else the mapping of this place that takes the key."""
+    known = [name for spec in specs for name in _fields_of(spec)]
+    if hint := did_you_mean(key, known):
+        return hint
+    inner = [
+        name for spec in specs for name, annotation in _fields_of(spec).items()
+        if any(key in _fields_of(one) for one in _specs_in(annotation))
+    ]  # fmt: skip
+    return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MOST_PLACES else ""
+
+
+def _specs_at(place: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
+    """Return the specifications that may stand at this place of a file that is a `root`."""
+    specs: list[type[Strict]] = [root]
+    for step in place:
+        found = [_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _fields_of(spec))]
+        if found:
+            specs = list(dict.fromkeys(chain.from_iterable(found)))
+        elif step in TAGS:
+            specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
+    return specs
+
+
+def _fields_of(spec: type[Strict]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in spec.model_fields.items()}
+
+
+def _specs_in(annotation: Any) -> list[type[Strict]]:
+    """The specifications that an annotation such as `list[Either[PromptSpec]]` is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return [annotation]
+    return [spec for part in get_args(annotation) for spec in _specs_in(part)]
 
 
 def path_of(steps: Sequence[str | int]) -> str:

@@ -11,11 +11,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from evalsite.lib.choices import choice_field, offer_rows, offered, row_field
-from runs_app.above import scorer_choices
+from evalsite.lib.choices import choice_field, link_to_new, offer_rows, offered, row_field
+from runs_app.above import grading, scorer_choices, scorer_name
 from runs_app.forms.adaptive import AdaptiveForm
 from runs_app.forms.draws import DrawForm
-from runs_app.forms.fields import PriorityField
+from runs_app.forms.fields import PriorityField, RulesField, all_scorers
 from runs_app.forms.sharing import SharingFields
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.stopping.rules import MIN_FAILURES
@@ -51,6 +51,11 @@ NOTHING_TO_CHOOSE = {
     "samplers": ("There is no sampler yet.", "Make one", "admin:runs_app_sampler_add"),
     "dimensions": ("Only for items that are rated; there is none yet.", "Make one", "admin:runs_app_dimension_add"),
 }
+MORE_TO_CHOOSE = {
+    "prompts": ("Write another prompt", "runs_app.add_prompt"),
+    "samplers": ("Make another sampler", "runs_app.add_sampler"),
+    "dimensions": ("Make another dimension", "runs_app.add_dimension"),
+}
 
 
 # Left empty, they have their usual value.
@@ -78,6 +83,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         help_text="Rules that grade the stored answers; can be added later",
     )
+    rules = RulesField(required=False)
 
     class Meta:
         model = Experiment
@@ -126,16 +132,25 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             offer_rows(self, name, rows)
         self.offer_people(self.instance, but=None if chosen else user)
         row_field(self, "dataset").empty_label = "Choose a dataset"
-        choice_field(self, "scorers").choices = scorer_choices()
+        self._offer_scorers()
         for name in MAY_BE_EMPTY:
             self.fields[name].required = False
         self.adaptive = AdaptiveForm(
-            self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=scorer_choices()
+            self.data if self.is_bound else None, stored=self.instance.adaptive, scorers=all_scorers()
         )
         self.drawing = DrawForm(self.data if self.is_bound else None, stored=self.instance.draws.get("models", {}))
 
+    def _offer_scorers(self) -> None:
+        """Scorers without a parameter as boxes, those with one as lines of text."""
+        choice_field(self, "scorers").choices = scorer_choices()
+        self.fields["rules"].help_text = RulesField.usage()
+        stored = self.instance.scorers
+        self.initial["scorers"] = [scorer for scorer in stored if isinstance(scorer, str)]
+        self.initial["rules"] = RulesField.text_of(scorer for scorer in stored if not isinstance(scorer, str))
+
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
+        cleaned["scorers"] = [*cleaned.get("scorers", []), *cleaned.get("rules", [])]
         for name in MAY_BE_EMPTY:
             if cleaned.get(name) in (None, "") and name not in self.errors:
                 cleaned[name] = getattr(Experiment(), name)  # The default of the model.
@@ -146,8 +161,12 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             self._take_errors(self.adaptive, "Points")
             return cleaned
         self.instance.adaptive = chosen = self.adaptive.content
-        if chosen and chosen["scorer"] not in cleaned.get("scorers", []):
-            cleaned["scorers"] = [*cleaned.get("scorers", []), chosen["scorer"]]
+        if chosen and chosen["scorer"] not in map(scorer_name, cleaned["scorers"]):
+            try:
+                cleaned["scorers"].append(grading().stored_scorer(chosen["scorer"]))
+            except ValueError as problem:
+                if "rules" not in self.errors:
+                    self.add_error("rules", f"Points stop by {chosen['scorer']}. {problem}")
         return cleaned
 
     def _take_errors(self, part: forms.Form, name: str) -> None:
@@ -162,12 +181,18 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         rows = offered(self, "language_models")
         return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
-    def explain_what_is_missing(self) -> None:
-        """Where there is nothing to choose, say who makes it and where. The choices are fetched."""
+    def link_to_makers(self) -> None:
+        """Say beside each choice where more of it is made, and what to do where there is none.
+
+        The choices are fetched.
+        """
         for name, (text, label, url_name) in NOTHING_TO_CHOOSE.items():
             field = self.fields[name]
             if not [value for value, _ in field.widget.choices if value]:
                 field.help_text = format_html('{} <a href="{}">{}</a>', text, reverse(url_name), label)
+            elif name in MORE_TO_CHOOSE:
+                more, permission = MORE_TO_CHOOSE[name]
+                link_to_new(self, name, self.user, permission, reverse(url_name), more)
 
     def save(self, commit: bool = True) -> Experiment:
         if not self.instance.pk:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
 
+from runs_app.above import grading, scorer_choices, scorers_with_parameter
 from runs_app.bounds import BOUNDS, Bound
 from runs_app.models import Experiment
 
@@ -43,6 +45,46 @@ class PriorityField(forms.IntegerField):
 
     def clean(self, value: Any) -> int:
         return super().clean(value) or 0
+
+
+class RulesField(forms.CharField):
+    """Scorers with a parameter, one a line: `regex:PATTERN`. Cleaned, each is as a design keeps it."""
+
+    def __init__(self, **how: Any) -> None:
+        how.setdefault("label", "Rules with a parameter")
+        rows = forms.Textarea(attrs={"rows": 2, "class": "mono", "spellcheck": "false"})
+        super().__init__(strip=False, max_length=4000, widget=rows, **how)
+
+    @staticmethod
+    def usage() -> str:
+        return f"One a line: {', '.join(usage for usage, _ in scorers_with_parameter())}"
+
+    @staticmethod
+    def text_of(stored: Iterable[str | Mapping[str, Any]]) -> str:
+        return "\n".join(grading().scorer_text(scorer) for scorer in stored)
+
+    def clean(self, value: Any) -> Any:
+        text, found, problems = super().clean(value), [], []
+        for number, line in enumerate(text.splitlines(), 1):
+            if not line.strip():
+                continue
+            try:
+                stored = grading().stored_scorer(line.lstrip())
+            except ValueError as problem:
+                problems.append(f"Line {number}: {problem}")
+            else:
+                if stored not in found:
+                    found.append(stored)
+        if problems:
+            raise forms.ValidationError(problems)
+        return found
+
+
+def all_scorers() -> list[tuple[str, str]]:
+    """Names and labels of all scorers. One with a parameter takes it from the rules of the design."""
+    with_parameter = [(usage.partition(":")[0], label) for usage, label in scorers_with_parameter()]
+    without = scorer_choices()
+    return without + [choice for choice in with_parameter if choice[0] not in dict(without)]
 
 
 def names_in(text: str) -> list[str]:

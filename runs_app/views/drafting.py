@@ -78,7 +78,7 @@ def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResp
     if request.method == "POST" and not looking and form.is_valid():
         return _saved(request, form)
     fetch_choices(form)
-    form.explain_what_is_missing()
+    form.link_to_makers()
     context = {
         "form": form,
         "heading": heading,

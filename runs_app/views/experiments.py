@@ -13,6 +13,7 @@ from django_tables2 import RequestConfig
 from datasets_app.models import Dataset
 from evalsite.lib.access import readers_only
 from evalsite.lib.roles import is_member
+from runs_app.above import grading
 from runs_app.designs import designing
 from runs_app.designs.crossed import Design
 from runs_app.designs.detecting import detectable
@@ -63,6 +64,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "draws": draws_of(experiment, [model.name for model in design.models]),
         "sees_dataset": Dataset.objects.visible_to(request.user).filter(pk=experiment.dataset_id).exists(),
         "audience": experiment.audience_text,
+        "scorers": [grading().scorer_text(scorer) for scorer in experiment.scorers],
         "totals": totals,
         "state": state_of(experiment, totals),
         "editable": may_edit(request, experiment),

@@ -9,8 +9,11 @@ from grading_app.scoring import (
     Answer,
     Score,
     ScoredItem,
+    ScorerError,
     parameter_problems,
+    read_scorer,
     scorer,
+    scorer_text,
 )
 from tests.core.realdata import json_lines
 
@@ -116,12 +119,13 @@ def test_a_pattern_that_would_run_for_ever_is_given_up():
 @pytest.mark.parametrize(
     ("name", "parameters", "problem"),
     [
-        ("guess", {}, "Unknown scorer 'guess'"),
-        ("regex", {}, "needs the parameter 'pattern'"),
+        ("guess", {}, "There is no scorer guess; known are rating, exact_match"),
+        ("regex", {}, "needs a pattern: write regex:PATTERN"),
         ("regex", {"pattern": "("}, "no regular expression"),
         ("regex", {"pattern": "a" * 501}, "longer than 500"),
         ("regex", {"pattern": "((((a{99}){99}){99}){99})"}, "multiply to more than 1000"),
-        ("exact_match", {"pattern": "x"}, "has no parameter 'pattern'"),
+        ("exact_match", {"pattern": "x"}, "takes no parameter"),
+        ("regex", {"field": "x", "pattern": "y"}, "has no parameter 'field'; its parameter is pattern"),
         ("numeric", {"tolerance": "-1"}, "from 0 up"),
         ("numeric", {"tolerance": "nan"}, "from 0 up"),
     ],
@@ -169,3 +173,26 @@ def test_recorded_answers_to_word_problems_score_as_their_authors_scored_them(mo
         values.append(scored("numeric", solution[model]["solution"], target).value)
         assert values[-1] == solution[model]["is_correct"]
     assert sum(values) == right
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("exact_match", ("exact_match", {})),
+        ("numeric", ("numeric", {})),
+        ("numeric:0.01", ("numeric", {"tolerance": "0.01"})),
+        ("regex:ANSWER: (\\w+) ", ("regex", {"pattern": "ANSWER: (\\w+) "})),
+        ("json_field:result.city", ("json_field", {"field": "result.city"})),
+        ({"name": "numeric", "tolerance": 0.00001}, ("numeric", {"tolerance": "0.00001"})),
+        ({"name": "regex", "pattern": "a:b"}, ("regex", {"pattern": "a:b"})),
+    ],
+)
+def test_a_scorer_is_written_with_its_parameter_after_a_colon_or_as_a_mapping(written, read):
+    assert read_scorer(written) == read
+    assert read_scorer(scorer_text(*read)) == read
+
+
+@pytest.mark.parametrize("written", ["regex", "regex:", "regex:(", "exact_match:x", "guess:x", "", {"pattern": "x"}])
+def test_what_names_no_scorer_or_no_parameter_that_it_takes_is_refused(written):
+    with pytest.raises(ScorerError):
+        read_scorer(written)

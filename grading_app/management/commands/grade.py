@@ -30,7 +30,12 @@ class Command(SayingCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("experiment")
-        parser.add_argument("--scorer", action="append", metavar="S", help="instead of those of the design; repeatable")
+        parser.add_argument(
+            "--scorer",
+            action="append",
+            metavar="S",
+            help="instead of those of the design: NAME, or NAME:PARAMETER as in regex:PATTERN; repeatable",
+        )
         parser.add_argument("--grader", action="append", default=[], metavar="G", help="a judge; repeatable")
         parser.add_argument("--rubric", metavar="R", help="judge by this rubric: NAME or NAME@VERSION")
         parser.add_argument("--texts", metavar="T", help="judge with this set of item rubrics: NAME or NAME@VERSION")

@@ -1,0 +1,35 @@
+"""The form that grades stored answers by rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from evalsite.lib.choices import choice_field
+from grading_app.grading import scorer_choices
+from runs_app.forms.fields import RulesField
+
+
+class RuleForm(forms.Form):
+    """Rules by name, and rules with a parameter as lines; `chosen` holds both as a design keeps them."""
+
+    scorer = forms.MultipleChoiceField(
+        widget=forms.CheckboxSelectMultiple, required=False, label="Grade the stored answers by"
+    )
+    rules = RulesField(required=False)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choice_field(self, "scorer").choices = scorer_choices()
+        self.fields["rules"].help_text = RulesField.usage()
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if not self.errors and not self.chosen:
+            raise forms.ValidationError("Choose a rule to grade by.")
+        return cleaned
+
+    @property
+    def chosen(self) -> list[Any]:
+        return [*self.cleaned_data.get("scorer", []), *self.cleaned_data.get("rules", [])]

@@ -1,0 +1,152 @@
+"""Scorers with a parameter are chosen by file, form, results tab and command, and keep their parameter everywhere."""
+
+import csv
+import io
+import json
+
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from grading_app.exporting import export_chunks
+from grading_app.grading import grade
+from grading_app.models import GradeCondition, Grading
+from runs_app.designs.designing import SpecError, create_experiment, read_yaml, to_yaml
+from runs_app.models import Experiment
+from tests import factories
+
+pytestmark = pytest.mark.django_db
+PATTERN = r"ANSWER: (\d+)"
+
+
+@pytest.fixture
+def answered():
+    made = factories.make_experiment(scorers=[{"name": "regex", "pattern": PATTERN}])
+    (run,) = factories.make_runs(made, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: f"ANSWER: {item.target}" if item.key != "item-1" else "none")
+    return made
+
+
+def test_the_command_takes_the_parameter_after_a_colon(answered, capsys):
+    call_command("grade", "pilot", "--scorer", f"regex:{PATTERN}", "--scorer", "numeric:0.5")
+    assert "2 (" not in capsys.readouterr().out
+    parameters = dict(GradeCondition.objects.values_list("scorer", "parameters"))
+    assert parameters == {"regex": {"pattern": PATTERN}, "numeric": {"tolerance": "0.5"}}
+    assert list(Grading.objects.filter(condition__scorer="regex").values_list("score", "parse_error")) == [
+        (1, ""), (None, "no_match"), (1, ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("scorer", "said"), [("regex", "regex:PATTERN"), ("regex:(", "no regular expression"),
+                                              ("exact_match:x", "takes no parameter")])  # fmt: skip
+def test_the_command_refuses_what_will_not_do(answered, scorer, said):
+    with pytest.raises(CommandError, match=said) as refused:
+        call_command("grade", "pilot", "--scorer", scorer)
+    assert refused.value.returncode == 2
+
+
+def test_another_pattern_is_another_grade_condition(answered):
+    for pattern in (PATTERN, r"(\d+)"):
+        grade(answered, scorers=[f"regex:{pattern}"], by="a test")
+    first, second = GradeCondition.objects.values_list("grade_condition_id", flat=True)
+    assert first != second
+
+
+def test_the_parameter_stands_in_the_export(answered):
+    grade(answered, by="a test")
+    text = b"".join(export_chunks(answered, "gradings", "csv", {})).decode("utf-8-sig")
+    patterns = [json.loads(row["parameters"])["pattern"] for row in csv.DictReader(io.StringIO(text))]
+    assert patterns == [PATTERN] * 3
+
+
+def test_pages_show_the_parameter(answered, client):
+    grade(answered, by="a test")
+    client.force_login(answered.owner)
+    for page in ("experiment_detail", "experiment_results"):
+        assert "ANSWER: (\\d+)" in client.get(reverse(page, args=["pilot"])).content.decode()
+
+
+def described(answered, *scorers):
+    content = yaml.safe_load(to_yaml(answered))
+    return {**content, "experiment": "again", "grade": {"scorers": list(scorers)}}
+
+
+def test_the_file_takes_it_in_both_forms_and_gives_it_back(answered):
+    spec = described(answered, f"regex:{PATTERN}", {"name": "json_field", "field": "result.city"}, "exact_match")
+    made = create_experiment(read_yaml(yaml.safe_dump(spec)), by=answered.owner, trusted=True)
+    assert made.scorers == [
+        {"name": "regex", "pattern": PATTERN}, {"name": "json_field", "field": "result.city"}, "exact_match",
+    ]  # fmt: skip
+    assert read_yaml(to_yaml(made)).grade.scorers[0].content == made.scorers[0]
+
+
+@pytest.mark.parametrize(
+    ("scorer", "problem"),
+    [
+        ("regex", "grade.scorers[0]: the scorer regex needs a pattern: write regex:PATTERN."),
+        ({"name": "regex", "pattern": "("}, "grade.scorers[0]: the pattern is no regular expression"),
+        ({"name": "regex", "patern": "x"}, "grade.scorers[0].patern: unknown key; did you mean pattern?"),
+        ({"name": "exact_match", "pattern": "x"}, "grade.scorers[0]: the scorer exact_match takes no parameter."),
+    ],
+)
+def test_the_file_is_refused_with_the_key(answered, scorer, problem):
+    with pytest.raises(SpecError) as refused:
+        create_experiment(read_yaml(yaml.safe_dump(described(answered, scorer))), by=answered.owner, trusted=True)
+    assert refused.value.problems[0].startswith(problem)
+
+
+@pytest.fixture
+def entered(answered):
+    return {
+        "slug": "by-form", "sharing": "private", "dataset": answered.dataset_id, "samples": 1, "max_concurrency": 8,
+        "language_models": list(answered.language_models.values_list("pk", flat=True)),
+        "prompts": list(answered.prompts.values_list("pk", flat=True)),
+        "samplers": list(answered.samplers.values_list("pk", flat=True)),
+        "request_timeout_s": 30, "max_attempts": 2, "on_empty": "keep", "scorers": ["exact_match"],
+    }  # fmt: skip
+
+
+def test_the_form_of_a_new_experiment_takes_and_shows_it(answered, entered, client):
+    client.force_login(answered.owner)
+    lines = f"regex:{PATTERN}\r\n\r\njson_field:result.city"
+    assert client.post(reverse("experiment_new"), {**entered, "rules": lines}).status_code == 302
+    made = Experiment.objects.get(slug="by-form")
+    assert made.scorers == [
+        "exact_match", {"name": "regex", "pattern": PATTERN}, {"name": "json_field", "field": "result.city"},
+    ]  # fmt: skip
+    form = client.get(reverse("experiment_edit", args=["by-form"])).context["form"]
+    assert form["scorers"].value() == ["exact_match"]
+    assert form["rules"].value() == f"regex:{PATTERN}\njson_field:result.city"
+
+
+def test_the_form_names_the_line_that_is_wrong_and_loses_nothing(answered, entered, client):
+    client.force_login(answered.owner)
+    page = client.post(reverse("experiment_new"), {**entered, "rules": "regex:x\nregex:("})
+    assert "Line 2: The pattern is no regular expression" in page.content.decode()
+    assert page.context["form"]["rules"].value() == "regex:x\nregex:("
+
+
+def test_points_stop_by_a_rule_with_its_parameter(answered, entered, client):
+    client.force_login(answered.owner)
+    points = {"adaptive-by": "category", "adaptive-scorer": "regex", "adaptive-targetci": "0.1"}
+    page = client.post(reverse("experiment_new"), {**entered, **points})
+    assert "Points stop by regex. The scorer regex needs a pattern" in page.content.decode()
+    posted = {**entered, **points, "rules": f"regex:{PATTERN}"}
+    assert client.post(reverse("experiment_new"), posted).status_code == 302
+    assert Experiment.objects.get(slug="by-form").adaptive["scorer"] == "regex"
+
+
+def test_stored_answers_are_graded_by_it_from_the_results_and_the_grading_tab(answered, client, monkeypatch):
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda *task: asked.append(task[2]))
+    client.force_login(answered.owner)
+    for page in ("experiment_results", "experiment_grading"):
+        assert 'name="rules"' in client.get(reverse(page, args=["pilot"])).content.decode()
+    address = reverse("experiment_grade", args=["pilot"])
+    client.post(address, {"scorer": ["exact_match"], "rules": f"regex:{PATTERN}"})
+    assert asked == [["exact_match", {"name": "regex", "pattern": PATTERN}]]
+    refused = client.post(address, {"scorer": ["exact_match"], "rules": "regex:("})
+    assert "Line 1: The pattern is no regular expression" in refused.content.decode()
+    assert len(asked) == 1
+    assert "regex:(" in refused.content.decode()
