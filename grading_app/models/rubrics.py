@@ -131,6 +131,10 @@ class Grader(models.Model):
     def __str__(self) -> str:
         return self.name
 
+    @property
+    def history(self) -> models.QuerySet[StatusChange]:
+        return StatusChange.objects.of(self).select_related("by")
+
 
 class PanelQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:

@@ -1,0 +1,88 @@
+"""`manage.py grader VERB ...`: judges from files, as in the admin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.db import transaction
+
+from datasets_app.models import TransitionError
+from evalsite.lib.commands import VerbCommand, actor, add_reason, bad_input, owner
+from grading_app.judging.archiving import archive_grader
+from grading_app.judging.designing import built_graders, grader_spec
+from grading_app.models import Grader
+from runs_app.designs.designing import dump_yaml
+from runs_app.designs.row_builder import RowBuilder
+from runs_app.designs.specs import GraderSpec, SpecError, read_part
+from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
+
+PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_by")
+
+
+class Command(VerbCommand):
+    help = "Create, look at and archive graders: judge models with a rubric."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (SpecError, TransitionError)
+
+    def add_verbs(self, verbs: Any) -> None:
+        add_list_and_show(verbs, "grader")
+        add_create(verbs, "grader")
+        archive = verbs.add_parser("archive", help="take a grader out of use")
+        archive.add_argument("reference", metavar="NAME")
+        add_reason(archive, needed=True)
+
+    def do_list(self, json: bool, **options: Any) -> None:
+        graders = list(Grader.objects.select_related(*PARTS))
+        if json:
+            self.say_json([_facts(grader) for grader in graders])
+            return
+        for grader in graders:
+            state = "archived" if grader.archived_at else "in use"
+            self.say(f"{grader.name:<32} {state:<9} {grader.language_model.name:<24} {grader.rubric}")
+
+    def do_show(self, reference: str, json: bool, **options: Any) -> None:
+        grader = _found(reference)
+        if json:
+            self.say_json({**_facts(grader), "content": grader_spec(grader)})
+            return
+        self.say(f"# {grader}, {'archived' if grader.archived_at else 'in use'}, by {grader.created_by or '-'}")
+        self.say(dump_yaml(grader_spec(grader)))
+        say_history(self, grader)
+
+    def do_create(self, file: Path, user: str, **options: Any) -> None:
+        spec = read_part(text_of(file), GraderSpec, "grader")
+        before = set(Grader.objects.values_list("pk", flat=True))
+        builder = RowBuilder(owner(user), trusted=True, reason="Made by command")
+        with transaction.atomic():
+            made = built_graders(builder, "grader", spec)
+            if builder.problems:
+                raise SpecError(builder.problems)
+        for grader in filter(None, made):
+            known = grader.pk in before
+            self.say(f"{grader} says the same already; nothing was made" if known else f"{grader} is made")
+
+    def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
+        grader = _found(reference)
+        archive_grader(grader, by=actor(user), reason=reason)
+        self.say(f"{grader} is archived; what it graded stays")
+
+
+def _found(name: str) -> Grader:
+    grader = Grader.objects.filter(name=name).select_related(*PARTS).first()
+    if grader is None:
+        bad_input(f"reference: there is no grader {name}; `grader list` lists them")
+    return grader
+
+
+def _facts(grader: Grader) -> dict[str, Any]:
+    return {
+        "name": grader.name,
+        "model": grader.language_model.name,
+        "rubric": str(grader.rubric),
+        "sampler": str(grader.sampler),
+        "texts": grader.text_set and str(grader.text_set),
+        "on_empty": grader.on_empty,
+        "longest_answer": grader.longest_answer,
+        "created_by": grader.created_by and grader.created_by.username,
+        "archived_at": grader.archived_at,
+    }

@@ -1,0 +1,147 @@
+"""`manage.py item_rubric VERB ...`: a rubric for each item, written by a model and corrected by people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from django.db.models import Count
+
+from datasets_app.models import TransitionError
+from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
+from evalsite.lib.wording import count_text, money_text
+from grading_app.judging.samplers import usual_sampler
+from grading_app.models import Rubric
+from grading_app.writing.collecting import collect
+from grading_app.writing.correcting import approve, correct, missing_from
+from grading_app.writing.planning import Writer, ask_for_rubrics
+from runs_app.designs import versioning
+from runs_app.designs.estimating import needs_confirmation
+from runs_app.designs.planning import PlanError
+from runs_app.management.versions import REFERENCE, add_list_and_show, say_history, text_of
+from runs_app.management.waiting import wait_for
+from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
+
+
+class Command(VerbCommand):
+    help = "Have a model write a rubric for each item; look at, correct, approve and archive the set."
+    refusals: ClassVar[tuple[type[Exception], ...]] = (PlanError, ValueError, TransitionError)
+
+    def add_verbs(self, verbs: Any) -> None:
+        add_list_and_show(verbs, "set of item rubrics")
+        _add_write(verbs)
+        collecting = verbs.add_parser("collect", help="take in what its model wrote since")
+        collecting.add_argument("reference", help=REFERENCE)
+        correcting = verbs.add_parser("correct", help="say something else of one item")
+        correcting.add_argument("reference", help=REFERENCE)
+        correcting.add_argument("item", help="the item's key")
+        correcting.add_argument("file", type=Path, help="a file with the text")
+        add_reason(correcting, needed=True)
+        for verb, what in (("approve", "freeze it for judges"), ("archive", "take it out of use")):
+            parser = verbs.add_parser(verb, help=what)
+            parser.add_argument("reference", help=REFERENCE)
+            add_reason(parser, needed=True)
+
+    def do_list(self, json: bool, **options: Any) -> None:
+        sets = list(TextSet.objects.select_related("dataset", "created_by").annotate(n=Count("texts")))
+        if json:
+            self.say_json([_facts(texts) for texts in sets])
+            return
+        for texts in sets:
+            self.say(f"{texts!s:<40} {texts.status:<10} {count_text(texts.n):>8} texts  {texts.dataset}")
+
+    def do_show(self, reference: str, json: bool, **options: Any) -> None:
+        texts, missing = _found(reference), []
+        missing = missing_from(texts)
+        if json:
+            self.say_json({**_facts(texts), **texts.content, "missing": missing})
+            return
+        self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {count_text(len(missing))} items have no text")
+        for key, text in texts.content["texts"].items():
+            self.say(f"## {key}\n{text}\n")
+        say_history(self, texts)
+
+    def do_write(self, experiment: str, yes: bool, wait: bool, user: str, **options: Any) -> None:
+        found = Experiment.objects.filter(slug=experiment).first()
+        if found is None:
+            bad_input(f"experiment: there is no experiment {experiment}")
+        writer = _writer(found, options["template"], options["model"], options["sampler"])
+        if problems := list(writer.problems()):
+            raise PlanError(problems)
+        n, each = writer.to_do, writer.ceiling
+        ceiling = None if each is None else n * each
+        self.say(f"{count_text(n)} rubrics to write; cost: at most {money_text(ceiling)}")
+        if needs_confirmation(found, ceiling):
+            limit = money_text(found.confirm_above_usd)
+            self.confirm(f"This may cost {money_text(ceiling)}, more than {limit}. Write?", yes)
+        texts = ask_for_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=owner(user))
+        self.say(f"{texts}: {count_text(n)} rubrics are asked for")
+        if wait:
+            wait_for(self, Run.objects.filter(condition=texts.written_by))
+            self.say(f"{texts}: {count_text(collect(texts))} new texts")
+
+    def do_collect(self, reference: str, **options: Any) -> None:
+        texts = _found(reference)
+        self.say(f"{texts}: {count_text(collect(texts))} new texts, {count_text(len(missing_from(texts)))} missing")
+
+    def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
+        texts = _found(reference)
+        row = texts.dataset.items.active().filter(key=item).first()
+        if row is None:
+            bad_input(f"item: {texts.dataset} has no active item {item}")
+        corrected = correct(texts, row, text_of(file), by=owner(user), reason=reason)
+        self.say(f"{item} is corrected, in {corrected}")
+
+    def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
+        texts = _found(reference)
+        approve(texts, by=actor(user), reason=reason)
+        self.say(f"{texts} is approved: judges can read it, and nothing changes it")
+
+    def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
+        texts = _found(reference)
+        versioning.archive(texts, by=actor(user), reason=reason)
+        self.say(f"{texts} is archived")
+
+
+def _add_write(verbs: Any) -> None:
+    parser = verbs.add_parser("write", help="ask a model for the rubric of each item, under an experiment's budget")
+    parser.add_argument("experiment")
+    parser.add_argument("--template", required=True, metavar="R", help="an approved rubric of kind writer")
+    parser.add_argument("--model", required=True, metavar="M", help="the model that writes")
+    parser.add_argument("--sampler", metavar="S", help="default: temperature 0")
+    parser.add_argument("--name", default="", metavar="NAME", help="of the set; default: EXPERIMENT-rubrics")
+    parser.add_argument("--wait", action="store_true", help="until all are written, and take them in")
+    parser.add_argument("--yes", action="store_true", help="the cost is known")
+    add_user(parser, "whose it is; default: the only superuser")
+
+
+def _writer(experiment: Experiment, template: str, model: str, sampler: str | None) -> Writer:
+    by = {
+        "template": Rubric.objects.named(template).first(),
+        "model": LanguageModel.objects.select_related("endpoint").filter(name=model).first(),
+        "sampler": Sampler.objects.named(sampler).first() if sampler else usual_sampler(),
+    }
+    named = {"template": template, "model": model, "sampler": sampler}
+    for option, row in by.items():
+        if row is None:
+            bad_input(f"--{option}: there is no {'rubric' if option == 'template' else option} {named[option]}")
+    return Writer(experiment, by["template"], by["model"], by["sampler"])  # type: ignore[arg-type]
+
+
+def _found(reference: str) -> TextSet:
+    found: TextSet | None = TextSet.objects.named(reference).select_related("dataset", "created_by").first()
+    if found is None:
+        bad_input(f"reference: there is no set of item rubrics {reference}; `item_rubric list` lists them")
+    return found
+
+
+def _facts(texts: TextSet) -> dict[str, Any]:
+    return {
+        "name": texts.name,
+        "version": texts.version,
+        "status": texts.status,
+        "dataset": str(texts.dataset),
+        "content_hash": texts.content_hash,
+        "created_by": texts.created_by and texts.created_by.username,
+        "approved_at": texts.approved_at,
+    }

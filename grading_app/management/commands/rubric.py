@@ -1,0 +1,21 @@
+"""`manage.py rubric VERB ...`: rubrics from files, as in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grading_app.judging.designing import rubric_row, rubric_spec
+from grading_app.models import Rubric
+from runs_app.designs.specs import WrittenRubricSpec
+from runs_app.management.versions import VersionCommand
+
+
+class Command(VersionCommand):
+    help = "Create, look at, approve and archive rubrics."
+    kind, spec = Rubric, WrittenRubricSpec
+
+    def row_of(self, spec: WrittenRubricSpec) -> Rubric:
+        return rubric_row(spec)
+
+    def spec_of(self, row: Rubric) -> Any:
+        return rubric_spec(row)

@@ -1,0 +1,23 @@
+"""`manage.py dimension VERB ...`: dimensions from files, as in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs_app.designs.designing import dimension_spec
+from runs_app.designs.row_builder import dimension_row
+from runs_app.designs.specs import DimensionSpec
+from runs_app.management.versions import VersionCommand
+from runs_app.models import Dimension
+
+
+class Command(VersionCommand):
+    help = "Create, look at and archive dimensions."
+    kind, spec = Dimension, DimensionSpec
+    is_approved_by_hand = False
+
+    def row_of(self, spec: DimensionSpec) -> Dimension:
+        return dimension_row(spec)
+
+    def spec_of(self, row: Dimension) -> Any:
+        return dimension_spec(row)

@@ -1,0 +1,22 @@
+"""`manage.py prompt VERB ...`: prompts from files, as in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs_app.designs.designing import prompt_spec
+from runs_app.designs.row_builder import prompt_row
+from runs_app.designs.specs import PromptSpec
+from runs_app.management.versions import VersionCommand
+from runs_app.models import Prompt
+
+
+class Command(VersionCommand):
+    help = "Create, look at, approve and archive prompts."
+    kind, spec = Prompt, PromptSpec
+
+    def row_of(self, spec: PromptSpec) -> Prompt:
+        return prompt_row(spec)
+
+    def spec_of(self, row: Prompt) -> Any:
+        return prompt_spec(row)

@@ -1,0 +1,23 @@
+"""`manage.py sampler VERB ...`: samplers from files, as in the admin."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runs_app.designs.designing import sampler_spec
+from runs_app.designs.row_builder import sampler_row
+from runs_app.designs.specs import SamplerSpec
+from runs_app.management.versions import VersionCommand
+from runs_app.models import Sampler
+
+
+class Command(VersionCommand):
+    help = "Create, look at and archive samplers."
+    kind, spec = Sampler, SamplerSpec
+    is_approved_by_hand = False
+
+    def row_of(self, spec: SamplerSpec) -> Sampler:
+        return sampler_row(spec)
+
+    def spec_of(self, row: Sampler) -> Any:
+        return sampler_spec(row)

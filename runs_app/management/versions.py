@@ -1,0 +1,132 @@
+"""Verbs that prompts, samplers, dimensions and rubrics share: they are files in, versions on the site, files out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+from datasets_app.models import TransitionError
+from evalsite.lib.commands import SayingCommand, VerbCommand, actor, add_reason, add_user, bad_input, owner
+from runs_app.designs import versioning
+from runs_app.designs.designing import dump_yaml
+from runs_app.designs.row_builder import RowBuilder
+from runs_app.designs.said import Strict
+from runs_app.designs.specs import SpecError, read_part
+from runs_app.models.designs import Versioned
+
+REFERENCE = "NAME for its newest version, or NAME@VERSION"
+
+
+class VersionCommand(VerbCommand):
+    """`list`, `show`, `create`, `archive`, and `approve` where a kind is approved before its use."""
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = (ValueError, TransitionError)
+    kind: ClassVar[Any]
+    spec: ClassVar[type[Strict]]
+    is_approved_by_hand: ClassVar[bool] = True
+
+    @property
+    def noun(self) -> str:
+        return str(self.kind._meta.verbose_name)
+
+    def row_of(self, spec: Any) -> Versioned:
+        """Return a row of what a file says, not saved."""
+        raise NotImplementedError
+
+    def spec_of(self, row: Any) -> Any:
+        """Return what a file says of the row."""
+        raise NotImplementedError
+
+    def add_verbs(self, verbs: Any) -> None:
+        add_list_and_show(verbs, self.noun)
+        add_create(verbs, self.noun)
+        if self.is_approved_by_hand:
+            approve = verbs.add_parser("approve", help="freeze a draft for use")
+            approve.add_argument("reference", help=REFERENCE)
+            add_reason(approve, needed=True)
+        archive = verbs.add_parser("archive", help="take a version out of use")
+        archive.add_argument("reference", help=REFERENCE)
+        add_reason(archive, needed=True)
+
+    def do_list(self, json: bool, **options: Any) -> None:
+        rows = list(self.kind.objects.select_related("created_by"))
+        if json:
+            self.say_json([self._facts(row) for row in rows])
+            return
+        for row in rows:
+            self.say(f"{row!s:<40} {row.status:<10} {row.content_hash[:12]}  {row.created_by or '-'}")
+
+    def do_show(self, reference: str, json: bool, **options: Any) -> None:
+        row = self.found(reference)
+        if json:
+            self.say_json({**self._facts(row), "content": self.spec_of(row)})
+            return
+        self.say(f"# {row}, {row.status}, {row.content_hash[:12]}, by {row.created_by or '-'}")
+        self.say(dump_yaml(self.spec_of(row)))
+        say_history(self, row)
+
+    def do_create(self, file: Path, user: str, **options: Any) -> None:
+        row = self.row_of(read_part(text_of(file), self.spec, self.noun))
+        builder = RowBuilder(owner(user), trusted=True, reason="Made by command")
+        made, is_new = builder.version(self.noun, row)
+        if builder.problems:
+            raise SpecError(builder.problems)
+        if not is_new:
+            self.say(f"{made} says the same already; nothing was made")
+            return
+        self.say(f"{made} is made, as a draft of {made.created_by}")
+        if self.is_approved_by_hand:
+            self.say(f"Freeze it with: {self.noun} approve {made} --reason TEXT")
+
+    def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
+        row = self.found(reference)
+        versioning.approve(row, by=actor(user), reason=reason)
+        self.say(f"{row} is approved: nothing changes it")
+
+    def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
+        row = self.found(reference)
+        versioning.archive(row, by=actor(user), reason=reason)
+        self.say(f"{row} is archived; what was asked with it stays")
+
+    def found(self, reference: str) -> Any:
+        row = self.kind.objects.named(reference).select_related("created_by").first()
+        if row is None:
+            bad_input(f"reference: there is no {self.noun} {reference}; `{self.noun} list` lists them")
+        return row
+
+    def _facts(self, row: Any) -> dict[str, Any]:
+        return {
+            "name": row.name,
+            "version": row.version,
+            "status": row.status,
+            "content_hash": row.content_hash,
+            "created_by": row.created_by and row.created_by.username,
+            "created_at": row.created_at,
+            "approved_at": row.approved_at,
+        }
+
+
+def add_list_and_show(verbs: Any, noun: str) -> None:
+    verbs.add_parser("list", help="all of them").add_argument("--json", action="store_true")
+    show = verbs.add_parser("show", help=f"a {noun} as a file says it, and its history")
+    show.add_argument("reference", help=REFERENCE)
+    show.add_argument("--json", action="store_true")
+
+
+def add_create(verbs: Any, noun: str) -> None:
+    create = verbs.add_parser("create", help=f"a {noun} from a file, as an experiment file writes it")
+    create.add_argument("file", type=Path)
+    add_user(create, "whose it is; default: the only superuser")
+
+
+def text_of(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        bad_input(f"file: {file} cannot be read: {error}")
+
+
+def say_history(command: SayingCommand, row: Any) -> None:
+    for change in row.history:
+        reason = f": {change.reason}" if change.reason else ""
+        command.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")
