@@ -30,7 +30,7 @@ def test_a_small_file_is_enough():
         ("name: pilot", "name: unknown key"),  # Known elsewhere, and in many places.
         ("max_usd: 3", "max_usd: unknown key; it belongs under budget"),
         ("scorers: [exact_match]", "scorers: unknown key; it belongs under grade"),
-        ("budget: {samples: 3}", "budget.samples: unknown key"),
+        ("budget: {title: x}", "budget.title: unknown key"),
         ('"samples ": 3', "samples : unknown key; it differs from samples in white space"),
         ("Samples: 3", "Samples: unknown key; it differs from samples in upper and lower case"),
         ("budget: {max_use: 3}", "budget.max_use: unknown key; did you mean max_usd?"),
