@@ -1,17 +1,20 @@
-"""What holds for every request: signing in, caches, and the reader's time zone, which a cookie names."""
+"""What holds for every request: refused and visible characters, signing in, caches, and the reader's time zone."""
 
 import zoneinfo
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 from urllib.parse import unquote
 
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.contrib.auth.views import redirect_to_login
+from django.db import DataError
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
 from django.utils import timezone
 
 from evalsite.lib.addresses import page_of
+from evalsite.lib.control_characters import mark_html, mark_text
 
 TZ_COOKIE = "tz"
 
@@ -56,4 +59,67 @@ class NoStoreMiddleware:
         response = self.get_response(request)
         if not response.has_header("Cache-Control") and request.user.is_authenticated:
             response["Cache-Control"] = "private, no-store"
+        return response
+
+
+class StorableRequestMiddleware:
+    """Answers 400 to a request that cannot be read as UTF-8, or that holds a NUL, which PostgreSQL cannot store.
+
+    The page names the parameter. Addresses and cookies are refused before any view. A form reports a NUL in its own
+    fields; what no form checked is refused when the database does.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if request.encoding and request.encoding.lower() not in {"utf-8", "utf8", "us-ascii"}:
+            request.encoding = "utf-8"
+            return _refuse(request, "The request is not written in UTF-8. Send it without another charset.")
+        if "\x00" in request.path_info:
+            return _refuse_nul(request, "The address")
+        if name := _name_with_nul(request.GET.lists()):
+            return _refuse_nul(request, f"The parameter {name} of the address")
+        if name := _name_with_nul((name, [value]) for name, value in request.COOKIES.items()):
+            return _refuse_nul(request, f"The cookie {name}")
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        if isinstance(exception, OverflowError) and request.method == "GET" and request.GET:
+            return _refuse(request, "A number in the address is too large or too small.")
+        if not isinstance(exception, ValueError | DataError) or request.method != "POST":
+            return None
+        name = _name_with_nul(request.POST.lists())
+        return _refuse_nul(request, f"The field {name}") if name else None
+
+
+def _name_with_nul(parameters: Iterable[tuple[str, Iterable[object]]]) -> str:
+    """Return the name of the first parameter that has a NUL character in its name or in a value."""
+    return next((name for name, values in parameters if "\x00" in name or any("\x00" in str(v) for v in values)), "")
+
+
+def _refuse_nul(request: HttpRequest, subject: str) -> HttpResponse:
+    reason = f"{subject} contains a NUL character (U+0000), which cannot be stored. Remove it and try again."
+    return _refuse(request, reason)
+
+
+def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
+    return render(request, "400.html", {"reason": reason}, status=400)
+
+
+class ControlCharactersMiddleware:
+    """Shows bidirectional and terminal controls on every page: model output, items, names and errors can hold them."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        kind = response.get("Content-Type", "").partition(";")[0]
+        if response.streaming or kind not in {"text/html", "image/svg+xml"}:
+            return response
+        page = response.content.decode(response.charset or "utf-8", "surrogatepass")
+        marked = mark_html(page) if kind == "text/html" else mark_text(page)
+        if marked is not page:
+            response.content = marked.encode(response.charset or "utf-8", "surrogatepass")
         return response

@@ -125,6 +125,8 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "evalsite.middleware.ControlCharactersMiddleware",
+    "evalsite.middleware.StorableRequestMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "evalsite.middleware.SignInRequiredMiddleware",

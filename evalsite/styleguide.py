@@ -11,6 +11,7 @@ from django.contrib.auth import get_user_model
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
+from evalsite.lib.pagination import paginate_table
 from evalsite.lib.templatetags import evalsite_tags as tags
 
 STATUSES = ["draft", "approved", "pending", "running", "paused", "done", "failed", "cancelled", "archived"]
@@ -100,7 +101,7 @@ def rows() -> list[dict[str, Any]]:
 def context(request: HttpRequest) -> dict[str, Any]:
     """The context of `styleguide.html` for this request."""
     table = RunTable(rows())
-    tables.RequestConfig(request, paginate={"per_page": 5}).configure(table)
+    paginate_table(request, table, 5)
     users = get_user_model()._default_manager.none()
     return {
         "statuses": STATUSES,

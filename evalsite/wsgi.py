@@ -1,11 +1,30 @@
-"""The web server's door."""
+"""The WSGI application of the site."""
 
 import os
+from typing import Any
 
-from django.core.wsgi import get_wsgi_application
+import django
+from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 
 from evalsite.lib.private_files import UMASK
 
 os.umask(UMASK)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-application = get_wsgi_application()
+
+
+class Request(WSGIRequest):
+    """A request whose charset is not trusted: Django fails before any middleware if it names a codec of bytes."""
+
+    def _set_content_type_params(self, meta: dict[str, Any]) -> None:
+        try:
+            super()._set_content_type_params(meta)  # type: ignore[misc]
+        except LookupError:
+            self._encoding = None  # Read as UTF-8, as Django does for a charset that it does not know.
+
+
+class Handler(WSGIHandler):
+    request_class = Request
+
+
+django.setup(set_prefix=False)
+application = Handler()

@@ -8,9 +8,9 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
-from django_tables2 import RequestConfig
 
 from evalsite.lib.access import readers_only
+from evalsite.lib.pagination import paginate_table
 from grading_app.analysis.caching import fingerprint, kept_frames
 from grading_app.analysis.figures import FIGURES
 from grading_app.analysis.frames import Frames
@@ -40,7 +40,7 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
     frames = kept_frames(experiment, wave, state)
     shown = _chosen(request, frames.points)
     table = PointTable(shown, labels=frames.labels)
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     context = {
         "experiment": experiment,
         "state": state_of(experiment, Totals.of(experiment.runs.all())),

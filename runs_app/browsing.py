@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.contrib.postgres.expressions import ArraySubquery
+from django.contrib.postgres.fields import ArrayField
 from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
-from django.db.models.functions import Left
+from django.db.models.functions import Cast, Left
 
 from runs_app.models import Run, Trial
 from runs_app.models.work import ODD, REFUSED_CLASS
@@ -130,11 +132,14 @@ def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
     # Adding zero keeps the planner from walking the primary key through strangers' trials to find a few items.
     key = F("id") + 0 if search.items is not None else F("id")
     order = key.asc() if step > 0 else key.desc()
-    found = [
-        ArraySubquery(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()
-    ]
+    found = [_array(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()]
     merged = search.runs.order_by().annotate(trial_id=Unnest(*found))
     return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
+
+
+def _array(keys: QuerySet[Any, Any]) -> Cast:
+    """Return the keys as an array. Cast, because Django writes a bare NULL where a condition cannot hold."""
+    return Cast(ArraySubquery(keys), ArrayField(BigIntegerField()))
 
 
 class Unnest(Func):

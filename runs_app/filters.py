@@ -36,6 +36,12 @@ class YesNoFilter(df.TypedChoiceFilter):
         super().__init__(choices=YES_NO, coerce=lambda value: value == "true", empty_value=None, **kwargs)
 
 
+class WholeNumberFilter(df.Filter):
+    """A whole number. One that no column can hold finds nothing."""
+
+    field_class = forms.IntegerField
+
+
 class ExperimentFilter(df.FilterSet):
     q = df.CharFilter(label="Name", method="named", widget=forms.TextInput(attrs={"type": "search"}))
     status = df.ChoiceFilter(choices=Experiment.Status.choices, empty_label="Any")
@@ -58,7 +64,7 @@ class BatchFilter(df.FilterSet):
     status = df.ChoiceFilter(choices=[("open", "Open"), *ProviderBatch.Status.choices], empty_label="Any", method="at")
     endpoint = df.ModelChoiceFilter(queryset=_endpoints, to_field_name="name", empty_label="Any")
     experiment = df.CharFilter(label="Experiment", field_name="run__experiment__slug")
-    run = df.NumberFilter(label="Run", min_value=1)
+    run = WholeNumberFilter(label="Run", min_value=1)
 
     class Meta:
         model = ProviderBatch
@@ -106,19 +112,19 @@ class TrialFilter(df.FilterSet):
         label="Experiment", queryset=_experiments, to_field_name="slug", empty_label="Any"
     )
     condition = ConditionFilter(label="Condition", queryset=_conditions, empty_label="Any")
-    run = df.NumberFilter(label="Run", min_value=1)
+    run = WholeNumberFilter(label="Run", min_value=1)
     status = df.ChoiceFilter(choices=Trial.Status.choices, empty_label="Any")
     item = df.CharFilter(label="Item key")
     category = df.CharFilter(label="Category")
     dimension = df.ModelChoiceFilter(label="Dimension", queryset=_dimensions, empty_label="Any")
-    rating = df.NumberFilter(label="Rating")
+    rating = WholeNumberFilter(label="Rating")
     error = df.CharFilter(label="Error class")
     empty = YesNoFilter(label="Empty")
     truncated = YesNoFilter(label="Truncated")
     refused = YesNoFilter(label="Refused")
     unparsed = YesNoFilter(label="Unreadable")
     from_cache = YesNoFilter(label="From cache")
-    graded_by = df.NumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
+    graded_by = WholeNumberFilter(label="Grade condition", min_value=1, widget=forms.HiddenInput())
     unread = df.CharFilter(label="Without a score", widget=forms.HiddenInput())
 
     class Meta:

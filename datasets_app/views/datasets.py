@@ -10,7 +10,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_safe
-from django_tables2 import RequestConfig
 
 from datasets_app import browsing, curating
 from datasets_app.filters import DatasetFilter, ItemFilter
@@ -20,6 +19,7 @@ from datasets_app.summaries import Categories, categories_of, norms_of, recipe_o
 from datasets_app.tables import DatasetTable, ItemTable
 from datasets_app.views.fetching import rights, visible_dataset
 from evalsite.lib.access import members_only, readers_only
+from evalsite.lib.pagination import paginate_table
 from evalsite.lib.roles import is_member
 from evalsite.lib.wording import count_text
 
@@ -34,7 +34,7 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
     visible = Dataset.objects.visible_to(request.user).annotate(n_categories=_number_of_categories())
     filter_ = DatasetFilter(request.GET, queryset=visible, request=request)
     table = DatasetTable(filter_.qs)
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
     context = {"filter": filter_, "table": table, "shown": shown, "may_curate": is_member(request.user)}
     return render(request, "datasets_app/dataset_list.html", context)

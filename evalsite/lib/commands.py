@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, NoReturn
 
 from django.contrib.auth.models import User
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+
+from evalsite.lib.control_characters import escape_for_terminal
 
 DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
 
@@ -19,11 +21,37 @@ def bad_input(message: str) -> NoReturn:
     raise CommandError(message, returncode=BAD_INPUT)
 
 
+class TerminalOutput(OutputWrapper):
+    """Writes names, answers and errors of others so that they cannot move the cursor or colour the terminal.
+
+    A control character is written as in JSON, `\\u001b`. The colours of the command itself are added afterwards.
+    """
+
+    def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:  # type: ignore[override]
+        lines = (escape_for_terminal(line) for line in msg.split("\n"))
+        super().write("\n".join(lines), style_func, ending)
+
+
 class SayingCommand(BaseCommand):
     """A command that writes lines, or JSON for programs."""
 
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        for name in ("stdout", "stderr"):
+            current, given = getattr(self, name), options.pop(name, None)
+            output = TerminalOutput(given or current._out)
+            output.style_func = None if given else current.style_func
+            setattr(self, name, output)
+        return super().execute(*args, **options)
+
     def say(self, text: str = "") -> None:
         self.stdout.write(text)
+
+    def say_file(self, text: str) -> None:
+        """Write the text of a file: exactly, unless a terminal shows it."""
+        if self.stdout.isatty():
+            self.say(text)
+        else:
+            OutputWrapper.write(self.stdout, text)
 
     def say_json(self, content: Any) -> None:
         self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))

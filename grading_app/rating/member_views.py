@@ -11,13 +11,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
-from django_tables2 import RequestConfig
 
 from datasets_app.drafts import CurationError
 from datasets_app.models import TransitionError
 from evalsite.lib.access import members_only
 from evalsite.lib.choices import fetch_choices
 from evalsite.lib.form_errors import first_error
+from evalsite.lib.pagination import paginate_table
 from grading_app.models import RaterAssignment, RatingQueue
 from grading_app.rating import queues, results
 from grading_app.rating.forms import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
@@ -38,7 +38,7 @@ def queue_list(request: HttpRequest) -> HttpResponse:
     table = QueueTable(
         RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment").with_counts()
     )
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     context = {
         "table": table,
         "shown": len(table.paginated_rows),  # Fetches the page here, not while the template renders.
@@ -53,7 +53,7 @@ def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
     queue = _visible(request, name)
     may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
     items = ItemMeansTable(item_rows(queue))
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(items)
+    paginate_table(request, items, PER_PAGE)
     full, wanted = results.items_left(queue)
     context = {
         "queue": queue,

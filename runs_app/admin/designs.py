@@ -16,8 +16,9 @@ from django.utils.safestring import SafeString
 
 from datasets_app.admin_verbs import Verb, VerbAdmin
 from evalsite.lib.admin import history_list
+from evalsite.lib.bounded_json import BoundedJSONField
 from runs_app import prompts
-from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm, WrittenJSON
+from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
 from runs_app.designs import versioning
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
@@ -68,7 +69,7 @@ class VersionedAdmin(VerbAdmin):
     search_fields = ["name"]
     content: ClassVar[tuple[str, ...]] = ()
     frozen_content: ClassVar[tuple[str, ...]] = ()
-    formfield_overrides = {models.JSONField: {"form_class": WrittenJSON}}
+    formfield_overrides = {models.JSONField: {"form_class": BoundedJSONField}}
     about = ("version", "status", "content_hash", "created_by", "created_at", "changes")
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:

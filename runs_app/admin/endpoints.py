@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from django.contrib import admin
-from django.db import transaction
+from django.db import models, transaction
 from django.http import HttpRequest
 
 from datasets_app.models.history import record_changes, save_noted
 from evalsite.lib.admin import history_list
+from evalsite.lib.bounded_json import BoundedJSONField
+from runs_app.admin.forms import MappingsForm
 from runs_app.models import Endpoint, LanguageModel
 
 
@@ -17,6 +19,8 @@ class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """What is changed here stands in the history, as what is changed elsewhere does."""
 
     actions = None
+    form = MappingsForm
+    formfield_overrides = {models.JSONField: {"form_class": BoundedJSONField}}
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         save_noted(obj, by=request.user)

@@ -6,23 +6,14 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
-from django.forms.fields import InvalidJSONInput
 
 from datasets_app.models import Dataset, Item
+from evalsite.lib.bounded_json import BoundedJSONField
 from evalsite.lib.choices import offer_rows
-from evalsite.lib.storable import unstorable
 from runs_app.models import Dimension, Prompt
 
 
-class WrittenJSON(forms.JSONField):
-    """JSON that is shown again as it was written where no page could show what it says: half a surrogate pair."""
-
-    def bound_data(self, data: Any, initial: Any) -> Any:
-        read = super().bound_data(data, initial)
-        return InvalidJSONInput(data) if unstorable(read) else read
-
-
-class Conversation(WrittenJSON):
+class Conversation(BoundedJSONField):
     """Turns as JSON, shown as nothing where there is nothing to show."""
 
     def prepare_value(self, value: Any) -> Any:
@@ -85,13 +76,13 @@ def _with_plain_line_ends(text: str) -> str:
 
 
 class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A mapping that was left empty is an empty one."""
+    """JSON that was left empty is the default of its column: an empty mapping or list, never null."""
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         for name, field in self.fields.items():
             if isinstance(field, forms.JSONField) and name not in self.errors and cleaned.get(name) is None:
-                cleaned[name] = {}
+                cleaned[name] = self._meta.model._meta.get_field(name).get_default()
         return cleaned
 
 

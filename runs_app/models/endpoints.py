@@ -221,6 +221,10 @@ class Endpoint(Served):
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
+        if not isinstance(self.provider_routes, list) or not all(
+            isinstance(name, str) for name in self.provider_routes
+        ):
+            raise ValidationError({"provider_routes": 'This is a list of names, such as ["azure", "openai"].'})
         if self.provider_routes and self.provider != self.Provider.OPENROUTER:
             raise ValidationError({"provider_routes": "Only OpenRouter takes the name of who shall serve a call."})
         if self.batch_api not in (self.BatchApi.NONE, self.provider):

@@ -6,11 +6,11 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
-from django_tables2 import RequestConfig
 
 from evalsite.lib.access import members_only, readers_only
 from evalsite.lib.form_errors import first_error
 from evalsite.lib.live import wants_part
+from evalsite.lib.pagination import paginate_table
 from evalsite.lib.roles import is_member
 from runs_app import steering
 from runs_app.filters import BatchFilter
@@ -29,7 +29,7 @@ def batch_list(request: HttpRequest) -> HttpResponse:
     visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
     filter_ = BatchFilter(request.GET, queryset=visible, request=request)
     table = BatchListTable(filter_.qs, exclude=() if is_member(request.user) else ("endpoint",))
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
     return render(request, "runs_app/batch_list.html", {"filter": filter_, "table": table, "shown": shown})
 

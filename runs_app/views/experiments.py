@@ -8,10 +8,10 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
-from django_tables2 import RequestConfig
 
 from datasets_app.models import Dataset
 from evalsite.lib.access import readers_only
+from evalsite.lib.pagination import paginate_table
 from evalsite.lib.roles import is_member
 from runs_app.above import grading
 from runs_app.designs import designing
@@ -40,7 +40,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     visible = Experiment.objects.visible_to(request.user).select_related("dataset", "owner")
     filter_ = ExperimentFilter(request.GET, queryset=with_totals(visible), request=request)
     table = ExperimentTable(filter_.qs)
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
     context = {"filter": filter_, "table": table, "shown": shown, "may_design": is_member(request.user)}
     return render(request, "runs_app/experiment_list.html", context)

@@ -8,10 +8,10 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
-from django_tables2 import RequestConfig
 
 from evalsite.lib.access import operators_only, readers_only
 from evalsite.lib.choices import fetch_choices
+from evalsite.lib.pagination import paginate_table
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
 from runs_app.tables import LedgerTable
@@ -50,6 +50,6 @@ def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
     lines = ledger.lines_of(entries, by)
     table = LedgerTable(lines, by=by)
-    RequestConfig(request, paginate={"per_page": PER_PAGE}).configure(table)
+    paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)
     return {"filter": filter_, "table": table, "lines": lines, "sums": ledger.Sums.over(lines), "by": by}

@@ -129,11 +129,18 @@
     }
   }
 
+  // A control character is shown as a mark; what is copied is the character itself.
+  function exactText(source) {
+    const whole = source.cloneNode(true);
+    for (const mark of all(".control-mark", whole)) mark.replaceWith(String.fromCodePoint(Number(mark.dataset.code)));
+    return whole.textContent;
+  }
+
   async function copy(button) {
     const source = find(button.dataset.copy);
     if (!source) return;
     try {
-      await navigator.clipboard.writeText(source.textContent);
+      await navigator.clipboard.writeText(exactText(source));
       toast("Copied");
     } catch {
       toast("The browser did not allow copying", "bad");

@@ -136,7 +136,7 @@ class Command(SayingCommand):
     # --- saying ------------------------------------------------------------------------------------------------------
 
     def _head(self, text: str) -> None:
-        self.say(self.style.MIGRATE_HEADING(f"\n{text}"))
+        self.stdout.write(f"\n{text}", self.style.MIGRATE_HEADING)
 
     def _do(self, *words: str, silently: bool = False) -> None:
         """Say a command as it would be typed, run it, and say what it said."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import CommandError
 
-from evalsite.lib.commands import add_list_option
+from evalsite.lib.commands import SayingCommand, add_list_option
 from grading_app.exporting import FORMATS, TABLES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
 NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-class Command(BaseCommand):
+class Command(SayingCommand):
     help = "Write a table of an experiment to a file: any size, in flat memory."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

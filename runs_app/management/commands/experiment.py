@@ -99,7 +99,7 @@ class Command(VerbCommand):
             self.say_json(spec_of(experiment))
             return
         self.say(f"# {experiment.status}, of {experiment.owner}")
-        self.say(to_yaml(experiment))
+        self.say_file(to_yaml(experiment))
         for change in experiment.history:
             reason = f": {change.reason}" if change.reason else ""
             self.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")

@@ -3,13 +3,12 @@
 import sys
 from typing import Any
 
-from django.core.management.base import BaseCommand
-
+from evalsite.lib.commands import SayingCommand
 from runs_app.above import grading
 from runs_app.reconciling import differences
 
 
-class Command(BaseCommand):
+class Command(SayingCommand):
     help = "Compare every counter with its rows; exit 1 and the differences if any."
 
     def handle(self, *args: Any, **options: Any) -> None:

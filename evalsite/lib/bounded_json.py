@@ -1,0 +1,76 @@
+"""JSON that people write: read under limits of size, depth and numbers. A form field for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.fields import InvalidJSONInput
+
+from evalsite.lib.storable import unstorable
+
+MOST_CHARACTERS = 1_000_000
+MOST_LEVELS = 50
+LARGEST_INTEGER = 2**63 - 1
+
+
+def read_json(text: str) -> Any:
+    """Return what the text says. ValueError names the limit that it passes, or says that it is no JSON."""
+    if len(text) > MOST_CHARACTERS:
+        raise ValueError(f"This is too long: {len(text):,} characters, at most {MOST_CHARACTERS:,} are read.")
+    try:
+        value = json.loads(text, parse_int=_read_integer)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"Enter a valid JSON. Line {error.lineno}, column {error.colno}: {error.msg}.") from None
+    except RecursionError:
+        raise ValueError(_too_deep()) from None
+    _check_depth(value)
+    if fault := unstorable(value):
+        raise ValueError(f"This {fault}.")
+    return value
+
+
+def _read_integer(digits: str) -> int:
+    if len(digits) > 20 or abs(int(digits)) > LARGEST_INTEGER:
+        raise ValueError(f"The number {digits[:12]}... is too large: whole numbers have at most 64 bits.")
+    return int(digits)
+
+
+def _check_depth(value: Any) -> None:
+    """Walk level by level: no recursion, so that no text can exhaust the stack."""
+    level = [value]
+    for _ in range(MOST_LEVELS):
+        level = [part for outer in level if isinstance(outer, dict | list) for part in _parts(outer)]
+        if not level:
+            return
+    raise ValueError(_too_deep())
+
+
+def _parts(outer: dict[str, Any] | list[Any]) -> list[Any]:
+    return list(outer.values()) if isinstance(outer, dict) else outer
+
+
+def _too_deep() -> str:
+    return f"This is nested too deeply: at most {MOST_LEVELS} brackets stand within each other."
+
+
+class BoundedJSONField(forms.JSONField):
+    """A JSON field that is never a server error. Text that it refuses is shown again as it was written."""
+
+    def to_python(self, value: Any) -> Any:
+        if isinstance(value, str) and value not in self.empty_values and not self.disabled:
+            try:
+                read_json(value)
+            except ValueError as error:
+                raise ValidationError(str(error), code="invalid") from None
+        return super().to_python(value)
+
+    def bound_data(self, data: Any, initial: Any) -> Any:
+        if isinstance(data, str) and not self.disabled:
+            try:
+                return read_json(data)
+            except ValueError:
+                return InvalidJSONInput(data)
+        return super().bound_data(data, initial)

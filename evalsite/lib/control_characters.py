@@ -1,0 +1,69 @@
+"""Characters that change how text is shown, without being seen: bidirectional controls and terminal controls. Pure.
+
+A reader of a page or of a terminal must see them, because they can make one text look like another. Tab and line feed
+stay; on a page a carriage return does too.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from html import escape
+
+BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
+_ON_A_PAGE = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{BIDI}]")
+_IN_A_TERMINAL = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{BIDI}]")
+# Tags whose content is text alone: a mark within them has no element of its own. A value that a form sends back keeps
+# its characters, so that nothing changes unseen.
+_HTML_PARTS = re.compile(
+    r"(?P<kept><textarea\b.*?</textarea\s*>|<(?:script|style)\b.*?</(?:script|style)\s*>|<!--.*?-->)"
+    r"|(?P<plain><(?:title|option)\b.*?</(?:title|option)\s*>)"
+    r"|(?P<tag><[^>]*>)",
+    re.DOTALL | re.IGNORECASE,
+)
+_VALUES = re.compile(r"""(\bvalue=(?:"[^"]*"|'[^']*'))""")
+
+
+def _code(character: str) -> str:
+    return f"U+{ord(character):04X}"
+
+
+def mark_text(text: str) -> str:
+    """Replace each control by a visible mark such as ⟦U+202E⟧."""
+    return _ON_A_PAGE.sub(lambda found: f"⟦{_code(found[0])}⟧", text)
+
+
+def mark_html(page: str) -> str:
+    """Do the same in a page, with the name of the character on hover. Values of form fields stay as they are.
+
+    Every `<` of a page that is no markup is escaped, so that a tag ends at the next `>`.
+    """
+    if not _ON_A_PAGE.search(page):
+        return page
+    pieces, end = [], 0
+    for part in _HTML_PARTS.finditer(page):
+        pieces += [_marked_elements(page[end : part.start()]), _marked_part(part)]
+        end = part.end()
+    return "".join([*pieces, _marked_elements(page[end:])])
+
+
+def _marked_part(part: re.Match[str]) -> str:
+    if part["kept"]:
+        return part["kept"]
+    values = _VALUES.split(part[0])
+    return "".join(piece if at % 2 else mark_text(piece) for at, piece in enumerate(values))
+
+
+def _marked_elements(text: str) -> str:
+    return _ON_A_PAGE.sub(lambda found: _element(found[0]), text)
+
+
+def _element(character: str) -> str:
+    code = _code(character)
+    name = unicodedata.name(character, "control character").lower()
+    return f'<span class="control-mark" data-code="{ord(character)}" title="{code} {escape(name)}">⟦{code}⟧</span>'
+
+
+def escape_for_terminal(text: str) -> str:
+    r"""Write each control as JSON does (`\u001b`), so that JSON keeps its meaning and no text moves the cursor."""
+    return _IN_A_TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
