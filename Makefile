@@ -10,13 +10,14 @@ RUN := .venv/bin/python
 PRODUCTION := EVALSITE_ALLOWED_HOSTS=evalsite.lab.example EVALSITE_HTTPS=1
 CODE := evalsite datasets_app runs_app grading_app manage.py
 
-.PHONY: help install install-dev demo test faults campaign lint
+.PHONY: help install install-dev demo test faults campaign fuzz lint
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make install               a venv in .venv, from the hashed lock'
 	@echo 'make demo                  the whole site with the sample data; ARGS=--no-serve ends after the job'
 	@echo 'make test                  the tests; ARGS go to pytest'
+	@echo 'make fuzz                  hostile requests to every page and form; ARGS="--fuzz-requests 20000 --fuzz-seed 7"'
 	@echo 'make lint                  style, types, layers, templates, migrations, settings'
 
 install: .venv/installed
@@ -62,3 +63,7 @@ faults: install-dev
 
 campaign: install-dev
 	$(RUN) -m tests.faults.campaign $(ARGS)
+
+# Hostile parameters, forms and files, in an order that follows from a seed: ARGS="--fuzz-requests 20000 --fuzz-seed 7".
+fuzz: install-dev
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/fuzz -s --fuzz-requests 5000 $(ARGS)

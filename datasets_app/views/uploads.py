@@ -32,7 +32,8 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
     """The first step stores the files; nothing is in the database yet. Files outlast an error in another field."""
     kept = uploading.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
     initial = {"slug": kept.slug, **kept.about} if kept else None
-    form = UploadForm(request.POST or None, request.FILES or None, kept=kept, initial=initial)
+    sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Also a form without any field.
+    form = UploadForm(*sent, kept=kept, initial=initial)
     if request.method == "POST":
         valid = form.is_valid()
         waiting = _stage(request, form, kept)
