@@ -169,6 +169,15 @@ class RatingQueue(models.Model):
         return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
 
     @property
+    def unit_label(self) -> str:
+        """The noun for one rated unit, in lower case."""
+        return "pair" if self.rates_pairs else "answer" if self.rates_answers else "item"
+
+    @property
+    def unit_label_plural(self) -> str:
+        return f"{self.unit_label}s"
+
+    @property
     def is_open(self) -> bool:
         return self.status == self.Status.OPEN
 

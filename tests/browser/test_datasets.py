@@ -58,7 +58,7 @@ def upload(page, images):
     page.get_by_label("Human norms").set_input_files(SAMPLES / "norms.csv")
     page.get_by_label("Name").fill("photographs")
     page.get_by_label("Title").fill("Thirty-two photographs")
-    page.get_by_role("button", name="Upload and look at the columns").click()
+    page.get_by_role("button", name="Upload and map columns").click()
 
 
 def test_from_the_upload_to_the_frozen_sample(curator, visitor, checked, photographs_zip):
@@ -100,11 +100,11 @@ def sample_twelve(page):
     page.get_by_label("Uniform").check()
     page.get_by_label("Items", exact=True).fill("10")
     page.get_by_label("Seed").fill("7")
-    page.get_by_role("button", name="Draw the sample").click()
+    page.get_by_role("button", name="Draw sample").click()
     expect(page.locator(".error-summary")).to_contain_text("10 is not a multiple of the number of categories")
     page.get_by_label("Stratified").check()
     page.get_by_label("Items", exact=True).fill("12")
-    page.get_by_role("button", name="Draw the sample").click()
+    page.get_by_role("button", name="Draw sample").click()
     expect(page.locator(".card-item")).to_have_count(12)
     expect(page.locator("#summary")).to_contain_text("Stratified, 12 items, seed 7")
 
@@ -194,7 +194,7 @@ def test_an_import_goes_on_by_itself_and_shows_the_name_and_long_cells(curator, 
     page.get_by_label("Items").set_input_files({"name": "long.csv", "mimeType": "text/csv", "buffer": table.encode()})
     page.get_by_label("Name").fill("My Long Questions")
     expect(page.locator(".slug-shown")).to_have_text("Stored as my-long-questions")
-    page.get_by_role("button", name="Upload and look at the columns").click()
+    page.get_by_role("button", name="Upload and map columns").click()
     expect(page.get_by_text("Waiting for a worker")).to_be_visible()
     checked(page, "datasets-reading-1280-light")
     (function, args), *_ = queued
@@ -263,7 +263,7 @@ def test_a_wrong_file_is_reported_row_by_row(curator, visitor, checked, viewport
     file = {"name": "broken.csv", "mimeType": "text/csv", "buffer": table.encode()}
     page.get_by_label("Items").set_input_files(file)
     page.get_by_label("Name").fill("broken")
-    page.get_by_role("button", name="Upload and look at the columns").click()
+    page.get_by_role("button", name="Upload and map columns").click()
     page.get_by_role("button", name="Import").click()
     expect(page.get_by_text("Nothing was saved.")).to_be_visible()
     expect(page.get_by_text(re.compile("is the key of row 1 already"))).to_be_visible()
@@ -299,8 +299,8 @@ def test_warnings_stay_with_the_dataset(curator, visitor, checked):
     page.goto(reverse("dataset_new"))
     page.get_by_label("Items").set_input_files({"name": "slips.csv", "mimeType": "text/csv", "buffer": table.encode()})
     page.get_by_label("Name").fill("slips")
-    page.get_by_role("button", name="Upload and look at the columns").click()
-    page.get_by_role("button", name="Check only").click()
+    page.get_by_role("button", name="Upload and map columns").click()
+    page.get_by_role("button", name="Check file").click()
     expect(page.get_by_text("2 items can be imported")).to_be_visible()
     checked(page, "datasets-checked-1280-light")
     page.get_by_role("button", name="Import").click()

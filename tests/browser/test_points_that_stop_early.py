@@ -54,13 +54,13 @@ def answer_everything():
 def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, visitor, checked):
     page = visitor(design.owner)
     page.goto(reverse("experiment_edit", args=[design.slug]))
-    page.get_by_text("Stop early where enough is known").click()
+    page.get_by_text("Adaptive stopping").click()
     page.get_by_label("Points by").fill("category")
     page.locator("[name=adaptive-scorer]").select_option("exact_match")
     page.get_by_label("Half-width wanted").fill("0.13")
     page.locator("[name=adaptive-round]").fill("16")
     page.locator("[name=adaptive-max]").fill("96")
-    page.get_by_role("button", name="Save the draft").click()
+    page.get_by_role("button", name="Save draft").click()
     page.get_by_role("heading", name="Points").wait_for()
     assert Experiment.objects.get().adaptive["targetci"] == 0.13
     page.get_by_text("Each point is asked in rounds of 16 cases, 96 at most").first.wait_for()

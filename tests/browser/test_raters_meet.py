@@ -56,7 +56,7 @@ def wait_for(page, done):
 def rate_by_touch(visitor, rater):
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/ratings/reading/")
-    page.get_by_role("button", name="Begin").tap()
+    page.get_by_role("button", name="Start").tap()
     for done in range(2 * ITEMS):
         wait_for(page, done)
         page.locator(f"button[value='{level(page)}']").tap()
@@ -66,7 +66,7 @@ def rate_by_touch(visitor, rater):
 def rate_by_keys(visitor, rater):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     for done in range(2 * ITEMS):
         wait_for(page, done)
         turn(page, str(max(1, level(page) - done % 2)))
@@ -115,7 +115,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     see_pictures(page)
     page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
     page.get_by_role("button", name="Compare").click()
-    expect(page.get_by_text("One rater alone")).to_be_visible()
+    expect(page.get_by_text("Only one rater")).to_be_visible()
     expect(page).to_have_url(re.compile("rater=g"))
 
 
@@ -136,7 +136,7 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
     page.keyboard.press("s")
     page.keyboard.type("4")
     page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
-    page.get_by_role("button", name="Settle").click()
+    page.get_by_role("button", name="Save decision").click()
     page.get_by_text("Settled: 4.").wait_for()
     word = Adjudication.objects.get()
     assert (word.score, word.by) == (4, owner)

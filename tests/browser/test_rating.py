@@ -54,7 +54,7 @@ def test_twenty_images_by_touch_on_a_phone(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE, **TOUCH)
     page.goto("/")
-    page.get_by_role("button", name="Begin").tap()
+    page.get_by_role("button", name="Start").tap()
     for done in range(20):
         expect_place(page, done)
         see_pictures(page)
@@ -67,7 +67,7 @@ def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE)
     page.goto("/ratings/first-impressions/")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     for done in range(20):
         expect_place(page, done)
         if done in (3, 11):
@@ -87,7 +87,7 @@ def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
     page = visitor(None, PHONE, **TOUCH)
     page.goto(f"/ratings/join/{token}/")
     page.get_by_role("button", name="Take part").tap()
-    page.get_by_role("button", name="Begin").tap()
+    page.get_by_role("button", name="Start").tap()
     for done in range(3):
         expect_place(page, done)
         page.locator("button[value='6']").tap()
@@ -131,12 +131,12 @@ def test_without_a_script_everything_still_works(visitor, queue):
     rater = make_rater(queue)
     page = visitor(rater.user, PHONE, java_script_enabled=False)
     page.goto("/ratings/first-impressions/")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     for done, value in enumerate((5, 6)):
         expect_place(page, done)
         page.locator(f"button[value='{value}']").click()
     expect_place(page, 2)
-    page.get_by_role("button", name="Back to the last one").click()
+    page.get_by_role("button", name="Undo").click()
     expect_place(page, 1)
     assert [rating.value for rating in rater.ratings.given()] == [5]
 
@@ -156,7 +156,7 @@ def test_somebody_comes_by_a_link_and_rates(visitor, queue):
     page = visitor(None, PHONE, **TOUCH)
     page.goto(f"/ratings/join/{token}/")
     page.get_by_role("button", name="Take part").tap()
-    page.get_by_role("button", name="Begin").tap()
+    page.get_by_role("button", name="Start").tap()
     page.locator("button[value='4']").tap()
     expect_place(page, 1)
     assert queue.assignments.get().ratings.given().count() == 1
@@ -170,12 +170,12 @@ def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
     page.get_by_label("Instructions").fill("Go by your first feeling.")
     page.get_by_label("Dataset").select_option("photographs@1")
     page.get_by_label("valence@1").check()
-    page.get_by_role("button", name="Save the draft").click()
+    page.get_by_role("button", name="Save draft").click()
     page.locator("summary", has_text="Open").click()
     page.locator("details[open] button", has_text="Open").click()
     expect(page.get_by_text("liveliness is open")).to_be_visible()
     page.get_by_label("Number of links").fill("2")
-    page.get_by_role("button", name="Make links").click()
+    page.get_by_role("button", name="Create links").click()
     expect(page.locator("#links")).to_contain_text("/ratings/join/")
     assert page.locator("#links").inner_text().count("/ratings/join/") == 2
 

@@ -78,7 +78,7 @@ def says_pass(page, lenient):
 def rate_by_keys(visitor, rater, *, lenient):
     page = visitor(rater.user)
     page.goto("/ratings/reading/")
-    page.get_by_role("button", name="Begin").click()
+    page.get_by_role("button", name="Start").click()
     for done in range(4 * ITEMS):
         wait_for(page, done, 4 * ITEMS)
         if done == 3:  # A second thought: back, and the same again.

@@ -35,7 +35,7 @@ def sign_in(page, user):
 
 
 def fill_design(page):
-    expect(page.get_by_role("button", name="Save the draft")).to_be_visible()
+    expect(page.get_by_role("button", name="Save draft")).to_be_visible()
     page.wait_for_load_state("load")
     page.get_by_label("Name", exact=True).fill("first-try")
     page.get_by_label("Dataset").select_option(label="questions@1")
@@ -58,7 +58,7 @@ def test_design_launch_watch_and_read(ready, visitor):
     expect(panel).to_contain_text("price unknown")
     page.get_by_label(re.compile("unpriced ·")).uncheck()
     expect(panel).not_to_contain_text("price unknown")
-    page.get_by_role("button", name="Save the draft").click()
+    page.get_by_role("button", name="Save draft").click()
     expect(page.get_by_role("heading", name="first-try")).to_contain_text("Draft")
     expect(page.locator("#preview")).to_contain_text("What is 0 plus 0?")
     page.wait_for_load_state("load")
@@ -66,7 +66,7 @@ def test_design_launch_watch_and_read(ready, visitor):
     page.get_by_label("Item", exact=True).press("Tab")
     expect(page.locator("#preview")).to_contain_text("What is 3 plus 3?")
     page.get_by_role("link", name="Launch").click()
-    expect(page.get_by_text("Trials to make")).to_be_visible()
+    expect(page.get_by_text("Trials to run")).to_be_visible()
     page.get_by_role("button", name="Launch").click()
     expect(page.locator("#live")).to_contain_text("0 of 15")
     watch(page)
@@ -107,7 +107,7 @@ def test_everything_works_without_a_script(ready, visitor):
     page.get_by_role("button", name="Show size and cost").click()
     expect(page.locator("#outlook")).to_contain_text("15")
     assert not Experiment.objects.exists()
-    page.get_by_role("button", name="Save the draft").click()
+    page.get_by_role("button", name="Save draft").click()
     page.get_by_role("link", name="Launch").click()
     page.get_by_role("button", name="Launch").click()
     page.locator("summary", has_text="Cancel").click()
@@ -122,7 +122,7 @@ def test_an_error_in_the_design_is_said_at_its_field(ready, visitor, checked):
     page = visitor(ready)
     page.goto("/experiments/new/")
     page.get_by_label("Name", exact=True).fill("Not A Name")
-    page.get_by_role("button", name="Save the draft").click()
+    page.get_by_role("button", name="Save draft").click()
     summary = page.get_by_role("alert")
     expect(summary).to_be_focused()
     summary.get_by_role("link", name="Name").click()
@@ -150,7 +150,7 @@ def test_trials_are_read_by_filter_and_keyboard(ready, visitor):
     expect(page).not_to_have_url(first)
     expect(page.get_by_role("heading", name=re.compile("Trial"))).to_contain_text("Failed")
     expect(page).to_have_url(re.compile("status=failed"))
-    page.get_by_role("link", name="Back to the list").click()
+    page.get_by_role("link", name="Back to list").click()
     expect(page.get_by_label("Status")).to_have_value("failed")
 
 

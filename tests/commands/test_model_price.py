@@ -125,6 +125,6 @@ def test_an_operator_takes_them_over_on_the_page_of_endpoints(client, django_use
     text = page.content.decode()
     assert "1 of 2 models priced by litellm" in text
     assert "lists no price of no-such-model at openai" in text
-    assert "List prices" in text
+    assert "Update prices" in text
     Endpoint.objects.update(provider="hosted_vllm")
-    assert "List prices" not in client.get("/endpoints/").content.decode()
+    assert "Update prices" not in client.get("/endpoints/").content.decode()

@@ -68,7 +68,7 @@ def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, aske
     work(asked)
     page = opened(client, experiment)
     assert page.context["compared"].measured.shared == 36
-    assert "none came in since" in page.content.decode()
+    assert "Includes all ratings" in page.content.decode()
     assert "hx-trigger" not in page.content.decode()
     assert asked == []
 
@@ -90,10 +90,10 @@ def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, ex
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
     page = opened(client, experiment)
     assert page.context["compared"] is not None
-    assert "Ratings came in" in page.content.decode()
+    assert "The ratings or the selection changed" in page.content.decode()
     work(asked)
     page = opened(client, experiment)
-    assert "none came in since" in page.content.decode()
+    assert "Includes all ratings" in page.content.decode()
     assert 4.75 in page.context["compared"].measured.confusion.categories
 
 

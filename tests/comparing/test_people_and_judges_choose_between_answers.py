@@ -166,4 +166,4 @@ def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, 
     queue_page = client.get(queue.get_absolute_url()).content.decode()
     assert "Alpha, nominal" in queue_page
     assert "ICC(2,1)" not in queue_page
-    assert "Raters a pair" in queue_page
+    assert "Raters per pair" in queue_page

@@ -131,7 +131,7 @@ def test_raters_are_chosen_in_the_address(client, experiment):
     first, second = experiment.grade_conditions.order_by("pk")
     page = opened(client, experiment, f"rater=g{first.pk}")
     assert page.context["measures"] is None
-    assert "One rater alone" in page.content.decode()
+    assert "Only one rater" in page.content.decode()
     both = opened(client, experiment, f"rater=g{second.pk}&rater=g{first.pk}&first=g{second.pk}&second=g{first.pk}")
     assert both.context["compared"].measured.confusion.rows == f"g{second.pk}"
 

@@ -85,7 +85,7 @@ def test_the_page_says_when_no_worker_takes_it_and_how_to_start_one(member, queu
     waiting = waiting_at(address, people)
     waiting.put_job(replace(waiting.job, asked_at=time.time() - 30))
     text = text_of(member, address)
-    assert "No worker has taken these files for 30 s." in text
+    assert "No worker has started on these files for 30 s." in text
     assert "python manage.py up" in text
     assert "Try again" in text
     member.post(address, {"again": "1"})

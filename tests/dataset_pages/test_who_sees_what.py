@@ -52,7 +52,7 @@ def test_an_item_is_only_there_under_its_own_dataset(draft, pictures, as_):
 
 def test_a_researcher_is_told_that_a_curator_approves(draft, as_):
     text = as_("researcher").get(of(draft, "dataset_about")).content.decode()
-    assert "A curator approves datasets" in text
+    assert "A curator must approve this draft" in text
     assert act(draft, "approve") not in text
 
 

@@ -64,7 +64,7 @@ def test_the_keyboard_moves_over_rows_goes_to_the_filter_and_shows_its_help(visi
     page.locator("input[name=q]").blur()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
-    page.get_by_label("Single keys are on in this browser").uncheck()
+    page.get_by_label("Use single-key shortcuts in this browser").uncheck()
     page.keyboard.press("Escape")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard")).to_be_hidden()
@@ -73,14 +73,14 @@ def test_the_keyboard_moves_over_rows_goes_to_the_filter_and_shows_its_help(visi
 def test_a_dangerous_form_asks_first(visit):
     page = visit()
     page.evaluate("document.querySelector('[data-confirm]').action = '/guide/'")
-    page.get_by_role("button", name="Delete the draft").click()
+    page.get_by_role("button", name="Delete draft").click()
     dialog = page.get_by_role("dialog", name="Delete this draft?")
-    expect(dialog).to_contain_text("Its 40 items go with it.")
+    expect(dialog).to_contain_text("Its 40 items are deleted too.")
     dialog.get_by_role("button", name="Back").click()
     expect(dialog).to_be_hidden()
     assert page.url.endswith("/guide/")
-    page.get_by_role("button", name="Delete the draft").click()
-    dialog.get_by_role("button", name="Delete the draft").click()
+    page.get_by_role("button", name="Delete draft").click()
+    dialog.get_by_role("button", name="Delete draft").click()
     expect(page.locator("body")).to_have_text("posted")
 
 

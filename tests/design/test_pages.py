@@ -116,10 +116,10 @@ def test_a_form_without_errors_has_no_summary_and_says_what_is_optional():
 
 
 def test_filters_that_are_set_can_be_cleared(client):
-    assert "Clear</a>" not in client.get("/guide/").content.decode()
+    assert "Clear filter</a>" not in client.get("/guide/").content.decode()
     page = client.get("/guide/?status=done").content.decode()
-    assert '<a class="btn btn-quiet" href="/guide/">Clear</a>' in page
-    assert "1 set" in page
+    assert '<a class="btn btn-quiet" href="/guide/">Clear filter</a>' in page
+    assert "1 active" in page
 
 
 def test_what_is_not_there_is_told_kindly(client, settings):
@@ -127,13 +127,13 @@ def test_what_is_not_there_is_told_kindly(client, settings):
     client.force_login(get_user_model().objects.create_user("researcher"))
     answer = client.get("/no/such/page/")
     assert answer.status_code == 404
-    assert "There is nothing at this address" in answer.content.decode()
+    assert "Page not found" in answer.content.decode()
 
 
 def test_what_is_forbidden_says_so(client):
     answer = client.get("/forbidden/")
     assert answer.status_code == 403
-    assert "Your account may not do this" in answer.content.decode()
+    assert "You do not have permission" in answer.content.decode()
 
 
 def test_a_page_that_breaks_tells_nothing_of_the_server(client):

@@ -1,4 +1,4 @@
-"""Try on five answers: real calls through the engine, under the experiment's budget; no gradings."""
+"""Test on five answers: real calls through the engine, under the experiment's budget; no gradings."""
 
 import pytest
 from django.urls import reverse
@@ -114,10 +114,10 @@ def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, an
     address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
     Experiment.objects.update(confirm_above_usd=0)
-    looked = web.post(address, choice | {"look": "See the cost"})
+    looked = web.post(address, choice | {"look": "Show cost"})
     cost = looked.context["cost"]
     assert (cost.calls, 0 < cost.ceiling_usd < 1) == (3, True)
-    assert "3 calls, at most" in looked.content.decode()
+    assert "3 calls, maximum cost" in looked.content.decode()
     refused = web.post(address, choice)
     assert "asks from $0" in str(refused.context["form"].errors["confirmed"])
     assert not Run.objects.filter(condition__stage="judge").exists()
@@ -181,4 +181,4 @@ def test_it_is_tried_and_seen_in_the_admin_by_who_may_spend(client, answered, dr
     page = client.get(address).content.decode()
     assert "&lt;i&gt;fine&lt;/i&gt;" in page
     assert "hx-trigger" not in page
-    assert "Tries of rubrics" in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert "Rubric tests" in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

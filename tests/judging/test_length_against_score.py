@@ -101,7 +101,7 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     address = reverse("grading_length", args=["pilot"])
     for _ in range(2):
         text = client.get(address).content.decode()
-        assert "added up by a worker: waiting for a worker" in text
+        assert "A worker is calculating the results (waiting for a worker)" in text
         assert 'hx-trigger="every 3s"' in text
     assert asked == [("grading_app.tasks.work_out_sums", ([Sums.objects.get().pk],))]
     assert client.get(reverse("grading_length_figure", args=["pilot"])).status_code == 404
@@ -109,13 +109,13 @@ def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they
     page = client.get(address)
     judge.refresh_from_db()
     assert page.context["lengths"] == lengths_of(judge)
-    assert "none was written since" in page.content.decode()
+    assert "Includes all verdicts" in page.content.decode()
     assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
     with superseding():
         Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
-    assert "others were written since, and count from the next time" in client.get(address).content.decode()
+    assert "Newer ones are added soon after the last verdict" in client.get(address).content.decode()
     Sums.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
-    assert "a worker is adding them up" in client.get(address).content.decode()
+    assert "A worker is adding newer ones" in client.get(address).content.decode()
     assert len(asked) == 1
 
 

@@ -190,7 +190,7 @@ def test_the_journey_on_the_pages(client, writer, curator):
     shown = client.get(asking, choice)
     assert (shown.context["to_do"], shown.context["ceiling"] > 0, shown.context["problems"]) == (3, True, [])
     page = client.post(asking, choice, follow=True)
-    assert "0 of 3 are written" in page.content.decode()
+    assert "0 of 3 rubrics are written" in page.content.decode()
     drain(writes)
     address = reverse("text_set", args=["own", 1])
     client.post(reverse("text_set_act", args=["own", 1, "collect"]))
@@ -211,7 +211,7 @@ def test_the_journey_on_the_pages(client, writer, curator):
     assert "Null characters are not allowed." in refused.content.decode()
     approved = client.post(approving, {"reason": "all read"}, follow=True)
     assert TextSet.objects.get(version=2).status == "approved"
-    assert "Make a judge that reads it" not in approved.content.decode()  # The admin is for staff.
+    assert "Create judge" not in approved.content.decode()  # The admin is for staff.
     curator.is_staff = True
     curator.save()
     assert (

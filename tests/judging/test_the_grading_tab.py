@@ -155,7 +155,7 @@ def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactio
     assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
     client.force_login(world.owner)
     page = client.get(tab(experiment)).content.decode()
-    assert page.count("Scores go with the length of the answer") == 1
+    assert page.count("Scores correlate with answer length") == 1
 
 
 def test_so_few_answers_say_nothing_of_their_length(answered):

@@ -75,7 +75,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     assert sorted(line.scores.noted) == [("answer_too_long", 1), ("empty_answer", 1), ("refused", 1)]
     page = client.get(reverse("experiment_grading", args=[odd.slug])).content.decode()
     assert 'Scored without a call: <span class="mono">answer_too_long</span> 1' in page
-    assert 'Judged all the same: <span class="mono">refused</span> 1' in page
+    assert 'Judged despite problems: <span class="mono">refused</span> 1' in page
 
 
 def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, odd):
@@ -156,14 +156,14 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     cache.clear()
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
-    assert page.count("added up by a worker: waiting for a worker") == 5
+    assert page.count("A worker is calculating the results (waiting for a worker)") == 5
     assert 'hx-trigger="every 3s"' in page
     monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
     while asked:
         work_out_sums(*asked.pop(0)[1])
     assert [line.scores for line in grade_lines(answered)] == at_once
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
-    assert page.count("none was written since") == 5
+    assert page.count("Includes all verdicts") == 5
     assert "6 of 6 pairs" in page
     with superseding():
         Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
@@ -171,6 +171,6 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     assert asked == []
     Sums.objects.update(problem="out of memory")
     assert (
-        "could not be added up: out of memory"
+        "The last calculation failed: out of memory"
         in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
     )

@@ -71,9 +71,9 @@ def test_a_lost_submission_says_what_is_waited_for_and_until_when(lab, batch, as
 
 def test_a_paused_run_says_that_its_open_batches_go_on(lab, batch, as_):
     client, address = as_("owner"), f"/runs/{lab.run.pk}/"
-    assert "go on at their provider" not in client.get(address).content.decode()
+    assert "continue at the provider" not in client.get(address).content.decode()
     Run.objects.filter(pk=lab.run.pk).update(status="paused", n_running=12)
-    assert "go on at their provider" in client.get(address).content.decode()
+    assert "continue at the provider" in client.get(address).content.decode()
 
 
 def test_cancelling_takes_a_reason_and_pauses_the_run(lab, batch, as_):
@@ -189,5 +189,5 @@ def test_cancelling_in_the_admin_takes_a_reason_and_is_the_same_transition(lab, 
 
 def test_a_batched_run_offers_no_number_of_calls_in_flight(lab, batch, as_):
     page = as_("owner").get(f"/runs/{lab.run.pk}/").content.decode()
-    assert "handed over in batches" in page
+    assert "sent through the batch API" in page
     assert "max_concurrency" not in page

@@ -34,7 +34,7 @@ def as_sent(form_of, row, **changes):
 def test_a_price_and_a_limit_that_are_changed_on_their_pages_stand_there_with_the_reason(model, as_):
     operator = as_("operator")
     address = f"/endpoints/models/{model.pk}/edit/"
-    assert "Nothing has changed" in operator.get(address).content.decode()
+    assert "No changes yet" in operator.get(address).content.decode()
     sent = as_sent(LanguageModelForm, model, input_price="3.5", cache_read_price="0.1", reason="the list of May")
     assert operator.post(address, sent).status_code == 302
     assert noted(model) == [

@@ -274,7 +274,7 @@ def test_the_preview_is_exactly_what_is_sent(lab, as_):
 
 def test_the_preview_of_a_stranger_says_so(lab, as_):
     address = f"/experiments/{lab.experiment.slug}/preview/"
-    assert "No item of this dataset" in as_("owner").get(address, {"item": "nobody"}).content.decode()
+    assert "The dataset has no item with this key" in as_("owner").get(address, {"item": "nobody"}).content.decode()
     assert as_("owner").get(address, {"prompt": "999999"}).status_code == 404
 
 

@@ -92,7 +92,7 @@ def test_under_a_budget_a_model_without_a_price_is_refused(post, launched):
 def test_an_extension_above_the_budget_warns_and_the_budget_holds(post, other):
     Experiment.objects.update(max_usd=Decimal("0.00001"))
     shown = post(language_models=[other.pk])
-    assert "The ceiling is above the budget" in shown.content.decode()
+    assert "The maximum cost is above the budget" in shown.content.decode()
 
 
 @pytest.mark.parametrize(

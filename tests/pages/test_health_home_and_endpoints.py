@@ -46,7 +46,7 @@ def test_the_steps_end_when_they_are_walked(lab, as_):
 def test_home_shows_what_runs_and_only_what_one_may_see(lab, as_):
     assert "Running now" in home(as_("owner"))
     assert "pilot" not in home(as_("researcher"))
-    assert "Nothing is shared with you yet" in home(as_("viewer"))
+    assert "No experiments yet" in home(as_("viewer"))
 
 
 def test_a_rater_is_led_to_what_they_rate_and_finds_no_experiment(lab, as_):
@@ -147,7 +147,7 @@ def test_an_endpoint_shows_its_learned_limit_its_rates_and_its_curve(lab, as_):
         )
     page = as_("researcher").get("/endpoints/").content.decode()
     assert "3 of 11" in page
-    assert "learned, at most 50" in page
+    assert "learned limit; maximum 50" in page
     assert "42 of 1\u202f000 today" in page
     assert "the highest was 16" in page
     live = as_("researcher").get(f"/endpoints/{lab.model.endpoint_id}/live/").content.decode()

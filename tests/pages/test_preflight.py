@@ -48,7 +48,7 @@ def test_each_model_says_how_its_last_one_went_why_when_who_asked_and_what_it_co
         assert said in page
     assert "an older one" not in page
     assert page.count("Not checked yet") == 1
-    assert "Check all" in page
+    assert "Test all models" in page
     page = as_("operator").get(f"/endpoints/models/{large.pk}/edit/").content.decode()
     for said in ("an older one", "unauthorized: no key", "a colleague", "$0.00012"):
         assert said in page

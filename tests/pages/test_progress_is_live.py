@@ -141,7 +141,7 @@ def test_between_two_drains_no_worker_is_missed(lab, as_):
     Worker.objects.update(seen_at=timezone.now(), left_at=timezone.now())
     text = page(as_("owner"), lab)
     assert "No worker is alive" not in text
-    assert "The next one starts by itself" in text
+    assert "The next worker starts automatically" in text
     Worker.objects.update(seen_at=timezone.now() - blockers.WORKER_GAP * 2)
     assert "No worker is alive" in page(as_("owner"), lab)
 
@@ -238,7 +238,7 @@ def test_nothing_is_projected_before_an_answer_or_after_the_end(run):
 def test_the_page_says_how_the_projection_is_computed(lab, as_):
     Run.objects.update(n_done=8, n_failed=2, n_pending=25, n_running=5, spent_usd="0.5")
     text = strip_tags(page(as_("owner"), lab))
-    assert "Projected cost$2.00spent, and 30 trials left at $0.05 each, the mean of their runs so far" in text
+    assert "Projected cost$2.00spent so far, plus 30 trials at $0.05 each, the mean of their runs so far" in text
 
 
 def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):

@@ -138,7 +138,7 @@ def draft(people):
 
 def test_the_launch_page_says_how_many_and_how_much(draft, as_):
     text = as_("owner").get("/experiments/draft/launch/").content.decode()
-    assert "Trials to make" in text
+    assert "Trials to run" in text
     assert "I have seen what this can cost" in text
     assert not Run.objects.exists()
 
@@ -190,7 +190,7 @@ def test_a_pilot_is_offered_with_its_own_size_and_cost(draft, as_):
     response = as_("owner").get("/experiments/draft/launch/?pilot=2")
     found = response.context["outlook"].estimate
     assert (found.to_do, found.ceiling_usd * 15) == (2, whole.ceiling_usd)
-    assert "Launch the pilot" in response.content.decode()
+    assert "Launch pilot" in response.content.decode()
     assert 'name="pilot" value="2"' in response.content.decode()
 
 
@@ -202,7 +202,7 @@ def test_a_pilot_makes_its_trials_and_the_progress_leads_to_the_rest(draft, as_)
     assert "Launch the rest" not in running
     Run.objects.update(status="done", n_pending=0, n_done=2)
     text = as_("owner").get("/experiments/draft/progress/").content.decode()
-    assert "2 trials are planned, of the 6 that the design has" in text
+    assert "2 of the design's 6 trials are planned" in text
     assert "Launch the rest" in text
     response = as_("owner").post("/experiments/draft/launch/", {"wave": "", "pilot": "", "confirmed": "on"})
     assert said(response)[-1] == "Launched: 4 new trials, 6 in all, in 1 run."

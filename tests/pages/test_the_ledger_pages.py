@@ -74,7 +74,7 @@ def test_the_filter_of_days_is_in_the_readers_zone_too(experiment, as_):
     assert page.context["sums"].attempts == 4
     page = owner.get(f"/experiments/{experiment.slug}/ledger/?until=2026-03-01")
     assert page.context["sums"].attempts == 0
-    assert "No call in these days" in page.content.decode()
+    assert "No calls in this period" in page.content.decode()
 
 
 @pytest.mark.parametrize("by", ["day", "model", "stage", "run"])

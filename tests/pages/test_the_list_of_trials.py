@@ -110,7 +110,7 @@ def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
 def test_a_stretch_without_a_hit_says_so_and_leads_on(many, as_, monkeypatch):
     monkeypatch.setattr(browsing, "SEARCHED", 10)
     response = as_("owner").get(ADDRESS, {"contains": "Answer 7 of 2"})
-    assert "Nothing was found in this stretch" in response.content.decode()
+    assert "No matches in this part of the trials" in response.content.decode()
     assert response.context["next_url"]
 
 

@@ -12,8 +12,8 @@ def test_it_says_so_under_the_usual_assumptions(lab, as_):
     found = detectable(3, 2)
     assert f"<strong>d = {found.d:.2f}</strong>" in text
     assert f"With twice the items: d = {found.with_twice_the_items:.2f}" in text
-    assert "More items say more than more samples" in text
-    assert "So few items" in text
+    assert "More items help more than more samples" in text
+    assert "With so few items" in text
 
 
 def test_others_may_be_tried_in_the_address(lab, as_):

@@ -29,7 +29,7 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     make_worker("bench", per_minute=1_200.4)
     make_worker("gone", seen_s_ago=5, left_at=timezone.now())
     text = as_("researcher").get("/workers/").content.decode()
-    assert f'1 alive runs another version than this site, which is <span class="mono">{code_version()}</span>' in text
+    assert f'1 alive worker runs a different version from this site (<span class="mono">{code_version()}</span>' in text
     assert '<span class="chip">another</span>' in row_of(text, "bench")
     assert count_text(1_200) in row_of(text, "bench")
     Worker.objects.update(version=code_version())

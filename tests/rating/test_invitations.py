@@ -99,7 +99,7 @@ def test_a_link_that_comes_before_the_queue_opens_says_so_and_stays_good():
     queue = make_queue(opened=False)
     token = token_of(queue)
     _, early = join(token)
-    assert "It has not begun yet" in early.content.decode()
+    assert "The study has not started yet" in early.content.decode()
     assert "Take part" not in early.content.decode()
     assert not queue.assignments.exists()
     queues.open_queue(queue, by=queue.owner, reason="ready")

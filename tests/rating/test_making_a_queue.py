@@ -125,9 +125,10 @@ def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     client.post("/ratings/queues/study/close/")
     assert "Make norms" in client.get("/ratings/queues/study/").content.decode()
     response = client.post("/ratings/queues/study/norms/", {"reason": "done"})
-    assert "Other ratings count now" not in client.get("/ratings/queues/study/").content.decode()
+    assert "The ratings have changed since then" not in client.get("/ratings/queues/study/").content.decode()
     client.post("/ratings/queues/study/raters/1/exclude/", {"reason": "did not read"})
-    assert "Other ratings count now; make them again" in client.get("/ratings/queues/study/").content.decode()
+    page = client.get("/ratings/queues/study/").content.decode()
+    assert "The ratings have changed since then. Create norms again" in page
     assert response.url == f"/datasets/{queue.dataset.slug}/2/"
     assert Dataset.objects.filter(status="draft").count() == 1
 

@@ -45,7 +45,7 @@ def test_a_rater_with_two_queues_chooses():
 
 def test_a_rater_without_anything_is_told_so():
     user = factories.make_user("idle", roles.RATER)
-    assert "nothing for you to do here yet" in signed_in(user).get("/ratings/").content.decode()
+    assert "No tasks yet" in signed_in(user).get("/ratings/").content.decode()
 
 
 def test_nothing_is_laid_out_before_the_rater_begins():
@@ -71,7 +71,7 @@ def test_a_whole_session_ends_with_thanks():
     begin(client)
     for value in (1, 7):
         assert "Thank you" not in rate(client, value).content.decode()
-    assert "all of your 3 ratings are saved" in rate(client, 4).content.decode()
+    assert "Your 3 ratings are saved" in rate(client, 4).content.decode()
 
 
 def test_a_tap_that_comes_twice_rates_once():
@@ -179,8 +179,8 @@ def test_whoever_was_at_it_when_the_queue_was_closed_learns_that_nothing_is_lost
     client = signed_in(rater.user)
     answer = client.post(f"/ratings/study/{verb}/") if verb else client.get("/ratings/study/")
     assert answer.status_code == 404
-    assert "This was closed" in answer.content.decode()
-    assert "1 rating." in answer.content.decode()
+    assert "This study is closed" in answer.content.decode()
+    assert "Your 1 rating is saved." in answer.content.decode()
     assert rater.ratings.given().count() == 1
 
 

@@ -117,10 +117,10 @@ def rated(item, dimension, wave):
 def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
     page = opened(client, experiment)
     text = page.content.decode()
-    for said in ("−41.7 %", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served otherwise in wave-1 than in"):
+    for said in ("−41.7 %", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
         assert said in text, said
     assert text.count('<span class="chip">changed</span>') == 2  # The model in either wave; the provider is the same.
-    assert "No difference from wave 0 to wave-1 is more than chance explains" in text
+    assert "No difference from wave 0 to wave-1 is significant" in text
 
 
 def test_a_drift_that_is_no_chance_is_named(client):
@@ -129,14 +129,14 @@ def test_a_drift_that_is_no_chance_is_named(client):
     observe(made, 1, [1] * 19 + [2])
     grade(made, by="a test")
     text = opened(client, made).content.decode()
-    assert "1 of 1 difference is more than chance explains" in text
+    assert "1 of 1 difference is significant" in text
     assert "paired t" in text
     assert '<span class="chip">drift</span>' in text
 
 
 def test_the_choice_is_in_the_address(client, experiment):
     assert "+41.7 %" in opened(client, experiment, a="wave-1", b="0").content.decode()
-    assert "one wave beside itself" in opened(client, experiment, a="0", b="0").content.decode()
+    assert "Both sides show the same wave" in opened(client, experiment, a="0", b="0").content.decode()
     assert opened(client, experiment, a="elsewhere").status_code == 404
     assert opened(client, experiment, b="7").status_code == 404
 
@@ -200,8 +200,8 @@ def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_a
     assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters an answer"
     assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.alone) == (4.5, 2.5, -2.0, 6, 0)
     text = opened(client, made).content.decode()
-    assert "1 of 1 difference is more than chance explains" in text
-    assert "the mean of an answer's raters, excluded ones left out" in text
+    assert "1 of 1 difference is significant" in text
+    assert "the mean over an answer's raters, without excluded raters" in text
     assert "rated answers on dimensions" not in text
     other = make_answer_queue("goodness", experiment=made)
     rate_all(make_rater(other, started=True))
