@@ -39,7 +39,7 @@ def database() -> AbstractContextManager[None]:
     """Hold the embedded server while the command runs; a server named by DATABASE_URL looks after itself."""
     if os.environ.get("DATABASE_URL") or not needs_database(sys.argv[1:]):
         return nullcontext()
-    from evalsite.lib.postgres import Embedded
+    from evalsite.lib.ops.postgres import Embedded
 
     leave_on_signals()
     data_dir = Path(os.environ.get("EVALSITE_DATA_DIR") or Path(__file__).resolve().parent / "var")
@@ -87,9 +87,9 @@ def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from django.core.management import execute_from_command_line
 
-    from evalsite.lib.environment import SettingError, refuse_unknown
-    from evalsite.lib.postgres import PostgresError
-    from evalsite.lib.private_files import UMASK
+    from evalsite.lib.ops.environment import SettingError, refuse_unknown
+    from evalsite.lib.ops.postgres import PostgresError
+    from evalsite.lib.ops.private_files import UMASK
 
     os.umask(UMASK)
     try:

@@ -28,9 +28,9 @@ from django_q.models import OrmQ
 
 from benchmarks.pages import timed
 from benchmarks.stored import database_of_its_own, stored_answers
-from grading_app.comparing.computing import WORK_OUT, work_out
+from grading_app.comparison.background import WORK_OUT, work_out
 from grading_app.models import Comparison, GradeCondition, Rubric
-from grading_app.overseeing import keeping
+from grading_app.reports import verdict_cache
 from grading_app.tasks import work_out_sums
 from runs_app.models import Experiment
 
@@ -71,7 +71,7 @@ def added_up(client: Client, address: str) -> None:
     start = time.perf_counter()
     assert client.get(address).status_code == 200
     first = time.perf_counter() - start
-    (asked,) = asked_of_workers(keeping.WORK_OUT)
+    (asked,) = asked_of_workers(verdict_cache.WORK_OUT)
     OrmQ.objects.all().delete()
     start = time.perf_counter()
     work_out_sums(*asked["args"])

@@ -29,16 +29,16 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
-    from runs_app.engine.admitting import Crew
-    from runs_app.engine.recording import Result
-    from runs_app.engine.registering import Registration
-    from runs_app.engine.turning import turn
+    from runs_app.engine.admission import WorkerCapacity
+    from runs_app.engine.recorder import Result
+    from runs_app.engine.worker_cycle import run_cycle
+    from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
 
-    worker, written, results = Registration().worker_id, 0, []
+    worker, written, results = WorkerRegistration().worker_id, 0, []
     started = time.time()
     while True:
-        done = turn(results, worker, Crew(batch))
+        done = run_cycle(results, worker, WorkerCapacity(batch))
         written += done.recorded
         results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in done.claims]
         if not results:  # At the end; and at the beginning, while the endpoint's limit still grows from its first few.
@@ -85,9 +85,9 @@ def bare(options: argparse.Namespace) -> float:
 def measure(options: argparse.Namespace) -> float:
     from django.db import connection
 
-    from runs_app.designs import planning
     from runs_app.models import Run
-    from runs_app.reconciling import differences
+    from runs_app.monitoring.consistency_check import find_differences
+    from runs_app.planning import plan as plan_module
     from tests import factories
 
     dataset = factories.make_dataset("many", 1000)
@@ -99,7 +99,7 @@ def measure(options: argparse.Namespace) -> float:
         max_usd=None,
         max_concurrency=100_000,
     )
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.update(status="running")
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
@@ -107,7 +107,7 @@ def measure(options: argparse.Namespace) -> float:
         rows = pool.starmap(work, [(connection.settings_dict["NAME"], options.batch)] * options.workers)
     a_second = rate(rows)
     print(f"{options.trials:,} trials by {options.workers} in batches of {options.batch}: {a_second:,.0f} a second")
-    print("counters equal the rows" if not differences() else differences())
+    print("counters equal the rows" if not find_differences() else find_differences())
     return a_second
 
 

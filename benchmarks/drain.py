@@ -38,16 +38,16 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
-    from runs_app import gateway
-    from runs_app.engine.draining import Drain, Limits
-    from runs_app.engine.registering import Registration
+    from runs_app.engine.worker import Drain, DrainLimits
+    from runs_app.engine.worker_registration import WorkerRegistration
+    from runs_app.llm import gateway
 
     gateway.warm_up()
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def run() -> int:
         try:
-            return await Drain(gateway.call, registration, Limits(concurrency=in_flight, until_idle=True)).run()
+            return await Drain(gateway.call, registration, DrainLimits(concurrency=in_flight, until_idle=True)).run()
         finally:
             await gateway.close()
 
@@ -60,13 +60,13 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
     """So many drains on an experiment of its own."""
     from django.db import connection, connections
 
-    from runs_app.designs import planning
     from runs_app.models import Run
-    from runs_app.reconciling import differences
+    from runs_app.monitoring.consistency_check import find_differences
+    from runs_app.planning import plan as plan_module
 
     room = 2 * options.in_flight * workers  # Of the endpoint: each drain keeps its number in flight, and claims ahead.
     experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, room)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
     connections.close_all()
     context = get_context("spawn")
@@ -80,7 +80,7 @@ def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, flo
             [experiment.pk],
         )
         done, seconds = cursor.fetchone()
-    if differences() or done != experiment.samples * 1000:
+    if find_differences() or done != experiment.samples * 1000:
         raise SystemExit("the counters do not equal the rows")
     return {"calls_per_s": done / float(seconds), "processor_ms": 1000 * sum(row[1] for row in rows) / done}
 
@@ -109,7 +109,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     from benchmarks.stored import database_of_its_own
-    from runs_app.simulating import SimulatorConfig, simulator_process
+    from runs_app.simulator import SimulatorConfig, simulator_process
 
     rows: dict[str, list[dict[str, float]]] = {}
     with database_of_its_own(), simulator_process(SimulatorConfig(latency_ms=options.latency_ms)) as provider:

@@ -19,7 +19,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from runs_app.simulating import SimulatorConfig, simulator_process
+from runs_app.simulator import SimulatorConfig, simulator_process
 
 RATE = 'Rate the valence of this from 1 to 7. Answer with JSON alone: {{"rating": N}}.\n\n[{number:010x}]'
 WARM_UP = 200
@@ -76,8 +76,8 @@ class Inline:
 def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
     """The gateway, warmed up as a drain does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
-    from runs_app import gateway
-    from runs_app.providers.calls import CallRequest
+    from runs_app.llm import gateway
+    from runs_app.llm.calls import CallRequest
 
     gateway.warm_up()
     parameters = {"temperature": 1.0, "max_tokens": 64}

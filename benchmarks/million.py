@@ -33,8 +33,8 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
     from django.db import connection
 
     connection.settings_dict["NAME"] = database
-    from runs_app.engine.draining import Drain, Limits
-    from runs_app.engine.registering import Registration
+    from runs_app.engine.worker import Drain, DrainLimits
+    from runs_app.engine.worker_registration import WorkerRegistration
     from tests.engine.conftest import reply
 
     answer = reply("The sum is 4. ANSWER: 4")
@@ -42,7 +42,7 @@ def worker(database: str, in_flight: int) -> tuple[int, float]:
     async def call(_request: object) -> Any:
         return answer
 
-    drain = Drain(call, Registration(), Limits(concurrency=in_flight, until_idle=True))
+    drain = Drain(call, WorkerRegistration(), DrainLimits(concurrency=in_flight, until_idle=True))
     started = time.process_time()
     return asyncio.run(drain.run()), time.process_time() - started
 
@@ -60,11 +60,11 @@ def main() -> None:
 
 
 def live(options: argparse.Namespace) -> None:
-    from runs_app.designs import planning
     from runs_app.models import Experiment, Run
+    from runs_app.planning import plan as plan_module
 
     experiment = designed(options)
-    timed("plan", options.trials, lambda: planning.plan(experiment))
+    timed("plan", options.trials, lambda: plan_module.plan(experiment))
     Experiment.objects.filter(pk=experiment.pk).update(status="active")
     Run.objects.update(status="running")
     rows = timed("drain", options.trials, lambda: drained(options))
@@ -112,9 +112,9 @@ def drained(options: argparse.Namespace) -> list[tuple[int, float]]:
 
 def reconciled() -> None:
     from runs_app.models import Run
-    from runs_app.reconciling import differences
+    from runs_app.monitoring.consistency_check import find_differences
 
-    if found := differences() or list(Run.objects.exclude(status="done")):
+    if found := find_differences() or list(Run.objects.exclude(status="done")):
         raise SystemExit(f"not all is done, or counters do not equal the rows: {found[:3]}")
 
 

@@ -20,23 +20,23 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 def one_round(number: int, options: argparse.Namespace) -> float:
     """Milliseconds of this process's processor time a trial: claim, request, record, counters, two commits a batch."""
     from benchmarks.drain import designed
-    from runs_app.designs import planning
-    from runs_app.engine.draining import Drain, Limits
-    from runs_app.engine.registering import Registration
+    from runs_app.engine.worker import Drain, DrainLimits
+    from runs_app.engine.worker_registration import WorkerRegistration
     from runs_app.models import Run
+    from runs_app.planning import plan as plan_module
     from tests.engine.conftest import reply
 
     experiment = designed(f"overhead-{number}", "http://127.0.0.1:9/v1", options.trials, options.in_flight)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
-    answer, registration = reply("four"), Registration()
+    answer, registration = reply("four"), WorkerRegistration()
 
     async def call(request: object) -> object:
         await asyncio.sleep(options.latency_ms / 1000)
         return answer
 
     async def run() -> int:
-        return await Drain(call, registration, Limits(until_idle=True)).run()
+        return await Drain(call, registration, DrainLimits(until_idle=True)).run()
 
     wall, processor = time.perf_counter(), time.process_time()
     done = asyncio.run(run())

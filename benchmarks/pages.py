@@ -25,7 +25,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from runs_app.models import Experiment, Run, Trial
 from tests import factories
 
@@ -130,9 +130,9 @@ def main(trials: int) -> None:
     experiments = fill(trials)
     print(f"{Trial.objects.count():,} trials, filled in {time.perf_counter() - start:.0f} s", flush=True)
     late = experiments[-1]
-    late.owner = factories.make_user("researcher", roles.RESEARCHER)
+    late.owner = factories.make_user("researcher", permissions.RESEARCHER)
     late.save()
-    people = {"operator, who sees all": factories.make_user("operator", roles.OPERATOR), "researcher": late.owner}
+    people = {"operator, who sees all": factories.make_user("operator", permissions.OPERATOR), "researcher": late.owner}
     for who, user in people.items():
         client = Client(headers={"host": "localhost"})
         client.force_login(user)

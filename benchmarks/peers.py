@@ -140,7 +140,7 @@ def main() -> None:
 def compare(options: argparse.Namespace, folder: Path) -> None:
     from benchmarks.drain import report, rounds
     from benchmarks.stored import database_of_its_own
-    from runs_app.simulating import SimulatorConfig, simulator_process
+    from runs_app.simulator import SimulatorConfig, simulator_process
 
     there = [peer for peer in PEERS if installed(peer, folder / peer.name)]
     rows: dict[str, list[dict[str, float]]] = {}

@@ -20,8 +20,8 @@ django.setup()
 
 from django.db import connection
 
-from runs_app.designs import planning
 from runs_app.models import Trial
+from runs_app.planning import plan as plan_module
 from tests.planning import world
 
 ITEMS, RUNS, SAMPLES = 1000, 10, 10
@@ -47,7 +47,7 @@ def main(trials: int) -> None:
 
 def timed(what: str, experiment: object) -> None:
     start = time.perf_counter()
-    report = planning.plan(experiment)
+    report = plan_module.plan(experiment)
     seconds = time.perf_counter() - start
     print(
         f"{what}: {report.trials_added:,} trials in {seconds:.2f} s ({report.trials_added / seconds:,.0f}/s)",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import aiohttp
 
-from runs_app.simulating import SimulatorConfig, simulator_process
+from runs_app.simulator import SimulatorConfig, simulator_process
 
 
 def bodies(count: int, image_kb: int) -> list[bytes]:

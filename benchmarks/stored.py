@@ -17,7 +17,7 @@ django.setup()
 
 from django.db import connection
 
-from grading_app.judging import conditions
+from grading_app.judging import grade_conditions
 from runs_app.models import Experiment
 from tests import factories
 from tests.judging.conftest import make_grader
@@ -72,7 +72,7 @@ JUDGED = """INSERT INTO grading_app_grading
 def stored_verdicts(experiment: Experiment) -> None:
     """A judge's verdict on each stored answer, and its grading."""
     grader = make_grader("judge")
-    condition = conditions.made(experiment, grader)
+    condition = grade_conditions.made(experiment, grader)
     judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")
     known = {"experiment": experiment.pk, "judge": judge.pk, "condition": condition.pk}
     with connection.cursor() as cursor:

@@ -18,8 +18,8 @@ from django.urls import reverse
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from datasets_app import curating
-from datasets_app.admin_verbs import Verb, VerbAdmin
+from datasets_app import curation
+from datasets_app.admin_transitions import Verb, VerbAdmin
 from datasets_app.drafts import changing, note
 from datasets_app.forms import AboutForm
 from datasets_app.models import Dataset, Item, Norm, StatusChange
@@ -29,25 +29,25 @@ DRAFT, APPROVED = Dataset.Status.DRAFT, Dataset.Status.APPROVED
 
 def _approve(rows: list[Dataset], by: Any, reason: str) -> None:
     for row in rows:
-        curating.approve(row, by=by, reason=reason)
+        curation.approve(row, by=by, reason=reason)
 
 
 def _archive(rows: list[Dataset], by: Any, reason: str) -> None:
     for row in rows:
-        curating.archive(row, by=by, reason=reason)
+        curation.archive(row, by=by, reason=reason)
 
 
 def _duplicate(rows: list[Dataset], by: Any, reason: str) -> None:
     for row in rows:
-        curating.duplicate(row, by=by, reason=reason)
+        curation.duplicate(row, by=by, reason=reason)
 
 
 def _exclude(rows: list[Item], by: Any, reason: str) -> None:
-    curating.exclude_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+    curation.exclude_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
 
 
 def _include(rows: list[Item], by: Any, reason: str) -> None:
-    curating.include_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
+    curation.include_items(rows[0].dataset, [row.key for row in rows], by=by, reason=reason)
 
 
 DATASET_VERBS = (
@@ -117,7 +117,7 @@ class DatasetAdmin(VerbAdmin):
         ("created_by", "created_at"),
         "history_list",
     ]
-    editable = frozenset({*curating.ABOUT, "reason"})
+    editable = frozenset({*curation.ABOUT, "reason"})
     formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
@@ -131,7 +131,7 @@ class DatasetAdmin(VerbAdmin):
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Each change is a line of the dataset's history, as on the site's own pages."""
-        curating.describe(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
+        curation.describe(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Datasets come from files, on the site's own pages, or from other datasets."""
@@ -147,7 +147,7 @@ class DatasetAdmin(VerbAdmin):
         return [str(row) for row in rows], {"items": sum(row.item_count for row in rows)}, set(), protected
 
     def delete_model(self, request: HttpRequest, obj: Dataset) -> None:
-        curating.delete_draft(obj, by=request.user)
+        curation.delete_draft(obj, by=request.user)
 
     @admin.display(description="items")
     def items_link(self, dataset: Dataset) -> SafeString:

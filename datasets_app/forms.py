@@ -14,8 +14,8 @@ from django.utils.text import slugify
 from datasets_app.importing import FIELDS
 from datasets_app.models import Dataset
 from datasets_app.models.datasets import slug_validator
+from datasets_app.pending_uploads import MIB, MOST_BYTES, Waiting
 from datasets_app.sampling import Strategy
-from datasets_app.uploading import MIB, MOST_BYTES, Waiting
 
 TABLES = ".csv,.tsv,.txt,.jsonl,.ndjson,.json,.parquet"
 ZIP_STARTS = (b"PK\x03\x04", b"PK\x05\x06")

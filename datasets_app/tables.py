@@ -10,8 +10,8 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from datasets_app.models import Dataset, Item
-from evalsite.lib import wording
 from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
@@ -31,7 +31,7 @@ class DatasetTable(tables.Table):
     class Meta:
         model = Dataset
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         order_by = "-created_at"
 
     def render_slug(self, record: Dataset) -> SafeString:
@@ -43,10 +43,10 @@ class DatasetTable(tables.Table):
 
     def render_active_count(self, record: Dataset) -> SafeString | str:
         excluded = record.item_count - record.active_count
-        text = wording.count_text(record.active_count)
+        text = number_format.format_count(record.active_count)
         if not excluded:
             return text
-        return format_html('{} <small class="muted">+ {} excluded</small>', text, wording.count_text(excluded))
+        return format_html('{} <small class="muted">+ {} excluded</small>', text, number_format.format_count(excluded))
 
     def render_created_at(self, value: Any) -> SafeString:
         return tags.local_time(value, date_only=True)
@@ -64,7 +64,7 @@ class ItemTable(tables.Table):
     class Meta:
         model = Item
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
         attrs = {"class": "data-table item-table"}
         row_attrs = {"id": lambda record: f"item-{record.pk}"}
@@ -87,7 +87,7 @@ class ItemTable(tables.Table):
 
     def render_excluded(self, record: Item) -> SafeString | str:
         if not record.excluded:
-            return wording.MISSING
+            return number_format.MISSING
         return format_html('{} <span class="muted">{}</span>', tags.status_badge("excluded"), record.note)
 
 

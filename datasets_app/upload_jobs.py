@@ -15,14 +15,14 @@ from django.db import transaction
 
 from datasets_app.drafts import CurationError, note
 from datasets_app.importing import NormReading, Reading, Refused
+from datasets_app.importing.dataset_writer import create_dataset, save_norms
+from datasets_app.importing.file_reader import report_to_json
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
-from datasets_app.importing.reading_files import report_to_json
 from datasets_app.importing.records import Report, ScratchFolder
-from datasets_app.importing.saving import create_dataset, save_norms
-from datasets_app.importing.sources import file_sha256
+from datasets_app.importing.table_readers import file_sha256
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor
-from datasets_app.uploading import Job, Waiting, copy_file, waiting_upload
+from datasets_app.pending_uploads import Job, Waiting, copy_file, waiting_upload
 
 FAILED = "the worker failed; its log says why"
 

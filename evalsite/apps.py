@@ -4,4 +4,4 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class EvalsiteAdminConfig(AdminConfig):
-    default_site = "evalsite.lib.admin_site.EvalsiteAdminSite"
+    default_site = "evalsite.lib.web.admin_site.EvalsiteAdminSite"

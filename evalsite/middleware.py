@@ -13,8 +13,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
-from evalsite.lib.addresses import page_of
 from evalsite.lib.control_characters import mark_html, mark_text
+from evalsite.lib.web.addresses import page_of
 
 TZ_COOKIE = "tz"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from psycopg import conninfo
 
-from evalsite.lib import environment
-from evalsite.lib.private_files import make_data_folder
+from evalsite.lib.ops import environment
+from evalsite.lib.ops.private_files import make_data_folder
 
 environment.refuse_unknown()
 
@@ -23,7 +23,7 @@ if "*" in ALLOWED_HOSTS and not DEBUG:
 # Hosts that a model may be served from, beside the providers' own; loopback is always allowed.
 LLM_ALLOWED_HOSTS = environment.words("EVALSITE_LLM_ALLOWED_HOSTS")
 LLM_KEY_NAMES = environment.words("EVALSITE_LLM_KEY_NAMES")  # Empty: every name that `keys.NAME` allows.
-CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/providers/observing.py
+CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 
 
 def _secret_key() -> str:
@@ -54,7 +54,7 @@ SECRET_KEY = _secret_key()
 def _connection() -> dict[str, Any]:
     if url := os.environ.get("DATABASE_URL"):
         return dict(conninfo.conninfo_to_dict(url))
-    from evalsite.lib.postgres import Embedded
+    from evalsite.lib.ops.postgres import Embedded
 
     return dict(Embedded(DATA_DIR / "postgres").connection())
 
@@ -207,7 +207,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
 UPLOAD_BYTES = 1152 * 2**20  # Of all files of one request: items and images of 512 MiB, norms of 128 MiB.
 FILE_UPLOAD_HANDLERS = [
-    "evalsite.lib.uploads.BoundedUpload",
+    "evalsite.lib.web.uploads.BoundedUpload",
     "django.core.files.uploadhandler.MemoryFileUploadHandler",
     "django.core.files.uploadhandler.TemporaryFileUploadHandler",
 ]
@@ -220,7 +220,7 @@ Q_WORKERS = DRAINS + 1
 Q_CLUSTER: dict[str, Any] = {
     "name": "evalsite",
     "orm": "default",
-    "broker_class": "runs_app.queueing.Broker",
+    "broker_class": "runs_app.taskqueue.broker.Broker",
     "workers": Q_WORKERS,
     # A task is locked from when it is prefetched, not from when it starts: so prefetch no more than can start.
     "queue_limit": Q_WORKERS,
@@ -231,7 +231,7 @@ Q_CLUSTER: dict[str, Any] = {
     "ack_failures": True,
     "save_limit": 50,
     "catch_up": False,
-    # Rows of its schedule are not signed. What is due now and then is asked for by `up` (runs_app/queueing.py).
+    # Rows of its schedule are not signed. What is due now and then is asked for by `up` (runs_app/taskqueue/broker.py).
     "scheduler": False,
     "poll": 0.5,
     "label": "Task queue",

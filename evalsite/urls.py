@@ -8,7 +8,7 @@ from django.contrib.auth import views as auth
 from django.urls import include, path
 
 from evalsite import views
-from evalsite.lib.sign_in import SignInView
+from evalsite.lib.web.sign_in import SignInView
 
 urlpatterns = [
     path("", views.home, name="home"),

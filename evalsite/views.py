@@ -13,11 +13,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
-from evalsite.lib.access import is_reader
-from evalsite.lib.roles import is_member, is_operator
+from evalsite.lib.permissions import is_member, is_operator, is_reader
 from runs_app.models import Experiment, LanguageModel, Run
-from runs_app.watching.health import worker_health
-from runs_app.watching.progress import state_of, totals_of, with_totals
+from runs_app.monitoring.health import worker_health
+from runs_app.monitoring.progress import state_of, totals_of, with_totals
 
 RECENT = 8
 

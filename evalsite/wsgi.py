@@ -6,7 +6,7 @@ from typing import Any
 import django
 from django.core.handlers.wsgi import WSGIHandler, WSGIRequest
 
-from evalsite.lib.private_files import UMASK
+from evalsite.lib.ops.private_files import UMASK
 
 os.umask(UMASK)
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")

@@ -6,8 +6,8 @@ from typing import Any
 
 from django import forms
 
-from evalsite.lib.choices import choice_field
-from grading_app.grading import scorer_choices
+from evalsite.lib.web.choice_fields import choice_field
+from grading_app.scoring.grading import scorer_choices
 from runs_app.forms.fields import RulesField
 
 

@@ -7,18 +7,18 @@ import logging
 from django.contrib.auth.models import User
 
 from datasets_app.models.history import record_changes
-from grading_app.comparing.computing import work_out
-from grading_app.grading import grade
-from grading_app.judging import choosing
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
-from grading_app.overseeing.adding_up import add_up
-from grading_app.overseeing.keeping import WORK_OUT
-from grading_app.snapshots.making import SnapshotError, make_snapshot
-from grading_app.writing.collecting import collect_all
-from runs_app.above import GRADE
-from runs_app.designs.planning import PlanError
+from grading_app.comparison.background import work_out
+from grading_app.export.snapshots import SnapshotError, make_snapshot
+from grading_app.judging import grader_lookup
+from grading_app.judging.item_rubrics import collect_all
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.reports.verdict_aggregation import add_up
+from grading_app.reports.verdict_cache import WORK_OUT
+from grading_app.scoring.grading import grade
+from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Run, Wave
+from runs_app.planning.plan import PlanError
 
 logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task; what is left is for the next one.
@@ -75,7 +75,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
     What the launch approved covers it. A grader that cannot judge is said in the log, and stops nothing else.
     """
     added = 0
-    for grader in choosing.of_design(experiment):
+    for grader in grader_lookup.of_design(experiment):
         try:
             added += sum(one.added for one in judge(experiment, [grader], _ended(experiment), by=by))
         except PlanError as problem:

@@ -1,24 +1,90 @@
 """Addresses of results, their figures and their files."""
 
-from django.urls import include, path
+from django.urls import path
 
-from grading_app import views
-from grading_app.point_views import experiment_points
+from grading_app.views import (
+    agreement,
+    disagreements,
+    drawn_judges,
+    grading,
+    item_rubrics,
+    length_bias,
+    pairs,
+    queues,
+    rating,
+    results,
+    snapshots,
+)
+from grading_app.views.points import experiment_points
+from grading_app.views.waves import experiment_waves
 
 urlpatterns = [
-    path("", include("grading_app.rating.urls")),
-    path("", include("grading_app.comparing.urls")),
-    path("", include("grading_app.overseeing.urls")),
-    path("", include("grading_app.writing.urls")),
-    path("", include("grading_app.snapshots.urls")),
-    path("", include("grading_app.waves.urls")),
-    path("experiments/<slug:slug>/results/", views.experiment_results, name="experiment_results"),
+    path("experiments/<slug:slug>/results/", results.experiment_results, name="experiment_results"),
     path("experiments/<slug:slug>/points/", experiment_points, name="experiment_points"),
-    path("experiments/<slug:slug>/grade/", views.experiment_grade, name="experiment_grade"),
-    path("experiments/<slug:slug>/figures/<slug:name>.svg", views.experiment_figure, name="experiment_figure"),
+    path("experiments/<slug:slug>/grade/", results.experiment_grade, name="experiment_grade"),
+    path("experiments/<slug:slug>/figures/<slug:name>.svg", results.experiment_figure, name="experiment_figure"),
     path(
         "experiments/<slug:slug>/export/<slug:table>.<slug:file_format>",
-        views.experiment_export,
+        results.experiment_export,
         name="experiment_export",
     ),
+]
+urlpatterns += [
+    path("experiments/<slug:slug>/snapshots/", snapshots.snapshot_make, name="snapshot_make"),
+    path("experiments/<slug:slug>/snapshots/<slug:digest>.zip", snapshots.snapshot_file, name="snapshot_file"),
+]
+urlpatterns += [
+    path("experiments/<slug:slug>/agreement/", agreement.experiment_agreement, name="experiment_agreement"),
+    path("experiments/<slug:slug>/agreement/<slug:name>.svg", agreement.agreement_figure, name="agreement_figure"),
+    path(
+        "experiments/<slug:slug>/disagreements/",
+        disagreements.experiment_disagreements,
+        name="experiment_disagreements",
+    ),
+    path("experiments/<slug:slug>/disagreements/<int:pk>/", disagreements.disagreement, name="disagreement"),
+    path(
+        "experiments/<slug:slug>/disagreements/pairs/<int:pk>/",
+        pairs.pair_disagreement,
+        name="pair_disagreement",
+    ),
+    path(
+        "experiments/<slug:slug>/disagreements/<int:pk>/settle/",
+        disagreements.disagreement_settle,
+        name="disagreement_settle",
+    ),
+]
+urlpatterns += [
+    path("experiments/<slug:slug>/grading/", grading.experiment_grading, name="experiment_grading"),
+    path("experiments/<slug:slug>/length/", length_bias.grading_length, name="grading_length"),
+    path("experiments/<slug:slug>/length.svg", length_bias.grading_length_figure, name="grading_length_figure"),
+    path("experiments/<slug:slug>/judge/", grading.experiment_judge, name="experiment_judge"),
+    path("experiments/<slug:slug>/judge/draw/", drawn_judges.experiment_draw_judges, name="experiment_draw_judges"),
+    path("experiments/<slug:slug>/panel/", grading.experiment_convene, name="experiment_convene"),
+]
+urlpatterns += [
+    path("ratings/", rating.rating_queue, name="rating_queue"),
+    path("ratings/queues/", queues.queue_list, name="rating_queue_list"),
+    path("ratings/queues/new/", queues.queue_new, name="rating_queue_new"),
+    path("experiments/<slug:slug>/ratings/new/", queues.queue_of_answers, name="rating_queue_of_answers"),
+    path("ratings/queues/<slug:name>/", queues.queue_detail, name="rating_queue_detail"),
+    path("ratings/queues/<slug:name>/edit/", queues.queue_edit, name="rating_queue_edit"),
+    path("ratings/queues/<slug:name>/invite/", queues.queue_invite, name="rating_queue_invite"),
+    path("ratings/queues/<slug:name>/assign/", queues.queue_assign, name="rating_queue_assign"),
+    path("ratings/queues/<slug:name>/ratings.csv", queues.queue_export, name="rating_queue_export"),
+    path("ratings/queues/<slug:name>/<slug:verb>/", queues.queue_act, name="rating_queue_act"),
+    path("ratings/queues/<slug:name>/raters/<int:number>/<slug:verb>/", queues.rater_act, name="rater_act"),
+    path("ratings/join/<str:token>/", rating.rating_join, name="rating_join"),
+    path("ratings/<slug:name>/", rating.rating_item, name="rating_item"),
+    path("ratings/<slug:name>/start/", rating.rating_start, name="rating_start"),
+    path("ratings/<slug:name>/rate/", rating.rating_rate, name="rating_rate"),
+    path("ratings/<slug:name>/undo/", rating.rating_undo, name="rating_undo"),
+    path("ratings/<slug:name>/image/<int:position>/", rating.rating_image, name="rating_image"),
+]
+urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
+urlpatterns += [
+    path("item-rubrics/", item_rubrics.text_sets, name="text_sets"),
+    path("item-rubrics/<slug:name>/<int:version>/", item_rubrics.text_set, name="text_set"),
+    path("item-rubrics/<slug:name>/<int:version>/items/<int:pk>/", item_rubrics.text_of_item, name="text_of_item"),
+    path("item-rubrics/<slug:name>/<int:version>/act/<slug:verb>/", item_rubrics.text_set_act, name="text_set_act"),
+    path("experiments/<slug:slug>/item-rubrics/", item_rubrics.experiment_write, name="experiment_write"),
 ]

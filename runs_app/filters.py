@@ -11,8 +11,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from datasets_app.models import Item
-from evalsite.lib.roles import is_member
-from runs_app.browsing import Search
+from evalsite.lib.permissions import is_member
 from runs_app.models import (
     Condition,
     Dimension,
@@ -25,8 +24,9 @@ from runs_app.models import (
     Trial,
 )
 from runs_app.models.batches import ProviderBatchQuerySet
-from runs_app.models.work import CHANNELS, REFUSED
-from runs_app.watching import ledger
+from runs_app.models.trials import CHANNELS, REFUSED
+from runs_app.monitoring import ledger_report
+from runs_app.trial_pagination import Search
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
 
@@ -199,7 +199,7 @@ class LedgerFilter(df.FilterSet):
     by = df.ChoiceFilter(label="By", choices=GROUPS, empty_label=None, method="grouped")
     since = df.DateFilter(label="From", method="from_day", widget=forms.DateInput(attrs={"type": "date"}))
     until = df.DateFilter(label="To", method="to_day", widget=forms.DateInput(attrs={"type": "date"}))
-    stage = df.ChoiceFilter(label="Stage", choices=ledger.STAGES, empty_label="Any", method="of_stage")
+    stage = df.ChoiceFilter(label="Stage", choices=ledger_report.STAGES, empty_label="Any", method="of_stage")
 
     class Meta:
         model = LedgerEntry
@@ -214,7 +214,7 @@ class LedgerFilter(df.FilterSet):
         return entries
 
     def of_stage(self, entries: QuerySet[LedgerEntry], _name: str, stage: str) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger.of_stage(stage))
+        return entries.filter(ledger_report.of_stage(stage))
 
     def from_day(self, entries: QuerySet[LedgerEntry], _name: str, day: date) -> QuerySet[LedgerEntry]:
         return entries.filter(at__gte=_midnight(day))
@@ -245,10 +245,10 @@ class LabLedgerFilter(LedgerFilter):
     )
 
     def of_model(self, entries: QuerySet[LedgerEntry], _name: str, model: LanguageModel) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger.of_model(model))
+        return entries.filter(ledger_report.of_model(model))
 
     def of_experiment(self, entries: QuerySet[LedgerEntry], _name: str, one: Experiment) -> QuerySet[LedgerEntry]:
-        return entries.filter(ledger.of_experiment(one))
+        return entries.filter(ledger_report.of_experiment(one))
 
 
 def _midnight(day: date, later: int = 0) -> datetime:

@@ -9,11 +9,11 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evalsite.lib import wording
+from evalsite.lib.ops.versions import code_version
 from evalsite.lib.templatetags import evalsite_tags as tags
-from evalsite.lib.versions import code_version
+from evalsite.lib.text import number_format
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial, Worker
-from runs_app.watching.progress import state_of, state_of_worker, totals_of
+from runs_app.monitoring.progress import state_of, state_of_worker, totals_of
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
@@ -35,7 +35,7 @@ class CountColumn(tables.Column):
         super().__init__(**{"attrs": NUMBER, "orderable": False, **kwargs})
 
     def render(self, value: Any) -> str:
-        return wording.count_text(value)
+        return number_format.format_count(value)
 
 
 class TimeColumn(tables.Column):
@@ -60,23 +60,23 @@ class ExperimentTable(tables.Table):
     class Meta:
         model = Experiment
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         order_by = "-created_at"
 
     def render_status(self, record: Any) -> SafeString:
         return tags.status_badge(state_of(record, totals_of(record)))
 
     def render_trials(self, record: Any) -> str:
-        return wording.count_text(totals_of(record).trials)
+        return number_format.format_count(totals_of(record).trials)
 
     def render_progress(self, record: Any) -> SafeString | str:
         totals = totals_of(record)
         if not totals.trials:
-            return wording.MISSING
+            return number_format.MISSING
         return progress_bar(totals, record.slug)
 
     def render_spent_usd(self, record: Any) -> SafeString:
-        limit = f"of {wording.money_text(record.max_usd)}" if record.max_usd is not None else "no budget"
+        limit = f"of {number_format.format_money(record.max_usd)}" if record.max_usd is not None else "no budget"
         return format_html('{} <span class="muted">{}</span>', tags.money(record.spent_usd), limit)
 
 
@@ -93,7 +93,7 @@ class RunTable(tables.Table):
     class Meta:
         model = Run
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
 
     def render_condition(self, record: Run) -> str:
@@ -139,7 +139,7 @@ class BatchTable(tables.Table):
     class Meta:
         model = ProviderBatch
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
 
     def render_id(self, value: int) -> str:
@@ -190,7 +190,7 @@ class WorkerTable(tables.Table):
     class Meta:
         model = Worker
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
 
     def render_pid(self, value: int) -> str:
@@ -206,7 +206,7 @@ class WorkerTable(tables.Table):
         return format_html('<span class="mono">{}</span> <span class="chip">another</span>', value)
 
     def render_per_minute(self, value: float) -> str:
-        return wording.count_text(round(value))
+        return number_format.format_count(round(value))
 
 
 class TrialTable(tables.Table):
@@ -225,7 +225,7 @@ class TrialTable(tables.Table):
     class Meta:
         model = Trial
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
         attrs = {"class": "data-table"}
 
@@ -237,7 +237,7 @@ class TrialTable(tables.Table):
         return format_html('<a href="{}{}">{}</a>', reverse("trial_detail", args=[record.pk]), self.query, record.pk)
 
     def render_dimension(self, record: Trial) -> str:
-        return record.dimension.name if record.dimension else wording.MISSING
+        return record.dimension.name if record.dimension else number_format.MISSING
 
     def render_condition(self, record: Trial) -> str:
         return record.run.condition.label
@@ -256,10 +256,10 @@ class TrialTable(tables.Table):
     def render_answer(self, record: Any) -> SafeString | str:
         if record.error_class and not record.excerpt:
             return format_html('<span class="muted">{}: {}</span>', record.error_class, record.error_excerpt)
-        return record.excerpt or wording.MISSING
+        return record.excerpt or number_format.MISSING
 
     def render_cost_usd(self, record: Trial) -> SafeString | str:
-        return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else wording.MISSING
+        return tags.money(record.cost_usd) if record.status == Trial.Status.DONE else number_format.MISSING
 
 
 class AttemptTable(tables.Table):
@@ -276,7 +276,7 @@ class AttemptTable(tables.Table):
     class Meta:
         model = Attempt
         fields = ()
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
 
     def render_finished_at(self, value: Any) -> SafeString:
@@ -290,10 +290,10 @@ class AttemptTable(tables.Table):
         return format_html('{}<br><small class="muted">{}</small>', badge, served) if served else badge
 
     def render_error(self, record: Attempt) -> str:
-        return ": ".join(part for part in (record.error_class, record.error) if part) or wording.MISSING
+        return ": ".join(part for part in (record.error_class, record.error) if part) or number_format.MISSING
 
     def render_latency_ms(self, value: int) -> str:
-        return wording.duration_text(value / 1000)
+        return number_format.format_duration(value / 1000)
 
     def render_cost_usd(self, record: Attempt) -> SafeString:
         return tags.money(record.cost_usd)
@@ -321,7 +321,7 @@ class LedgerTable(tables.Table):
     unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Of unknown cost")
 
     class Meta:
-        default = wording.MISSING
+        default = number_format.MISSING
         orderable = False
 
     def __init__(self, lines: Any, *, by: str, **kwargs: Any) -> None:
@@ -352,21 +352,21 @@ class LedgerTable(tables.Table):
         return tags.money(value)
 
     def render_saved_usd(self, record: Any) -> SafeString | str:
-        return tags.money(record.sums.saved_usd) if record.sums.saved_usd else wording.MISSING
+        return tags.money(record.sums.saved_usd) if record.sums.saved_usd else number_format.MISSING
 
     def render_paid_usd(self, value: Any) -> SafeString:
         return tags.money(value)
 
     def render_unpriced(self, record: Any) -> SafeString | str:
         if not record.sums.unpriced:
-            return wording.MISSING
-        kept = f"{wording.money_text(record.sums.kept_usd)} kept" if record.sums.kept_usd else "nothing kept"
-        return format_html('{} <span class="muted">{}</span>', wording.count_text(record.sums.unpriced), kept)
+            return number_format.MISSING
+        kept = f"{number_format.format_money(record.sums.kept_usd)} kept" if record.sums.kept_usd else "nothing kept"
+        return format_html('{} <span class="muted">{}</span>', number_format.format_count(record.sums.unpriced), kept)
 
 
 def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
     """`1 200 (300 from cache)`: what of a number is special, where anything is."""
-    said = ", ".join(f"{wording.count_text(n)} {name}" for name, n in parts if n)
+    said = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
     if not said:
-        return format_html("{}", wording.count_text(total))
-    return format_html('{} <span class="muted">{}</span>', wording.count_text(total), said)
+        return format_html("{}", number_format.format_count(total))
+    return format_html('{} <span class="muted">{}</span>', number_format.format_count(total), said)

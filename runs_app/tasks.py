@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.db import connection
 
-from runs_app.above import grading
-from runs_app.noticeboard import stop_is_asked
-from runs_app.providers.calls import CallReply, CallRequest
-from runs_app.waking import wake, wake_one
+from runs_app.grading_interface import grading
+from runs_app.llm.calls import CallReply, CallRequest
+from runs_app.taskqueue.enqueue import wake, wake_one
+from runs_app.taskqueue.supervisor_channel import stop_is_asked
 
 if TYPE_CHECKING:
-    from runs_app.engine.draining import Drain
+    from runs_app.engine.worker import Drain
 
 BATCH_SOON_S = 5.0
 
@@ -39,20 +39,20 @@ def drain() -> int:
 
 def drain_is_needed() -> bool:
     """For calls, or for a batch: one that a provider is at needs nobody until it is to be looked at."""
-    from runs_app.batching.keeping import batches_are_due
-    from runs_app.engine.draining import calls_are_left
+    from runs_app.batches.batch_worker import has_due_batches
+    from runs_app.engine.worker import has_calls_left
 
-    return calls_are_left() or batches_are_due(BATCH_SOON_S)
+    return has_calls_left() or has_due_batches(BATCH_SOON_S)
 
 
 def _drain_once() -> int:
-    from runs_app import gateway
-    from runs_app.engine.draining import Drain, Limits
-    from runs_app.engine.registering import Registration
-    from runs_app.providers.local_servers import evict
+    from runs_app.engine.worker import Drain, DrainLimits
+    from runs_app.engine.worker_registration import WorkerRegistration
+    from runs_app.llm import gateway
+    from runs_app.llm.local_servers import evict
 
     gateway.warm_up()
-    limits = Limits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
+    limits = DrainLimits(concurrency=settings.DRAIN_CONCURRENCY, seconds=settings.DRAIN_SECONDS, until_idle=True)
 
     async def run() -> int:
         drain = Drain(gateway.call, registration, limits, evict=evict)
@@ -63,7 +63,7 @@ def _drain_once() -> int:
             watch.cancel()
             await gateway.close()
 
-    registration = Registration()
+    registration = WorkerRegistration()
     return asyncio.run(run())
 
 
@@ -98,9 +98,9 @@ def tend(queue: str | None = None) -> int:
 
     Every `up` asks its own cluster for this, by that cluster's own queue; so each machine restores its own drains.
     """
-    from runs_app.engine.sweeping import sweep
+    from runs_app.engine.leases import sweep_expired
 
-    swept = sweep()
+    swept = sweep_expired()
     grading().decide_rounds()
     if drain_is_needed():
         wake(queue)
@@ -109,15 +109,15 @@ def tend(queue: str | None = None) -> int:
 
 def make_preflight(key: int) -> str:
     """One tiny call, in a worker, so that the web server never loads the model library. Returns the status."""
-    from runs_app import gateway
-    from runs_app.engine import preflighting
+    from runs_app.engine import preflight
+    from runs_app.llm import gateway
 
     gateway.warm_up()  # Before a slot is taken, and before its time is measured.
-    return preflighting.make(key, lambda request: asyncio.run(_one_call(request)))
+    return preflight.make_preflight(key, lambda request: asyncio.run(_one_call(request)))
 
 
 async def _one_call(request: CallRequest) -> CallReply:
-    from runs_app import gateway
+    from runs_app.llm import gateway
 
     try:
         return await gateway.call(request)

@@ -38,7 +38,7 @@ def pytest_configure(config):
     """Without a server named, the tests run on the embedded one, which ends with the last of their processes."""
     if os.environ.get("DATABASE_URL"):
         return
-    from evalsite.lib.postgres import Embedded
+    from evalsite.lib.ops.postgres import Embedded
 
     stack = ExitStack()
     stack.enter_context(Embedded(settings.DATA_DIR / "postgres").held())

@@ -16,8 +16,8 @@ from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from datasets_app.models import Dataset, Item, Norm
-from evalsite.lib import roles
-from evalsite.lib.hashing import condition_id, content_hash, slugify_name
+from evalsite.lib import permissions
+from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
 from runs_app.models import (
     Attempt,
     Condition,
@@ -55,11 +55,11 @@ def make_user(name, *role_names, superuser=False):
 
 def make_world():
     return World(
-        owner=make_user("owner", roles.RESEARCHER),
-        teammate=make_user("teammate", roles.RESEARCHER),
-        outsider=make_user("outsider", roles.VIEWER),
-        rater=make_user("rater", roles.RATER),
-        operator=make_user("operator", roles.OPERATOR),
+        owner=make_user("owner", permissions.RESEARCHER),
+        teammate=make_user("teammate", permissions.RESEARCHER),
+        outsider=make_user("outsider", permissions.VIEWER),
+        rater=make_user("rater", permissions.RATER),
+        operator=make_user("operator", permissions.OPERATOR),
     )
 
 
@@ -142,7 +142,9 @@ def make_dimension(name="valence", *, low=1, high=7, status="approved", **fields
 def make_experiment(slug="pilot", *, owner=None, dataset=None, models=None, prompts=None, samplers=None, **fields):
     """Crosses what is given with defaults for what is not; `dimensions` and any field of Experiment may be given."""
     dimensions, shared_with = fields.pop("dimensions", ()), fields.pop("shared_with", ())
-    owner = owner or get_user_model().objects.filter(username="owner").first() or make_user("owner", roles.RESEARCHER)
+    owner = (
+        owner or get_user_model().objects.filter(username="owner").first() or make_user("owner", permissions.RESEARCHER)
+    )
     defaults = {"title": slug.capitalize(), "max_usd": Decimal(5)}
     experiment = Experiment.objects.create(
         slug=slug, owner=owner, dataset=dataset or make_dataset(f"{slug}-items"), **{**defaults, **fields}

@@ -1,10 +1,10 @@
 """Importing: a file becomes item records (no Django here), and `saving` stores what was read without an error."""
 
-from datasets_app.importing.images import BadImage, read_image, thumbnail
-from datasets_app.importing.items import read_columns, read_items
+from datasets_app.importing.column_map import FIELDS, guess_mapping, parse_mapping
+from datasets_app.importing.image_reader import BadImage, read_image, thumbnail
+from datasets_app.importing.item_reader import read_columns, read_items
 from datasets_app.importing.limits import LIMITS, Limits
-from datasets_app.importing.mapping import FIELDS, guess_mapping, parse_mapping
-from datasets_app.importing.norms import NormReading, read_norms
+from datasets_app.importing.norm_reader import NormReading, read_norms
 from datasets_app.importing.records import (
     ImageRecord,
     ItemRecord,

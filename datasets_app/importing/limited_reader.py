@@ -18,10 +18,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from datasets_app.importing.file_reader import load_readings
 from datasets_app.importing.limits import LIMITS, MIB, Limits
-from datasets_app.importing.norms import NormReading
+from datasets_app.importing.norm_reader import NormReading
 from datasets_app.importing.reader_process import COLUMNS, DONE, OUT_OF_MEMORY, OUT_OF_SPACE, PROGRESS, REFUSAL
-from datasets_app.importing.reading_files import load_readings
 from datasets_app.importing.records import Reading, Refused, Report, ScratchFolder
 
 logger = logging.getLogger(__name__)

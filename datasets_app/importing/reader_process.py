@@ -49,8 +49,8 @@ def perform(request: dict[str, Any]) -> None:
 
 
 def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
-    from datasets_app.importing.items import read_columns
-    from datasets_app.importing.sources import kind_of
+    from datasets_app.importing.item_reader import read_columns
+    from datasets_app.importing.table_readers import kind_of
 
     path, name = request["files"]["items"]
     with _open(path, name) as file:
@@ -62,9 +62,9 @@ def _read_columns(request: dict[str, Any], out: Path, limits: Any) -> None:
 
 
 def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
-    from datasets_app.importing.items import read_items
-    from datasets_app.importing.norms import NormReading, read_norms
-    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.file_reader import write_readings
+    from datasets_app.importing.item_reader import read_items
+    from datasets_app.importing.norm_reader import NormReading, read_norms
     from datasets_app.importing.records import ScratchFolder
 
     files = request["files"]
@@ -86,8 +86,8 @@ def _read_items(request: dict[str, Any], out: Path, limits: Any) -> None:
 
 
 def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
-    from datasets_app.importing.norms import read_norms
-    from datasets_app.importing.reading_files import write_readings
+    from datasets_app.importing.file_reader import write_readings
+    from datasets_app.importing.norm_reader import read_norms
     from datasets_app.importing.records import Reading, Report
 
     with _open(*request["files"]["norms"]) as file:

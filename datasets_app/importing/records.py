@@ -11,7 +11,7 @@ from tempfile import mkdtemp
 from typing import Any
 
 from datasets_app.importing.limits import LIMITS
-from evalsite.lib.hashing import content_hash
+from evalsite.lib.text.hashing import content_hash
 
 
 class Refused(Exception):

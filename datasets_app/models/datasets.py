@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from datasets_app.models.history import StatusChange, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.roles import is_member, is_viewer
+from evalsite.lib.permissions import is_member, is_viewer
 
 slug_validator = RegexValidator(
     r"^[a-z0-9][a-z0-9_-]*\Z", "Use small letters, digits, - and _, starting with a letter or digit."

@@ -8,9 +8,9 @@ from django.http import FileResponse, Http404, HttpRequest
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
 
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset, Item
-from datasets_app.storing import asset_file, thumbnail_file
-from evalsite.lib.access import readers_only
+from evalsite.lib.permissions import readers_only
 
 # What lies at an address never changes: the address is the hash of it. Private, since not everybody may see it.
 FOR_EVER = "private, max-age=31536000, immutable"

@@ -11,17 +11,16 @@ from django.shortcuts import redirect, render
 from django.template.defaultfilters import pluralize
 from django.views.decorators.http import require_http_methods, require_safe
 
-from datasets_app import browsing, curating
+from datasets_app import curation, item_pagination
+from datasets_app.dataset_summary import Categories, categories_of, norms_of, recipe_of, relatives_of, warnings_in
 from datasets_app.filters import DatasetFilter, ItemFilter
 from datasets_app.forms import AboutForm, fresh_seed
 from datasets_app.models import Dataset, Item
-from datasets_app.summaries import Categories, categories_of, norms_of, recipe_of, relatives_of, warnings_in
 from datasets_app.tables import DatasetTable, ItemTable
-from datasets_app.views.fetching import rights, visible_dataset
-from evalsite.lib.access import members_only, readers_only
+from datasets_app.views.permissions import rights, visible_dataset
 from evalsite.lib.pagination import paginate_table
-from evalsite.lib.roles import is_member
-from evalsite.lib.wording import count_text
+from evalsite.lib.permissions import is_member, members_only, readers_only
+from evalsite.lib.text.number_format import format_count
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 PER_PAGE = 25
@@ -83,7 +82,7 @@ def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
         raise Http404
     form = AboutForm(request.POST or None, instance=dataset)
     if request.method == "POST" and form.is_valid():
-        curating.describe(dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
+        curation.describe(dataset, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
         messages.success(request, f"{dataset} is saved.")
         return redirect(dataset)
     return render(request, "datasets_app/dataset_form.html", {"form": form, "dataset": dataset})
@@ -100,8 +99,8 @@ def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
     categories = categories_of(dataset)
     filter_ = item_filter(request, dataset, categories)
     found: QuerySet[Item] = filter_.qs
-    after, before = (browsing.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
-    page = browsing.find(found, after=after, before=before)
+    after, before = (item_pagination.parse_cursor(request.GET.get(name, "")) for name in CURSORS)
+    page = item_pagination.find(found, after=after, before=before)
     query = without_cursors(request)
     return {
         **rights(request, dataset),
@@ -117,8 +116,8 @@ def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
 
 def _count_label(filtered: QuerySet[Item] | None, dataset: Dataset) -> str:
     if filtered is None:
-        return f"{count_text(dataset.item_count)} item{pluralize(dataset.item_count)}"
-    return f"{count_text(filtered.count())} of {count_text(dataset.item_count)} match the filter"
+        return f"{format_count(dataset.item_count)} item{pluralize(dataset.item_count)}"
+    return f"{format_count(filtered.count())} of {format_count(dataset.item_count)} match the filter"
 
 
 def item_filter(request: HttpRequest, dataset: Dataset, categories: Categories | None = None) -> ItemFilter:
@@ -133,7 +132,7 @@ def without_cursors(request: HttpRequest) -> str:
     return query.urlencode()
 
 
-def _stepped(query: str, name: str, cursor: browsing.Cursor | None) -> str:
+def _stepped(query: str, name: str, cursor: item_pagination.Cursor | None) -> str:
     if cursor is None:
         return ""
     return f"?{query}&{name}={cursor}" if query else f"?{name}={cursor}"

@@ -11,14 +11,14 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from datasets_app import curating
+from datasets_app import curation
+from datasets_app.dataset_summary import categories_of
 from datasets_app.drafts import CurationError, listed
 from datasets_app.forms import ReasonForm, SampleForm, fresh_seed
 from datasets_app.models import Dataset, TransitionError
-from datasets_app.summaries import categories_of
-from datasets_app.views.fetching import visible_dataset
-from evalsite.lib.access import members_only
-from evalsite.lib.form_errors import first_error
+from datasets_app.views.permissions import visible_dataset
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.form_errors import first_form_error
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -30,7 +30,7 @@ def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpRespons
     form = SampleForm(request.POST or None, initial={"seed": fresh_seed()})
     if request.method == "POST" and form.is_valid():
         try:
-            draft = curating.generate(parent, by=request.user, **form.cleaned_data)
+            draft = curation.generate(parent, by=request.user, **form.cleaned_data)
         except CurationError as error:
             form.refuse(str(error))
         else:
@@ -48,36 +48,36 @@ class Done(NamedTuple):
 
 
 def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
-    curating.approve(dataset, by=by, reason=entered["reason"])
+    curation.approve(dataset, by=by, reason=entered["reason"])
     return Done(f"{dataset} is approved: nothing can change its items now.", dataset)
 
 
 def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
-    curating.archive(dataset, by=by, reason=entered["reason"])
+    curation.archive(dataset, by=by, reason=entered["reason"])
     return Done(f"{dataset} is archived.", dataset)
 
 
 def _duplicate(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
-    draft = curating.duplicate(dataset, by=by, reason=entered["reason"])
+    draft = curation.duplicate(dataset, by=by, reason=entered["reason"])
     return Done(f"{draft} is a new draft with the active items of {dataset}.", draft)
 
 
 def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     name = str(dataset)
-    curating.delete_draft(dataset, by=by, reason=entered["reason"])
+    curation.delete_draft(dataset, by=by, reason=entered["reason"])
     return Done(f"{name} is deleted.", "dataset_list")
 
 
 def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     seed = fresh_seed() if entered["seed"] is None else entered["seed"]
-    keys = curating.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
+    keys = curation.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
     return Done(f"{len(keys)} items were drawn anew with seed {seed}.", dataset)
 
 
 def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     if dataset.parent is None:
         raise CurationError(f"{dataset} was not drawn from another dataset")
-    curating.add_items(dataset, entered["keys"], source=dataset.parent, by=by, reason=entered["reason"])
+    curation.add_items(dataset, entered["keys"], source=dataset.parent, by=by, reason=entered["reason"])
     return Done(f"Added {listed(entered['keys'])}", dataset)
 
 
@@ -102,7 +102,7 @@ def dataset_act(request: HttpRequest, slug: str, version: int, verb: str) -> Htt
         raise PermissionDenied
     form = ReasonForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_error(form))
+        messages.error(request, first_form_error(form))
         return redirect(dataset)
     try:
         done = VERBS[verb](dataset, form.cleaned_data, request.user)

@@ -11,16 +11,16 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from datasets_app import browsing, curating
+from datasets_app import curation, item_pagination
 from datasets_app.drafts import CurationError
 from datasets_app.forms import ReasonForm, fresh_seed
-from datasets_app.importing.mapping import as_text
+from datasets_app.importing.column_map import as_text
 from datasets_app.models import Dataset, Item, TransitionError
 from datasets_app.views.datasets import item_filter, without_cursors
-from datasets_app.views.fetching import back, rights, visible_dataset, visible_item
-from evalsite.lib.access import members_only, readers_only
-from evalsite.lib.form_errors import first_error
-from evalsite.lib.live import wants_part
+from datasets_app.views.permissions import back, rights, visible_dataset, visible_item
+from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.htmx import wants_part
 
 
 @require_safe
@@ -29,7 +29,7 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
     """Everything about it, with its neighbours under the list's filter."""
     dataset = visible_dataset(request, slug, version)
     item = visible_item(request, dataset, pk)
-    previous, following = browsing.neighbours(item_filter(request, dataset).qs, item)
+    previous, following = item_pagination.neighbours(item_filter(request, dataset).qs, item)
     context = {
         **rights(request, dataset),
         "item": item,
@@ -44,23 +44,23 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
 
 
 def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curating.exclude_items(dataset, [item.key], by=by, reason=entered["reason"])
+    curation.exclude_items(dataset, [item.key], by=by, reason=entered["reason"])
     return f"{item.key} is excluded."
 
 
 def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curating.include_items(dataset, [item.key], by=by, reason=entered["reason"])
+    curation.include_items(dataset, [item.key], by=by, reason=entered["reason"])
     return f"{item.key} is in use again."
 
 
 def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
     seed = fresh_seed() if entered["seed"] is None else entered["seed"]
-    new = curating.replace_item(dataset, item.key, by=by, seed=seed, reason=entered["reason"])
+    new = curation.replace_item(dataset, item.key, by=by, seed=seed, reason=entered["reason"])
     return f"{item.key} is replaced by {new}."
 
 
 def _remove(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
-    curating.remove_items(dataset, [item.key], by=by, reason=entered["reason"])
+    curation.remove_items(dataset, [item.key], by=by, reason=entered["reason"])
     return f"{item.key} is removed from {dataset}."
 
 
@@ -94,6 +94,6 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
 
 def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
     if form.errors:
-        messages.error(request, first_error(form))
+        messages.error(request, first_form_error(form))
     elif not wants_part(request):  # The page shows it itself there.
         messages.success(request, done)

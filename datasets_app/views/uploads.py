@@ -13,15 +13,15 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
-from datasets_app import upload_jobs, uploading
+from datasets_app import pending_uploads, upload_jobs
 from datasets_app.drafts import CurationError
 from datasets_app.forms import MappingForm, NormsForm, UploadForm
 from datasets_app.importing.limited_reader import TableColumns
 from datasets_app.models import Dataset, TransitionError
-from datasets_app.uploading import Job, Outcome, Waiting
-from datasets_app.views.fetching import visible_draft
-from evalsite.lib.access import members_only
-from evalsite.lib.live import wants_part
+from datasets_app.pending_uploads import Job, Outcome, Waiting
+from datasets_app.views.permissions import visible_draft
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.htmx import wants_part
 
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -30,7 +30,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @members_only
 def dataset_new(request: HttpRequest) -> HttpResponse:
     """The first step stores the files; nothing is in the database yet. Files outlast an error in another field."""
-    kept = uploading.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
+    kept = pending_uploads.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
     initial = {"slug": kept.slug, **kept.about} if kept else None
     sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Also a form without any field.
     form = UploadForm(*sent, kept=kept, initial=initial)
@@ -52,8 +52,8 @@ def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Wait
         return None
     slug = form.cleaned_data.get("slug", "")
     try:
-        return uploading.stage(request.user, parts, slug=slug, about=form.about(), kept=kept)
-    except uploading.TooLarge as error:
+        return pending_uploads.stage(request.user, parts, slug=slug, about=form.about(), kept=kept)
+    except pending_uploads.TooLarge as error:
         form.add_error("file" if error.part == "items" else error.part, f"This file {error}.")
         return kept
 
@@ -62,7 +62,7 @@ def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Wait
 @members_only
 def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     """The second step: which column is what, a trial reading, and the import."""
-    waiting = uploading.waiting_upload(request.user.pk, token)
+    waiting = pending_uploads.waiting_upload(request.user.pk, token)
     if waiting is None:
         raise Http404
     if request.method == "POST":
@@ -111,7 +111,7 @@ def _form_of(waiting: Waiting, table: TableColumns, outcome: Outcome | None) -> 
     sent = outcome.entered if outcome else None
     form = MappingForm(sent or None, columns=table.columns, guess=waiting.guess(table))
     if outcome and sent and form.is_valid():
-        form.point_at(uploading.misplaced(outcome.report.errors))
+        form.point_at(pending_uploads.misplaced(outcome.report.errors))
         if outcome.error:
             form.add_error(None, outcome.error)
     return form
@@ -152,7 +152,7 @@ def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse
     if request.method == "POST" and form.is_valid():
         try:
             reading = upload_jobs.import_norms(dataset, form.cleaned_data["norms"], by=request.user)
-        except (CurationError, TransitionError, uploading.TooLarge) as error:
+        except (CurationError, TransitionError, pending_uploads.TooLarge) as error:
             form.add_error("norms", str(error))
         else:
             if reading.ok and reading.norms:

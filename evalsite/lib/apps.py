@@ -9,4 +9,4 @@ class LibConfig(AppConfig):
     label = "lib"
 
     def ready(self) -> None:
-        from evalsite.lib import checks  # noqa: F401 - importing it registers the checks
+        from evalsite.lib.ops import checks  # noqa: F401 - importing it registers the checks

@@ -9,7 +9,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.forms.fields import InvalidJSONInput
 
-from evalsite.lib.storable import unstorable
+from evalsite.lib.text.pg_text import describe_unstorable
 
 MOST_CHARACTERS = 1_000_000
 MOST_LEVELS = 50
@@ -27,7 +27,7 @@ def read_json(text: str) -> Any:
     except RecursionError:
         raise ValueError(_too_deep()) from None
     _check_depth(value)
-    if fault := unstorable(value):
+    if fault := describe_unstorable(value):
         raise ValueError(f"This {fault}.")
     return value
 

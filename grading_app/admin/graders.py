@@ -9,12 +9,12 @@ from django.contrib import admin
 from django.db.models import Q
 from django.http import HttpRequest
 
-from datasets_app.admin_verbs import Verb, VerbAdmin
-from grading_app.judging.archiving import archive_grader
-from grading_app.judging.samplers import usual_sampler
+from datasets_app.admin_transitions import Verb, VerbAdmin
+from grading_app.judging.archive_rules import archive_grader
+from grading_app.judging.default_sampler import usual_sampler
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from runs_app.designs.specs import JUDGING_SAMPLER
 from runs_app.models import Sampler, TextSet
+from runs_app.planning.specs import JUDGING_SAMPLER
 
 
 class GraderForm(forms.ModelForm):  # type: ignore[type-arg]

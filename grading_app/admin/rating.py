@@ -6,7 +6,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from evalsite.lib.admin import ReadOnlyAdmin, history_list
+from evalsite.lib.web.admin import ReadOnlyAdmin, history_list
 from grading_app.models import RaterAssignment, RatingQueue
 from runs_app.admin.experiments import VisibleAdmin
 

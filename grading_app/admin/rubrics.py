@@ -16,20 +16,20 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evalsite.lib.differing import side_by_side
-from evalsite.lib.live import wants_part
-from evalsite.lib.wording import money_text
-from grading_app import rubrics
+from evalsite.lib.text.diff import side_by_side
+from evalsite.lib.text.number_format import format_money
+from evalsite.lib.web.htmx import wants_part
 from grading_app.admin.forms import AnswerForm, RubricForm, TryForm, told_by
-from grading_app.judging.samplers import usual_sampler
-from grading_app.judging.trying import Try, TryCost, tried_of, try_out
+from grading_app.judging import rubric_checks
+from grading_app.judging.default_sampler import usual_sampler
+from grading_app.judging.rubric_preview import Try, TryCost, tried_of, try_out
 from grading_app.models import GradeCondition, Grading, Preference, Rubric
-from runs_app import briefing, prompts
 from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying, shown_turns
-from runs_app.designs.estimating import needs_confirmation
-from runs_app.designs.planning import PlanError
+from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Experiment, Run
-from runs_app.reading import Turns, turns_of_verdict, turns_of_writer
+from runs_app.planning.cost_estimate import needs_confirmation
+from runs_app.planning.plan import PlanError
+from runs_app.prompt_preview import Turns, turns_of_verdict, turns_of_writer
 
 MOST_USES = 50
 
@@ -59,7 +59,7 @@ class RubricAdmin(VersionedAdmin):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """`?starter=label` begins with a text of that kind."""
         kind = request.GET.get("starter", "score")
-        starter = rubrics.STARTERS.get(kind)  # type: ignore[call-overload]
+        starter = rubric_checks.STARTERS.get(kind)  # type: ignore[call-overload]
         if starter is None:
             raise Http404
         return {"kind": kind, "system": starter.system, "user": starter.user, **starter.fields}
@@ -81,7 +81,7 @@ class RubricAdmin(VersionedAdmin):
         rubric: Rubric | None = kwargs.get("obj")
         form = context["adminform"].form
         context |= {
-            "variables": {name: rubrics.variables_of(name) for name in rubrics.STARTERS},
+            "variables": {name: rubric_checks.variables_of(name) for name in rubric_checks.STARTERS},
             "kind": form["kind"].value() if "kind" in form.fields else "",
             "kinds": Rubric.Kind.choices,
             "answer_form": AnswerForm(user=request.user, kind=Rubric.Kind.PAIRWISE, with_texts=True),
@@ -139,7 +139,7 @@ class RubricAdmin(VersionedAdmin):
         rubric = self._found(request, pk)
         if not self.has_change_permission(request):
             raise PermissionDenied
-        with_texts = prompts.uses(rubric.messages or [], briefing.ITEM_RUBRIC)
+        with_texts = prompts.uses(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
         form = TryForm(request.POST if request.method == "POST" else None, user=request.user, with_texts=with_texts)
         cost = None
         if request.method == "POST" and form.is_valid():
@@ -168,8 +168,10 @@ def _try_of(rubric: Rubric, form: TryForm) -> Try:
 def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bool:
     asks = needs_confirmation(tried.experiment, cost.ceiling_usd) and not any(tried.problems())
     if asks and not form.cleaned_data["confirmed"]:
-        limit = money_text(tried.experiment.confirm_above_usd)
-        said = f"This may cost {money_text(cost.ceiling_usd)}, and {tried.experiment} asks from {limit} on: confirm it."
+        limit = format_money(tried.experiment.confirm_above_usd)
+        said = (
+            f"This may cost {format_money(cost.ceiling_usd)}, and {tried.experiment} asks from {limit} on: confirm it."
+        )
         form.add_error("confirmed", said)
         return False
     try:
@@ -200,7 +202,7 @@ def _added_up(rows: Any, by: str, what: Aggregate) -> Any:
 
 
 def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
-    with_texts = prompts.uses(rubric.messages or [], briefing.ITEM_RUBRIC)
+    with_texts = prompts.uses(rubric.messages or [], judge_prompt.ITEM_RUBRIC)
     return AnswerForm(data, user=user, kind=rubric.kind, with_texts=with_texts)
 
 
@@ -218,14 +220,14 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
         turns = turns_of_writer(rubric.messages, answers[0])
     else:
         turns = turns_of_verdict(rubric.content, answers[0], rival, texts)
-    return {"turns": turns, "answers": answers, "warnings": rubrics.doubts_about(rubric.messages)}
+    return {"turns": turns, "answers": answers, "warnings": rubric_checks.doubts_about(rubric.messages)}
 
 
 def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
     """What a judge's verdict is made of, as texts with their names."""
     if rubric.kind == Rubric.Kind.WRITER:
         return [("kind", rubric.get_kind_display())]
-    told = briefing.told_by(rubric.content)
+    told = judge_prompt.told_by(rubric.content)
     named = [("scale", told["scale"]), ("criteria", told["criteria"]), ("labels", told["labels"])]
     return [("kind", rubric.get_kind_display()), *((name, text) for name, text in named if text)]
 

@@ -14,14 +14,14 @@ from typing import Any
 
 from django.db import transaction
 
-from evalsite.lib.hashing import condition_id, slugify_name
-from grading_app.judging import conditions
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.judging import grade_conditions as grade_conditions_module
 from grading_app.models import GradeCondition, Grader, Panel, Rubric
-from grading_app.paging import bare_cursor
 from grading_app.verdict_history import superseding
-from runs_app.designs.crossing import identity
-from runs_app.designs.planning import PlanError
 from runs_app.models import Experiment
+from runs_app.planning.conditions import condition_identity
+from runs_app.planning.plan import PlanError
 
 # A majority is more than half of the members that said anything: a tie is none, and has a code.
 TAKEN = {
@@ -85,7 +85,7 @@ def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCon
         raise PlanError(["a panel takes scores together; graders that compare two answers give none"])
     if len({_scale(rubric) for rubric in rubrics}) > 1:
         raise PlanError([f"rubrics of one panel have one scale; these differ: {', '.join(map(str, rubrics))}"])
-    found = {grader: conditions.known(experiment, grader) for grader in graders}
+    found = {grader: grade_conditions_module.known(experiment, grader) for grader in graders}
     if twins := _twins(graders):
         raise PlanError([f"{' and '.join(twins)} ask the same of the same model: a panel counts such a judge once"])
     if missing := [str(grader) for grader, condition in found.items() if condition is None]:
@@ -97,7 +97,9 @@ def _twins(graders: Sequence[Grader]) -> list[str]:
     """The names of the first graders that are one judge under several names; none where all differ."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
-        by_identity.setdefault(identity(conditions.grade_condition_id_of(grader)), []).append(str(grader))
+        by_identity.setdefault(condition_identity(grade_conditions_module.grade_condition_id_of(grader)), []).append(
+            str(grader)
+        )
     return next((names for names in by_identity.values() if len(names) > 1), [])
 
 

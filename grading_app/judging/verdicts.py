@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from runs_app.parsing import THINK_TAG
-from runs_app.providers.failures import storable
+from runs_app.llm.failures import storable
+from runs_app.llm.rating_parser import THINK_TAG
 
 FENCE = "```"
 LANGUAGE = re.compile(r"[^\S\n]*[\w-]*[^\S\n]*\n?")  # After an opening fence; each part may be empty.

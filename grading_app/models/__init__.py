@@ -1,6 +1,6 @@
 """Scores of stored answers by rules, judges and people, and ratings by people."""
 
-from grading_app.models.comparisons import Comparison, Split, Sums, WorkedOut
+from grading_app.models.comparisons import BackgroundResult, Comparison, Split, Sums
 from grading_app.models.gradings import Adjudication, GradeCondition, Grading, Preference, SupersededVerdict
 from grading_app.models.rating import RatedAnswer, RaterAssignment, RaterInvitation, Rating, RatingQueue
 from grading_app.models.rubrics import Grader, Panel, Rubric
@@ -8,6 +8,7 @@ from grading_app.models.snapshots import Snapshot
 
 __all__ = [
     "Adjudication",
+    "BackgroundResult",
     "Comparison",
     "GradeCondition",
     "Grader",
@@ -24,5 +25,4 @@ __all__ = [
     "Split",
     "Sums",
     "SupersededVerdict",
-    "WorkedOut",
 ]

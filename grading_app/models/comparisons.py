@@ -8,7 +8,7 @@ from grading_app.models.gradings import GradeCondition
 from runs_app.models import Experiment
 
 
-class WorkedOut(models.Model):
+class BackgroundResult(models.Model):
     """What takes longer than anybody waits: a page asks for it, a worker works it out, and the row keeps it."""
 
     state = models.CharField(max_length=64, blank=True, help_text="Of the ratings that it rests on")
@@ -23,7 +23,7 @@ class WorkedOut(models.Model):
         abstract = True
 
 
-class Comparison(WorkedOut):
+class Comparison(BackgroundResult):
     """One question to the raters of an experiment, worked out by a worker and kept until another is asked for.
 
     results: for each choice of raters to look at closely, the numbers of the page as `keeping` writes them.
@@ -65,7 +65,7 @@ class Split(models.Model):
         return f"{self.unit}: {-self.minus_range:g}"
 
 
-class Sums(WorkedOut):
+class Sums(BackgroundResult):
     """What the verdicts of a grade condition add up to, in one respect: `result` as `overseeing.keeping` writes it."""
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="sums", db_index=False)

@@ -14,7 +14,7 @@ from django.urls import reverse
 from datasets_app.models import Dataset, Item, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.roles import is_member, is_operator
+from evalsite.lib.permissions import is_member, is_operator
 from grading_app.models.rubrics import Rubric
 from runs_app.models import Condition, Dimension, Experiment, TextSet, Trial
 

@@ -12,7 +12,7 @@ from django.db import models
 from datasets_app.models import StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.roles import is_member
+from evalsite.lib.permissions import is_member
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.models.designs import Versioned, approval_constraint
 
@@ -67,15 +67,15 @@ class Rubric(Versioned):
         return self.status == self.Status.APPROVED and self.kind != self.Kind.WRITER
 
     def clean(self) -> None:
-        from grading_app import rubrics
+        from grading_app.judging import rubric_checks
 
         if self.kind not in self.Kind.values:
             return  # Said of the field itself.
-        kind = cast(rubrics.AnyKind, self.kind)
-        found = rubrics.content_problems(
+        kind = cast(rubric_checks.AnyKind, self.kind)
+        found = rubric_checks.content_problems(
             kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
         )
-        if problems := rubrics.template_problems(kind, self.messages):
+        if problems := rubric_checks.template_problems(kind, self.messages):
             found["messages"] = problems
         if found:
             raise ValidationError(found)

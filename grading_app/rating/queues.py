@@ -20,12 +20,12 @@ from django.utils import timezone
 
 from datasets_app.models import Dataset
 from datasets_app.models.history import Actor, record_changes
-from evalsite.lib.roles import RATER, roles_of
-from grading_app.judging.conditions import rubric_problems
+from evalsite.lib.permissions import RATER, roles_of
+from grading_app.judging.grade_conditions import rubric_problems
 from grading_app.models import RaterAssignment, RaterInvitation, RatingQueue, Rubric
-from grading_app.rating.concluding import forget_all
-from grading_app.rating.drawing import DrawingError, draw_answers
-from grading_app.rating.sessions import rated_items
+from grading_app.rating.answer_draw import DrawingError, draw_answers
+from grading_app.rating.gradings import forget_all
+from grading_app.rating.session import rated_items
 from runs_app.models import Dimension
 
 INVITATION_LASTS = timedelta(days=14)

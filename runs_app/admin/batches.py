@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from datasets_app.admin_verbs import Verb, VerbAdmin
-from runs_app import steering
+from datasets_app.admin_transitions import Verb, VerbAdmin
+from runs_app import run_control
 from runs_app.admin.experiments import VisibleAdmin
 from runs_app.models import Experiment, ProviderBatch
 
@@ -20,7 +20,7 @@ def _cancel(rows: list[ProviderBatch], by: Any, reason: str) -> None:
     for row in rows:
         if not Experiment.objects.editable_by(by).filter(pk=row.run.experiment_id).exists():
             raise ValueError(f"{row} is not yours to cancel: ask the owner of {row.run.experiment.slug}")
-        if not steering.cancel_batch(row, by=by, reason=reason):
+        if not run_control.cancel_batch(row, by=by, reason=reason):
             raise ValueError(f"{row} has not changed: it had come to its end, or was being collected or cancelled")
 
 

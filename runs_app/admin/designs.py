@@ -14,32 +14,32 @@ from django.urls import URLPattern, path
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from datasets_app.admin_verbs import Verb, VerbAdmin
-from evalsite.lib.admin import history_list
+from datasets_app.admin_transitions import Verb, VerbAdmin
 from evalsite.lib.bounded_json import BoundedJSONField
-from runs_app import prompts
+from evalsite.lib.web.admin import history_list
 from runs_app.admin.forms import MappingsForm, PreviewForm, PromptForm
-from runs_app.designs import versioning
+from runs_app.llm import prompts
 from runs_app.models import Dimension, Experiment, Prompt, Sampler
 from runs_app.models.designs import Versioned
-from runs_app.reading import Turns, turns_of_draft
+from runs_app.planning import row_versions
+from runs_app.prompt_preview import Turns, turns_of_draft
 
 SAVING = ("show_save", "show_save_and_continue", "show_save_and_add_another")
 
 
 def _approve(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        versioning.approve(row, by=by, reason=reason)
+        row_versions.approve(row, by=by, reason=reason)
 
 
 def _archive(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        versioning.archive(row, by=by, reason=reason)
+        row_versions.archive(row, by=by, reason=reason)
 
 
 def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
     for row in rows:
-        versioning.new_version(row, by=by)
+        row_versions.new_version(row, by=by)
 
 
 def archiving(permission: str) -> Verb:
@@ -99,7 +99,7 @@ class VersionedAdmin(VerbAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
-            obj.version = versioning.next_version(type(obj), obj.name)
+            obj.version = row_versions.next_version(type(obj), obj.name)
             obj.created_by = request.user
         if form.changed_data:
             super().save_model(request, obj, form, change)

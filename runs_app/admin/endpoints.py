@@ -9,8 +9,8 @@ from django.db import models, transaction
 from django.http import HttpRequest
 
 from datasets_app.models.history import record_changes, save_noted
-from evalsite.lib.admin import history_list
 from evalsite.lib.bounded_json import BoundedJSONField
+from evalsite.lib.web.admin import history_list
 from runs_app.admin.forms import MappingsForm
 from runs_app.models import Endpoint, LanguageModel
 

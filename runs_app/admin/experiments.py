@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.safestring import SafeString
 
-from evalsite.lib.admin import ReadOnlyAdmin, history_list
+from evalsite.lib.web.admin import ReadOnlyAdmin, history_list
 from runs_app.models import Experiment, Run, Worker
 
 

@@ -10,8 +10,8 @@ from django.contrib import admin, messages
 from django_q.models import Failure, Schedule
 from django_q.tasks import async_task
 
-from evalsite.lib.admin import SuperusersOnly
-from runs_app.task_payloads import TaskRefused
+from evalsite.lib.web.admin import SuperusersOnly
+from runs_app.taskqueue.task_payloads import TaskRefused
 
 
 @admin.action(description="Queue the selected tasks again")

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 
 from django.db import DatabaseError, transaction
 
-from runs_app.engine import concluding
-from runs_app.engine.admitting import Claim, claim
-from runs_app.engine.books import open_books
-from runs_app.engine.jobs import Job, jobs_of
-from runs_app.engine.questions import Questions
-from runs_app.engine.recording import Result
-from runs_app.engine.rescuing import OUTAGES, record_all
-from runs_app.engine.settling import Place, lock
-from runs_app.engine.statements import fetched
+from runs_app.engine import outcomes
+from runs_app.engine.admission import Claim, claim_trials
+from runs_app.engine.counters import CounterKeys, lock_rows
+from runs_app.engine.database_recovery import OUTAGES, record_each
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.jobs import Job, build_jobs
+from runs_app.engine.locked_counters import lock_counters
+from runs_app.engine.prepared_sql import fetch_rows
+from runs_app.engine.recorder import Result
 from runs_app.models import Run
 
 logger = logging.getLogger("evalsite.drain")
@@ -36,13 +36,13 @@ ORDER BY r.id
 def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
     """Claim at most `room` trials, after a claim for all runs together failed. Stop the runs that fail alone, too."""
     claims: list[Claim] = []
-    for place in [Place(*row) for row in fetched(CLAIMABLE_RUNS, endpoint_id)]:
+    for place in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
         if len(claims) >= room:
             break
         try:
             with transaction.atomic():
-                if books := open_books(endpoint_id, [place.run_id]):
-                    new = claim(books, worker_id, room - len(claims))
+                if books := lock_counters(endpoint_id, [place.run_id]):
+                    new = claim_trials(books, worker_id, room - len(claims))
                     books.settle()
                     claims += new
         except OUTAGES:
@@ -53,37 +53,37 @@ def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]
     return claims
 
 
-def prepare_jobs(claims: Sequence[Claim], questions: Questions, worker_id: int) -> list[Job]:
+def prepare_jobs(claims: Sequence[Claim], questions: DesignCache, worker_id: int) -> list[Job]:
     """Return what these claims ask. A run whose requests cannot be prepared is stopped and gives its claims back."""
     try:
-        return jobs_of(claims, questions)
+        return build_jobs(claims, questions)
     except OUTAGES:
         raise
     except Exception:
         logger.exception("requests of %s claims could not be prepared together", len(claims))
-    by_run: dict[Place, list[Claim]] = defaultdict(list)
+    by_run: dict[CounterKeys, list[Claim]] = defaultdict(list)
     for one in claims:
         by_run[one.place].append(one)
     jobs: list[Job] = []
     for place, some in by_run.items():
         try:
-            jobs += jobs_of(some, questions)
+            jobs += build_jobs(some, questions)
         except OUTAGES:
             raise
         except Exception as fault:
             logger.exception("requests of run %s cannot be prepared", place.run_id)
             stop_broken(place, "Its requests could not be prepared", fault)
-            released = concluding.released()
-            record_all([Result(one, released.status, trial=released.trial, unspent=True) for one in some], worker_id)
+            released = outcomes.conclude_release()
+            record_each([Result(one, released.status, trial=released.trial, unspent=True) for one in some], worker_id)
     return jobs
 
 
-def stop_broken(place: Place, what: str, fault: Exception) -> None:
+def stop_broken(place: CounterKeys, what: str, fault: Exception) -> None:
     """Stop a run with this reason. It may be resumed, and stops again if its design is still broken."""
     reason = f"{what}: {_first_line(fault)}. Correct the design, then resume the run."
     try:
         with transaction.atomic():
-            lock({place})
+            lock_rows({place})
             Run.objects.filter(pk=place.run_id).transition(
                 sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
             )

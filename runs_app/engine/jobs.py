@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalsite.lib.scales import Scale
-from runs_app.engine import asking
-from runs_app.engine.admitting import Claim
-from runs_app.engine.concluding import Conclusion, answered, asked_again, kinds_of, rerun_problem
-from runs_app.engine.questions import Questions
-from runs_app.engine.recording import Result
-from runs_app.engine.remembering import asked_by_others, remembered
-from runs_app.engine.retrying import RetryPolicy
-from runs_app.prompts import PromptError
-from runs_app.providers.calls import CallFailure, CallReply, ErrorClass
+from evalsite.lib.stats.scale import Scale
+from runs_app.engine import requests
+from runs_app.engine.admission import Claim
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.outcomes import Outcome, conclude_answer, conclude_rerun, rerun_problem, unusable_kinds
+from runs_app.engine.recorder import Result
+from runs_app.engine.response_cache import fetch_cached, requested_elsewhere
+from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
+from runs_app.llm.prompts import PromptError
 
 logger = logging.getLogger("evalsite.drain")
 
@@ -28,7 +28,7 @@ class Job:
     """A claim and what it asks, or why it cannot be asked."""
 
     claim: Claim
-    asked: asking.Asked | CallFailure
+    asked: requests.PreparedRequest | CallFailure
     scale: Scale | None
     retry: RetryPolicy
     remembered: CallReply | None = None
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def cache_key(self) -> str | None:
-        return self.asked.cache_key if isinstance(self.asked, asking.Asked) else None
+        return self.asked.cache_key if isinstance(self.asked, requests.PreparedRequest) else None
 
     @property
     def may_be_asked_again(self) -> bool:
@@ -46,22 +46,22 @@ class Job:
 
     def rerun_problem(self, answer: Mapping[str, Any]) -> ErrorClass | None:
         """Return why the design asks again after an answer with these columns of a trial, or None."""
-        return rerun_problem(kinds_of(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
+        return rerun_problem(unusable_kinds(answer), empty=self.reruns_empty, unreadable=self.reruns_unreadable)
 
 
-def jobs_of(claims: Sequence[Claim], questions: Questions) -> list[Job]:
+def build_jobs(claims: Sequence[Claim], questions: DesignCache) -> list[Job]:
     """What these claims ask: fetched in sets, with the answers that the cache has."""
     jobs = [_prepared(claim, questions) for claim in questions.fetched(claims)]
-    known = remembered({job.cache_key for job in jobs if job.cache_key})
+    known = fetch_cached({job.cache_key for job in jobs if job.cache_key})
     return _waiting([replace(job, remembered=_usable(job, known)) for job in jobs], known)
 
 
-def _prepared(claim: Claim, questions: Questions) -> Job:
+def _prepared(claim: Claim, questions: DesignCache) -> Job:
     design, question, retry = questions.of(claim)
     try:
-        plain = asking.ask(design, question, claim.sample_idx)
-        plain = asking.without_schema(plain) if claim.without_schema else plain
-        asked: asking.Asked | CallFailure = asking.elsewhere(plain, design.target.routes, claim.attempts)
+        plain = requests.prepare_request(design, question, claim.sample_idx)
+        plain = requests.without_schema(plain) if claim.without_schema else plain
+        asked: requests.PreparedRequest | CallFailure = requests.reroute(plain, design.target.routes, claim.attempts)
     except (PromptError, OSError) as error:
         asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
     except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
@@ -86,7 +86,7 @@ def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
         for job in jobs
         if job.cache_key and job.cache_key not in known and not job.claim.batched
     }
-    elsewhere = asked_by_others(keys)
+    elsewhere = requested_elsewhere(keys)
     return [replace(job, asked=_being_asked()) if job.claim.trial_id in elsewhere else job for job in jobs]
 
 
@@ -99,14 +99,14 @@ def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
     reply = known.get(job.cache_key or "")
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply
-    problem = job.rerun_problem(answered(reply, job.scale).trial)
+    problem = job.rerun_problem(conclude_answer(reply, job.scale).trial)
     return None if problem else reply
 
 
-def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Result:
+def build_result(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Result:
     """What is recorded of a job that came to this conclusion by these calls."""
     conclusion = _weighed(job, conclusion, calls)
-    if isinstance(job.asked, asking.Asked):
+    if isinstance(job.asked, requests.PreparedRequest):
         for columns in (conclusion.trial, *calls):
             columns["request_hash"] = job.asked.request_hash
     elif job.asked.error_class == ErrorClass.BEING_ASKED:
@@ -124,14 +124,14 @@ def result_of(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> 
     )
 
 
-def _weighed(job: Job, conclusion: Conclusion, calls: list[dict[str, Any]]) -> Conclusion:
+def _weighed(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Outcome:
     """Write the kinds of an answer to its call; ask again where the design reruns answers of such a kind."""
     if conclusion.status != "done":
         return conclusion
     problem = job.rerun_problem(conclusion.trial)
     if problem is None or not job.may_be_asked_again:
-        calls[-1].update(kinds_of(conclusion.trial))
+        calls[-1].update(unusable_kinds(conclusion.trial))
         return conclusion
-    again = asked_again(problem, job.claim.attempts, job.retry)
+    again = conclude_rerun(problem, job.claim.attempts, job.retry)
     calls[-1].update(again.trial, outcome="transient", raw_response=conclusion.trial["raw_response"])
     return again

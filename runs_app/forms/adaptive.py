@@ -7,10 +7,10 @@ from typing import Any
 from django import forms
 from pydantic import ValidationError
 
-from evalsite.lib.choices import choice_field
+from evalsite.lib.web.choice_fields import choice_field
 from runs_app.bounds import ADAPTIVE
-from runs_app.designs.specs import AdaptiveSpec
 from runs_app.forms.fields import bounded_integer, bounded_number, names_in
+from runs_app.planning.specs import AdaptiveSpec
 
 USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items() if not field.is_required()}
 

@@ -9,11 +9,11 @@ from django import forms
 from django.core import signing
 from pydantic import ValidationError
 
-from evalsite.lib.choices import offered
-from runs_app.designs.drawing import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
-from runs_app.designs.drawn import DrawLines, draw_models, lines_of
+from evalsite.lib.web.choice_fields import offered
 from runs_app.forms.fields import names_in
 from runs_app.models import LanguageModel
+from runs_app.planning.drawn_models import DrawLines, draw_models, lines_of
+from runs_app.planning.model_draw import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
 
 SALT = "runs_app.draw"
 FIELDS = {"from": "wanted"}  # Keys of an experiment file that have another name here.

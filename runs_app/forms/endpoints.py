@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from evalsite.lib.choices import offer_rows
+from evalsite.lib.web.choice_fields import offer_rows
 from runs_app.forms.fields import keep, names_in
 from runs_app.models import Endpoint, LanguageModel
 

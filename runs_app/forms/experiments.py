@@ -11,12 +11,12 @@ from django.urls import reverse
 from django.utils.html import format_html
 
 from datasets_app.models import Dataset
-from evalsite.lib.choices import choice_field, link_to_new, offer_rows, offered, row_field
-from runs_app.above import grading, scorer_choices, scorer_name
+from evalsite.lib.web.choice_fields import choice_field, link_to_new, offer_rows, offered, row_field
 from runs_app.forms.adaptive import AdaptiveForm
+from runs_app.forms.audience import SharingFields
 from runs_app.forms.draws import DrawForm
 from runs_app.forms.fields import PriorityField, RulesField, all_scorers
-from runs_app.forms.sharing import SharingFields
+from runs_app.grading_interface import grading, scorer_choices, scorer_name
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
 from runs_app.stopping.rules import MIN_FAILURES
 

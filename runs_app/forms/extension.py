@@ -8,10 +8,10 @@ from django import forms
 from django.urls import reverse
 from django.utils.html import format_html
 
-from evalsite.lib.choices import choice_field, offer_rows
-from runs_app.designs.extension import Extension, ExtensionPreview, first_wave_label
+from evalsite.lib.web.choice_fields import choice_field, offer_rows
 from runs_app.forms.experiments import NOTHING_TO_CHOOSE, Rows, usable_rows
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.planning.extension import Extension, ExtensionPreview, first_wave_label
 
 AXES = ("language_models", "prompts", "samplers", "dimensions")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from django import forms
 
-from runs_app.above import grading, scorer_choices, scorers_with_parameter
 from runs_app.bounds import BOUNDS, Bound
+from runs_app.grading_interface import grading, scorer_choices, scorers_with_parameter
 from runs_app.models import Experiment
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from collections.abc import Collection, Sequence
 
-from evalsite.lib.commands import bad_input
+from evalsite.lib.ops.commands import bad_input
 
 
 def add_condition_option(parser: ArgumentParser, what: str) -> None:

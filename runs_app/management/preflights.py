@@ -7,8 +7,8 @@ from collections.abc import Collection
 from django.core.management.base import CommandError
 
 from datasets_app.models.history import Actor
-from evalsite.lib.commands import WORK_FAILED, VerbCommand
-from evalsite.lib.wording import money_text
+from evalsite.lib.ops.commands import WORK_FAILED, VerbCommand
+from evalsite.lib.text.number_format import format_money
 from runs_app.models import Experiment, Preflight
 
 
@@ -22,7 +22,7 @@ def make_preflights(
     for asked in Preflight.objects.ask(models, by=by, experiment=experiment):
         failed += make_preflight(asked.pk) != Preflight.Status.OK
         done = Preflight.objects.select_related("model__endpoint").get(pk=asked.pk)
-        cost = f" {money_text(done.cost_usd)}" if done.was_made else ""
+        cost = f" {format_money(done.cost_usd)}" if done.was_made else ""
         command.say(f"{done.model.name:<24} {done.status:<11} {done.said}{cost} {done.warning}".rstrip())
     if failed:
         raise CommandError(f"{failed} of {len(models)} models did not answer", returncode=WORK_FAILED)

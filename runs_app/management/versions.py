@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import SayingCommand, VerbCommand, actor, add_reason, add_user, bad_input, owner
-from runs_app.designs import versioning
-from runs_app.designs.designing import dump_yaml
-from runs_app.designs.row_builder import RowBuilder
-from runs_app.designs.said import Strict
-from runs_app.designs.specs import SpecError, read_part
+from evalsite.lib.ops.commands import OutputCommand, VerbCommand, actor, add_reason, add_user, bad_input, owner
 from runs_app.models.designs import Versioned
+from runs_app.planning import row_versions
+from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.spec_io import dump_yaml
+from runs_app.planning.spec_types import Strict
+from runs_app.planning.specs import SpecError, read_part
 
 REFERENCE = "NAME for its newest version, or NAME@VERSION"
 
@@ -80,12 +80,12 @@ class VersionCommand(VerbCommand):
 
     def do_approve(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.found(reference)
-        versioning.approve(row, by=actor(user), reason=reason)
+        row_versions.approve(row, by=actor(user), reason=reason)
         self.say(f"{row} is approved: nothing changes it")
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         row = self.found(reference)
-        versioning.archive(row, by=actor(user), reason=reason)
+        row_versions.archive(row, by=actor(user), reason=reason)
         self.say(f"{row} is archived; what was asked with it stays")
 
     def found(self, reference: str) -> Any:
@@ -126,7 +126,7 @@ def text_of(file: Path) -> str:
         bad_input(f"file: {file} cannot be read: {error}")
 
 
-def say_history(command: SayingCommand, row: Any) -> None:
+def say_history(command: OutputCommand, row: Any) -> None:
     for change in row.history:
         reason = f": {change.reason}" if change.reason else ""
         command.say(f"# {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.to_value}{reason}")

@@ -2,7 +2,7 @@
 
 from django.db import migrations, models
 
-from runs_app.providers import parameters
+from runs_app.llm import parameters
 
 NAMES = """chat_template_kwargs enable_thinking frequency_penalty ignore_eos include_reasoning keep_alive length_penalty
 logit_bias logprobs max_completion_tokens min_p min_tokens mirostat num_ctx presence_penalty provider reasoning

@@ -1,7 +1,7 @@
 """Attempts and the ledger are append-only, and done trials stay: kept by triggers.
 
 A verb that deletes an experiment, or a part of one, names it in `evalsite.deleting_experiment` for its transaction
-(`runs_app.removing.permit_deletion`). All checks are made once a statement, except that of a changed attempt.
+(`runs_app.deletion.permit_deletion`). All checks are made once a statement, except that of a changed attempt.
 """
 
 from django.db import migrations

@@ -6,7 +6,7 @@ from typing import Self
 
 from django.db import models
 
-from runs_app.models.work import Trial
+from runs_app.models.trials import Trial
 
 
 class CachedAnswerQuerySet(models.QuerySet["CachedAnswer"]):

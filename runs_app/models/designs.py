@@ -14,11 +14,11 @@ from django.utils import timezone
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import StatusChange, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.hashing import content_hash
-from evalsite.lib.roles import is_member
-from evalsite.lib.storable import unstorable
+from evalsite.lib.permissions import is_member
+from evalsite.lib.text.hashing import content_hash
+from evalsite.lib.text.pg_text import describe_unstorable
+from runs_app.llm import parameters
 from runs_app.models.bounded import InRange, range_constraints
-from runs_app.providers import parameters
 
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
@@ -89,7 +89,7 @@ class Versioned(models.Model):
         """As any field is checked, and that mappings and lists hold nothing that neither a hash nor a column takes."""
         super().clean_fields(exclude)
         written = [field.name for field in self._meta.fields if isinstance(field, models.JSONField)]
-        faults = {name: unstorable(getattr(self, name)) for name in written if name not in (exclude or ())}
+        faults = {name: describe_unstorable(getattr(self, name)) for name in written if name not in (exclude or ())}
         if any(faults.values()):
             raise ValidationError({name: f"What is written {fault}." for name, fault in faults.items() if fault})
 
@@ -129,7 +129,7 @@ class Prompt(Versioned):
         return {"messages": self.messages, "answer_format": self.answer_format}
 
     def clean(self) -> None:
-        from runs_app import prompts
+        from runs_app.llm import prompts
 
         problems = prompts.validate(self.messages)
         if problems:

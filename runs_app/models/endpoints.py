@@ -15,12 +15,12 @@ from django.utils import timezone
 from datasets_app.models import StatusChange
 from datasets_app.models.datasets import slug_validator
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.roles import is_member
-from runs_app.costing.costs import Prices
+from evalsite.lib.permissions import is_member
+from runs_app.llm import keys
+from runs_app.llm.url_allowlist import problem_with_url
 from runs_app.models.bounded import InRange, RangeConstraint, range_constraints
-from runs_app.models.counted import Counted
-from runs_app.providers import keys
-from runs_app.providers.hosts import problem_with_url
+from runs_app.models.engine_owned_columns import EngineOwnedColumns
+from runs_app.pricing.costs import Prices
 
 if TYPE_CHECKING:
     from runs_app.models.experiments import Condition
@@ -46,7 +46,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
 KEPT = "what a model was asked under never changes."
 
 
-class Served(Counted):
+class PricedResource(EngineOwnedColumns):
     """What a call costs rests on its row, so a change of it changes what is set aside for calls to come."""
 
     PRICED_BY: ClassVar[str]  # The field that a missing ceiling is said at.
@@ -56,20 +56,20 @@ class Served(Counted):
         abstract = True
 
     def clean(self) -> None:
-        from runs_app.designs.reserving import problems_after  # It knows runs, which know this.
+        from runs_app.planning.reservations import problems_after  # It knows runs, which know this.
 
         if not self._state.adding and (problems := problems_after(self)):
             raise ValidationError({self.PRICED_BY: problems})
 
     def save(self, **how: Any) -> None:
         """Unbounded where a budget would be without bound; `clean` says so before."""
-        from runs_app.designs.reserving import reserve_anew, served_by
+        from runs_app.planning.reservations import served_by, update_reservations
 
         is_new = self._state.adding
         with transaction.atomic():
             super().save(**how)
             if not is_new:
-                reserve_anew(served_by(self))
+                update_reservations(served_by(self))
 
     def serve(self, condition: Condition) -> None:
         """In memory, let the condition be asked of this row as it is here, saved or not."""
@@ -81,7 +81,7 @@ class Served(Counted):
 
 
 @constrain_choices
-class Endpoint(Served):
+class Endpoint(PricedResource):
     """One served API. Its row is what all workers lock to share its limits."""
 
     class Provider(TextChoices):
@@ -257,7 +257,7 @@ def _has_source() -> models.Q:
     return unpriced | models.Q(~models.Q(price_source=""), price_date__isnull=False)
 
 
-class LanguageModel(Served):
+class LanguageModel(PricedResource):
     """A model id at an endpoint, with prices in US dollars per million tokens."""
 
     PRICED_BY = "input_price"

@@ -14,11 +14,11 @@ from datasets_app.models import Dataset, StatusChange, TransitionQuerySet
 from datasets_app.models.datasets import slug_validator
 from datasets_app.models.history import Actor, record_changes, said_in_history
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.roles import is_member, is_operator, is_viewer
+from evalsite.lib.permissions import is_member, is_operator, is_viewer
 from runs_app.models.bounded import InRange, adaptive_constraint, range_constraints
-from runs_app.models.counted import Counted
 from runs_app.models.designs import Dimension, Prompt, Sampler
 from runs_app.models.endpoints import LanguageModel
+from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 
 class ExperimentQuerySet(TransitionQuerySet):
@@ -38,7 +38,7 @@ class ExperimentQuerySet(TransitionQuerySet):
 
 
 @constrain_choices
-class Experiment(Counted):
+class Experiment(EngineOwnedColumns):
     """A dataset crossed with models, prompts, samplers, dimensions and repetitions, under a budget."""
 
     class Status(models.TextChoices):

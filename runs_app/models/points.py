@@ -8,8 +8,8 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
 from evalsite.lib.choice_constraints import constrain_choices
-from evalsite.lib.student import MeanInterval
-from evalsite.lib.wilson import Interval
+from evalsite.lib.stats.t_interval import MeanInterval
+from evalsite.lib.stats.wilson import Interval
 from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Experiment
 from runs_app.models.runs import Run

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from datasets_app.models.history import Actor, authorship
 from evalsite.lib.choice_constraints import constrain_choices
-from runs_app.models.called import Called
+from runs_app.models.call_record import CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
 
@@ -33,7 +33,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
 
 
 @constrain_choices
-class Preflight(Called):
+class Preflight(CallRecord):
     """A row of its own kind, not an attempt without a trial: an attempt is its trial's, and so its run's, in every
     counter, export and page, and none of them would know what to make of one that has neither.
 

@@ -11,7 +11,7 @@ from django.urls import reverse
 from datasets_app.models import StatusChange, TransitionQuerySet
 from evalsite.lib.choice_constraints import constrain_choices
 from runs_app.models.bounded import InRange, range_constraints
-from runs_app.models.counted import Counted
+from runs_app.models.engine_owned_columns import EngineOwnedColumns
 from runs_app.models.experiments import Condition, Experiment, Wave
 
 
@@ -34,7 +34,7 @@ class RunQuerySet(TransitionQuerySet):
 
 
 @constrain_choices
-class Run(Counted):
+class Run(EngineOwnedColumns):
     """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
 
     n_reused: int  # Of `with_reuse` alone.

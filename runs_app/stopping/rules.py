@@ -9,8 +9,8 @@ from decimal import Decimal
 from functools import lru_cache, partial
 from typing import Literal
 
-from evalsite.lib.student import MeanInterval, bounded_mean
-from evalsite.lib.wilson import Interval, wilson
+from evalsite.lib.stats.t_interval import MeanInterval, bounded_mean
+from evalsite.lib.stats.wilson import Interval, wilson
 
 Correction = Literal["mapped", "excess_counts"]
 Scale = tuple[int, int]  # The least and the highest rating.

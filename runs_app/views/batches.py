@@ -7,17 +7,16 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from evalsite.lib.access import members_only, readers_only
-from evalsite.lib.form_errors import first_error
-from evalsite.lib.live import wants_part
 from evalsite.lib.pagination import paginate_table
-from evalsite.lib.roles import is_member
-from runs_app import steering
+from evalsite.lib.permissions import is_member, members_only, readers_only
+from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.htmx import wants_part
+from runs_app import run_control
 from runs_app.filters import BatchFilter
-from runs_app.forms.steering import SteeringForm
+from runs_app.forms.run_control import SteeringForm
 from runs_app.models import ProviderBatch
 from runs_app.tables import BatchListTable
-from runs_app.views.fetching import editable_experiment, may_edit, visible_batch
+from runs_app.views.permissions import editable_experiment, may_edit, visible_batch
 
 PER_PAGE = 50
 
@@ -57,8 +56,8 @@ def batch_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     editable_experiment(request, batch.run.experiment.slug)
     form = SteeringForm(request.POST, reason_required=True)
     if not form.is_valid():
-        messages.error(request, first_error(form))
-    elif steering.cancel_batch(batch, by=request.user, reason=form.cleaned_data["reason"]):
+        messages.error(request, first_form_error(form))
+    elif run_control.cancel_batch(batch, by=request.user, reason=form.cleaned_data["reason"]):
         messages.success(request, "The batch will be cancelled; its run is paused. What was answered by then is kept.")
     else:
         messages.warning(request, "Nothing changed: the provider has ended already.")

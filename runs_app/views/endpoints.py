@@ -11,21 +11,20 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models.history import save_noted
-from evalsite.lib.access import members_only, operators_only
-from evalsite.lib.choices import fetch_choices
-from evalsite.lib.form_errors import first_error
-from evalsite.lib.live import wants_part
-from evalsite.lib.roles import is_operator
-from evalsite.lib.wording import count_text
-from runs_app.costing import pricing
+from evalsite.lib.permissions import is_operator, members_only, operators_only
+from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.htmx import wants_part
+from runs_app.cache_purge import purge, purges, size_of_cache
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm, NotedForm
-from runs_app.forms.steering import SteeringForm
+from runs_app.forms.run_control import SteeringForm
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
-from runs_app.purging import purge, purges, size_of_cache
-from runs_app.views.fetching import posted
-from runs_app.waking import ask_preflights
-from runs_app.watching.busyness import with_state
+from runs_app.monitoring.endpoint_load import with_state
+from runs_app.pricing import price_list
+from runs_app.taskqueue.enqueue import ask_preflights
+from runs_app.views.permissions import posted
 
 COUNTED_TO = 100_000
 PURGES = 20
@@ -92,9 +91,9 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
 def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
     """Take over litellm's list prices for the models that are served here; each change is said."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
-    found = pricing.repricings(endpoint.models.select_related("endpoint"))
-    n = pricing.take_over(found, by=request.user)
-    messages.success(request, f"{n} of {len(found)} models priced by {pricing.source()}.")
+    found = price_list.repricings(endpoint.models.select_related("endpoint"))
+    n = price_list.take_over(found, by=request.user)
+    messages.success(request, f"{n} of {len(found)} models priced by {price_list.source()}.")
     for one in found:
         (messages.warning if one.why_not else messages.info)(request, one.said)
     return redirect("endpoint_list")
@@ -123,10 +122,10 @@ def model_status(request: HttpRequest, pk: int) -> HttpResponse:
 def cache_purge(request: HttpRequest) -> HttpResponse:
     form = SteeringForm(request.POST)
     if not form.is_valid():
-        messages.error(request, first_error(form))
+        messages.error(request, first_form_error(form))
         return redirect("endpoint_list")
     n = purge(by=request.user, reason=form.cleaned_data["reason"])
-    messages.success(request, f"{count_text(n)} remembered answers are forgotten; the trials that gave them stay.")
+    messages.success(request, f"{format_count(n)} remembered answers are forgotten; the trials that gave them stay.")
     return redirect("endpoint_list")
 
 

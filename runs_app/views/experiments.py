@@ -10,24 +10,23 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
-from evalsite.lib.access import readers_only
 from evalsite.lib.pagination import paginate_table
-from evalsite.lib.roles import is_member
-from runs_app.above import grading
-from runs_app.designs import designing
-from runs_app.designs.crossed import Design
-from runs_app.designs.detecting import detectable
-from runs_app.designs.drawn import draws_of
-from runs_app.designs.outlook import cells_of, outlook
-from runs_app.designs.points import outlook_of_points
+from evalsite.lib.permissions import is_member, readers_only
 from runs_app.filters import ExperimentFilter
-from runs_app.forms.steering import AssumptionsForm
+from runs_app.forms.run_control import AssumptionsForm
+from runs_app.grading_interface import grading
 from runs_app.models import Experiment
-from runs_app.reading import turns_of_draft
+from runs_app.monitoring.point_status import rule_in_words
+from runs_app.monitoring.progress import Totals, state_of, with_totals
+from runs_app.planning import spec_io
+from runs_app.planning.design import Design
+from runs_app.planning.design_summary import cells_of, summarise_design
+from runs_app.planning.drawn_models import draws_of
+from runs_app.planning.points import outlook_of_points
+from runs_app.planning.power import detectable
+from runs_app.prompt_preview import turns_of_draft
 from runs_app.tables import ExperimentTable
-from runs_app.views.fetching import may_edit, visible_experiment
-from runs_app.watching.point_lines import rule_in_words
-from runs_app.watching.progress import Totals, state_of, with_totals
+from runs_app.views.permissions import may_edit, visible_experiment
 
 PER_PAGE = 25
 KEYS = 200
@@ -57,7 +56,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
         "design": design,
         "assumptions": (assumptions := AssumptionsForm(request.GET)),
         "detectable": detectable(design.n_items, experiment.samples, assumptions.chosen),
-        "outlook": outlook(design),
+        "outlook": summarise_design(design),
         "points": outlook_of_points(design.adaptive, design.points, experiment.samples) if design.adaptive else [],
         "rule": rule_in_words(design.adaptive) if design.adaptive else [],
         "cells": cells_of(design),
@@ -92,7 +91,7 @@ def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
 @readers_only
 def experiment_yaml(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    response = HttpResponse(designing.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
+    response = HttpResponse(spec_io.to_yaml(experiment), content_type="application/yaml; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{experiment.slug}.yaml"'
     return response
 

@@ -7,14 +7,14 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
-from evalsite.lib.access import members_only
-from evalsite.lib.choices import fetch_choices
-from runs_app import steering
-from runs_app.designs.extension import ExtensionPreview, preview_extension
-from runs_app.designs.planning import PlanError
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from runs_app import run_control
 from runs_app.forms.extension import ExtensionForm
 from runs_app.models import Experiment
-from runs_app.views.fetching import editable_experiment, posted
+from runs_app.planning.extension import ExtensionPreview, preview_extension
+from runs_app.planning.plan import PlanError
+from runs_app.views.permissions import editable_experiment, posted
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -47,7 +47,7 @@ def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPrevi
     if preview.problems or not form.confirms(preview):
         return False
     try:
-        report = steering.extend(
+        report = run_control.extend(
             form.experiment,
             form.extension,
             by=request.user,
@@ -58,7 +58,7 @@ def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPrevi
     except PlanError as problem:
         form.add_error(None, problem.problems)
         return False
-    except steering.LaunchError as problem:
+    except run_control.LaunchError as problem:
         form.add_error(None, str(problem))
         return False
     messages.success(request, f"Extended: {report.summary}.")

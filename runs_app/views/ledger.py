@@ -9,15 +9,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.access import operators_only, readers_only
-from evalsite.lib.choices import fetch_choices
 from evalsite.lib.pagination import paginate_table
+from evalsite.lib.permissions import operators_only, readers_only
+from evalsite.lib.web.choice_fields import fetch_choices
 from runs_app.filters import LabLedgerFilter, LedgerFilter
 from runs_app.models import LedgerEntry
+from runs_app.monitoring import ledger_report
+from runs_app.monitoring.progress import Totals, state_of
 from runs_app.tables import LedgerTable
-from runs_app.views.fetching import visible_experiment
-from runs_app.watching import ledger
-from runs_app.watching.progress import Totals, state_of
+from runs_app.views.permissions import visible_experiment
 
 PER_PAGE = 100
 
@@ -26,7 +26,7 @@ PER_PAGE = 100
 @readers_only
 def experiment_ledger(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = visible_experiment(request, slug)
-    entries = LedgerEntry.objects.filter(ledger.of_experiment(experiment))
+    entries = LedgerEntry.objects.filter(ledger_report.of_experiment(experiment))
     runs = list(experiment.runs.all())
     context = {
         "experiment": experiment,
@@ -48,8 +48,8 @@ def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     by = filter_.grouping
     # Where the address cannot be read, nothing is shown rather than everything.
     entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
-    lines = ledger.lines_of(entries, by)
+    lines = ledger_report.lines_of(entries, by)
     table = LedgerTable(lines, by=by)
     paginate_table(request, table, PER_PAGE)
     fetch_choices(filter_.form)
-    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger.Sums.over(lines), "by": by}
+    return {"filter": filter_, "table": table, "lines": lines, "sums": ledger_report.Sums.over(lines), "by": by}

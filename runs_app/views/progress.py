@@ -11,17 +11,17 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.access import readers_only
-from evalsite.lib.live import wants_part
-from runs_app.designs.crossed import Design
-from runs_app.designs.drifting import served_in
+from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.htmx import wants_part
 from runs_app.models import Experiment, Point, Run
+from runs_app.monitoring import progress
+from runs_app.monitoring.blockers import blockers_of, stop_reasons_of
+from runs_app.monitoring.sparklines import throughput_curve
+from runs_app.planning.design import Design
+from runs_app.planning.drift import served_in
 from runs_app.tables import BatchTable, RecentAttemptTable, RunTable
-from runs_app.views.fetching import may_edit, visible_experiment, visible_run
-from runs_app.views.steering import Action, actions_for, deletion_of
-from runs_app.watching import progress
-from runs_app.watching.blockers import blockers_of, stop_reasons_of
-from runs_app.watching.curves import throughput_curve
+from runs_app.views.permissions import may_edit, visible_experiment, visible_run
+from runs_app.views.run_control import Action, actions_for, deletion_of
 
 RECENT = 20
 

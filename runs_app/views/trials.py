@@ -8,12 +8,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.access import readers_only
-from evalsite.lib.choices import fetch_choices
-from runs_app import browsing
+from evalsite.lib.permissions import readers_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from runs_app import trial_pagination
 from runs_app.filters import TrialFilter
 from runs_app.models import Trial
-from runs_app.reading import turns_of
+from runs_app.prompt_preview import turns_of
 from runs_app.tables import AttemptTable, TrialTable
 
 CURSORS = ("after", "before")
@@ -25,10 +25,10 @@ MOST_SHOWN = 100  # Preferences of one answer: it meets every other condition's,
 def trial_list(request: HttpRequest) -> HttpResponse:
     filter_ = TrialFilter(request.GET, request=request)
     search = filter_.search
-    page = browsing.Page([])
+    page = trial_pagination.Page([])
     if search is not None:
-        page = browsing.find(search, after=_cursor(request, "after"), before=_cursor(request, "before"))
-    rows = list(browsing.rows(page.keys)) if page.keys else []
+        page = trial_pagination.find(search, after=_cursor(request, "after"), before=_cursor(request, "before"))
+    rows = list(trial_pagination.rows(page.keys)) if page.keys else []
     table = TrialTable(rows, query=_without_cursors(request))
     fetch_choices(filter_.form)
     context = {"filter": filter_, "table": table, "page": page, **_links(request, page)}
@@ -102,7 +102,7 @@ def _without_cursors(request: HttpRequest) -> str:
     return query.urlencode()
 
 
-def _links(request: HttpRequest, page: browsing.Page) -> dict[str, str]:
+def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
     """Addresses of the pages around this one, under the same filter."""
     query = _without_cursors(request)
     stem = f"?{query}&" if query else "?"
@@ -116,6 +116,6 @@ def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, Any]:
     search = TrialFilter(request.GET, request=request).search
     if search is None:
         return {"next": None, "previous": None}
-    after = browsing.find(search, after=trial.pk, size=1).keys
-    before = browsing.find(search, before=trial.pk, size=1).keys
+    after = trial_pagination.find(search, after=trial.pk, size=1).keys
+    before = trial_pagination.find(search, before=trial.pk, size=1).keys
     return {"next": after[0] if after else None, "previous": before[0] if before else None}

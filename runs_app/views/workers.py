@@ -7,12 +7,12 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evalsite.lib.access import members_only
-from evalsite.lib.live import wants_part
-from evalsite.lib.versions import code_version
+from evalsite.lib.ops.versions import code_version
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.htmx import wants_part
 from runs_app.models import ProviderBatch, Worker
+from runs_app.monitoring.progress import state_of_worker
 from runs_app.tables import BatchTable, WorkerTable
-from runs_app.watching.progress import state_of_worker
 
 SHOWN = 100  # The latest that were heard of: a task queue's drains come and go each minute.
 

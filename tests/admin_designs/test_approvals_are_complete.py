@@ -5,8 +5,8 @@ from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
 from grading_app.models import Rubric
-from runs_app.designs import versioning
 from runs_app.models import Dimension, Prompt, Sampler
+from runs_app.planning import row_versions
 from tests import factories
 from tests.rubrics.world import make_rubric, make_texts
 
@@ -34,9 +34,9 @@ def test_bare_sql_approves_nothing_without_its_hash_and_the_time(table, missing)
 @pytest.mark.parametrize("table", DRAFTS)
 def test_an_approval_stores_its_time(table):
     row = DRAFTS[table]()
-    versioning.approve(row, by="a curator", reason="read and tried")
+    row_versions.approve(row, by="a curator", reason="read and tried")
     assert row.approved_at is not None
-    assert versioning.new_version(row, by=None).approved_at is None
+    assert row_versions.new_version(row, by=None).approved_at is None
 
 
 def test_what_is_made_approved_has_its_time_too():

@@ -3,10 +3,10 @@
 import pytest
 
 from datasets_app.models import TransitionError
-from grading_app.judging.archiving import archive_grader
+from grading_app.judging.archive_rules import archive_grader
 from grading_app.models import GradeCondition
-from runs_app.designs import versioning
 from runs_app.models import Experiment
+from runs_app.planning import row_versions
 from tests import factories
 from tests.admin_designs.conftest import staff
 from tests.rubrics.world import make_grader, make_rubric
@@ -29,7 +29,7 @@ def _of(row, by):
 
 
 def archive(kind, row, by):
-    archiving = archive_grader if kind == "grader" else versioning.archive
+    archiving = archive_grader if kind == "grader" else row_versions.archive
     archiving(row, by=by, reason="superseded")
     row.refresh_from_db()
     return row.archived_at if kind == "grader" else row.status == "archived"

@@ -6,8 +6,8 @@ from django.contrib import admin
 from django.contrib.auth.models import Permission
 from django.urls import reverse
 
-from runs_app.designs import planning
 from runs_app.models import Endpoint, Experiment, Run, Worker
+from runs_app.planning import plan as plan_module
 from tests.planning.world import make_dimension, make_endpoint, make_experiment, make_model, make_prompt, make_sampler
 
 QUEUE = [model for model in apps.get_app_config("django_q").get_models() if admin.site.is_registered(model)]
@@ -21,7 +21,7 @@ def address(row_or_model, page, *args):
 @pytest.fixture
 def planned(researcher):
     experiment = make_experiment(owner=researcher, dimensions=[make_dimension()])
-    planning.plan(experiment, by=researcher)
+    plan_module.plan(experiment, by=researcher)
     return experiment
 
 

@@ -1,6 +1,6 @@
 import pytest
 
-from runs_app.simulating import SimulatorConfig, simulator_process
+from runs_app.simulator import SimulatorConfig, simulator_process
 
 
 @pytest.fixture(scope="session")

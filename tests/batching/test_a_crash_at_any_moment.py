@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from runs_app.batch_apis.wire import Door
+from runs_app.batches.http_client import ApiClient
 from runs_app.models import Attempt, ProviderBatch
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import Killed, batched_run, give_up_waiting, next_run, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -41,7 +41,7 @@ class Crasher:
             raise Killed(point)
 
     def _around_requests(self, monkeypatch):
-        send, lines = Door._json, Door.lines
+        send, lines = ApiClient._json, ApiClient.lines
 
         async def sending(door, method, path, *arguments, **named):
             self._pass(f"before {method} {path}")
@@ -55,13 +55,13 @@ class Crasher:
                 yield line
                 self._pass(f"within lines of {path}")
 
-        monkeypatch.setattr(Door, "_json", sending)
-        monkeypatch.setattr(Door, "lines", reading)
+        monkeypatch.setattr(ApiClient, "_json", sending)
+        monkeypatch.setattr(ApiClient, "lines", reading)
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
-    monkeypatch.setattr("runs_app.batching.collecting.LINES", 2)
+    monkeypatch.setattr("runs_app.batches.collection.LINES", 2)
     experiment = batched_run(provider.url, kind, items=TRIALS).experiment
     # The database's part is the same for all providers.
     crasher = Crasher(monkeypatch, only_requests=kind == "anthropic")
@@ -80,7 +80,7 @@ def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
         check(run, points[-1:])
         if is_last:
             break
-    assert differences() == []
+    assert find_differences() == []
     counted = provider.counters()
     assert counted["batches"] == ProviderBatch.objects.count() == len(points) + 1
     assert (counted["batch_calls"], counted["answers"]) == (TRIALS * (len(points) + 1),) * 2

@@ -5,11 +5,11 @@ import urllib.request
 
 import pytest
 
-from runs_app import steering
-from runs_app.batch_apis.wire import Door
+from runs_app import run_control
+from runs_app.batches.http_client import ApiClient
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import Killed, batched_run, give_up_waiting, killing, next_run, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,7 +39,7 @@ def all_at_work_end(provider):
 
 def never_arrives(monkeypatch, times=1):
     """The next submissions are cut before the provider has them."""
-    post, lost = Door.post, []
+    post, lost = ApiClient.post, []
 
     async def losing(door, path, **named):
         if path.endswith("/batches") and len(lost) < times:
@@ -47,7 +47,7 @@ def never_arrives(monkeypatch, times=1):
             raise CallFailure(ErrorClass.TIMEOUT, "no reply")
         return await post(door, path, **named)
 
-    monkeypatch.setattr(Door, "post", losing)
+    monkeypatch.setattr(ApiClient, "post", losing)
 
 
 def submit_as_a_stranger(provider, n):
@@ -69,7 +69,7 @@ def ended_once(run, provider, *, batches):
     assert set(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == {"ok"}
     counted = provider.counters()
     assert (counted["batches"], counted["answered_again"]) == (batches, 0)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
@@ -145,7 +145,7 @@ def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provide
 def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it_answers(provider):
     run = batched_run(provider.url, "anthropic")
     lose_the_answer(provider)
-    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     work(until=is_waited_for)
     assert ProviderBatch.objects.get().status == "cancelling"
     all_at_work_end(provider)
@@ -153,7 +153,7 @@ def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("cancelled", 6, 1)
     assert Trial.objects.filter(status="done").count() == provider.counters()["answers"]
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_batch_of_that_size_that_is_not_ours_and_has_ended_keeps_nothing_waiting(provider, monkeypatch):

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from django.db import connections
 
-from runs_app import steering
-from runs_app.batching.keeping import APIS
+from runs_app import run_control
+from runs_app.batches.batch_worker import APIS
 from runs_app.models import Endpoint, ProviderBatch, Run
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from runs_app.tasks import drain_is_needed
 from tests.batching.world import Killed, batched_run, killing, work
 
@@ -16,11 +16,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def cancel():
-    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
 
 
 def pause():
-    steering.pause(Run.objects.all(), by="tester", reason="a look at it")
+    run_control.pause(Run.objects.all(), by="tester", reason="a look at it")
 
 
 def take_out_of_use():
@@ -29,7 +29,7 @@ def take_out_of_use():
 
 def go_on():
     Endpoint.objects.update(is_active=True)
-    steering.resume(Run.objects.all(), by="tester")
+    run_control.resume(Run.objects.all(), by="tester")
 
 
 def before(monkeypatch, kind, step, *, do):
@@ -55,7 +55,7 @@ def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch
     run.refresh_from_db()
     assert provider.counters()["batches"] == 0
     assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
@@ -69,7 +69,7 @@ def test_cancelled_during_its_submission_it_is_cancelled_at_the_provider(provide
     assert batch.provider_id
     assert (run.status, run.n_cancelled, run.n_attempts, batch.status) == ("cancelled", 6, 0, "cancelled")
     assert "submitted" not in [change.to_value for change in batch.history]
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("stop", [pause, take_out_of_use])
@@ -91,4 +91,4 @@ def test_what_was_not_handed_over_goes_back_where_a_run_or_an_endpoint_is_stoppe
     work()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts, provider.counters()["batches"]) == ("done", 6, 6, 1)
-    assert differences() == []
+    assert find_differences() == []

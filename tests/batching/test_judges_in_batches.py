@@ -4,11 +4,11 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import LanguageModel, ProviderBatch, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import PRICES, batched_run, work
 from tests.judging.conftest import make_grader
 
@@ -35,7 +35,7 @@ def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
         at_list_price = trial.input_tokens * PRICES["input_price"] + trial.output_tokens * PRICES["output_price"]
         assert float(trial.cost_usd) == pytest.approx(float(at_list_price) / 2_000_000, abs=1e-8)
         assert trial.cost_usd <= run.reserve_usd < Decimal("0.2")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_where_the_judges_endpoint_takes_no_batches_verdicts_are_calls(provider):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from runs_app import steering
-from runs_app.engine.draining import calls_are_left, work_is_left
-from runs_app.engine.rounds import Lookout
+from runs_app import run_control
+from runs_app.engine.adaptive_rounds import RoundScheduler
+from runs_app.engine.worker import has_calls_left, has_work_left
 from runs_app.models import Endpoint, Point, ProviderBatch, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.batching.world import PRICES, Killed, killing, work
 
@@ -40,12 +40,12 @@ def launched(provider):
         cache=False,
         max_usd=None,
     )
-    steering.launch(experiment, by=experiment.owner)
+    run_control.launch(experiment, by=experiment.owner)
     return Run.objects.get()
 
 
 def decide():
-    return bool(Lookout().decide_now())
+    return bool(RoundScheduler().decide_now())
 
 
 def decide_and_go_on():
@@ -58,7 +58,7 @@ def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
     assert launched.is_batched
     work()
     assert list(ProviderBatch.objects.values_list("status", "n_requests")) == [("collected", 12)]
-    assert calls_are_left()
+    assert has_calls_left()
     decide_and_go_on()
     launched.refresh_from_db()
     assert launched.status == "done"
@@ -67,19 +67,19 @@ def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
     assert sizes == [12, 8]
     assert sorted(len(point.rounds) for point in Point.objects.all()) == [1, 2, 2]
     assert Trial.objects.count() == provider.counters()["answers"] == 20
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provider):
     provider.set_faults(batch_waits={"done": 1e6})
     work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
-    assert work_is_left()
-    assert not calls_are_left()
+    assert has_work_left()
+    assert not has_calls_left()
 
 
 def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
     work()
-    monkeypatch.setattr("runs_app.engine.rounds.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MOST_AT_ONCE", 1)
     assert decide()
     assert Trial.objects.filter(status="pending").count() == 4
     work()
@@ -91,7 +91,7 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
     while decide():
         pass
     launched.refresh_from_db()
-    assert (launched.status, differences()) == ("done", [])
+    assert (launched.status, find_differences()) == ("done", [])
 
 
 @pytest.mark.parametrize("moment", ["after record_all", "after _end"])
@@ -103,4 +103,4 @@ def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launc
     launched.refresh_from_db()
     assert launched.status == "done"
     assert Trial.objects.count() == provider.counters()["answers"] == launched.n_attempts
-    assert differences() == []
+    assert find_differences() == []

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from runs_app import gateway
+from runs_app.llm import gateway
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.batching.world import batched_run, work
 
@@ -33,7 +33,7 @@ def test_the_next_batch_asks_without_a_schema_and_no_attempt_is_spent_on_the_ref
     assert set(Trial.objects.values_list("attempts", "error_class")) == {(1, "")}
     assert Trial.objects.filter(rating__isnull=False).exists()
     assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (24, 0)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
@@ -44,7 +44,7 @@ def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
     run.refresh_from_db()
     assert (run.status, run.n_failed, run.errors["bad_request"]) == ("done", 6, 6)
     assert ProviderBatch.objects.count() == 2
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(provider, monkeypatch):
@@ -69,4 +69,4 @@ def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(pr
     assert set(Trial.objects.values_list("attempts", "parse_error")) == {(2, "")}
     assert set(Attempt.objects.filter(outcome="transient").values_list("raw_response", flat=True)) == {"no idea"}
     assert run.spent_usd == sum(Attempt.objects.values_list("cost_usd", flat=True)) > 0
-    assert differences() == []
+    assert find_differences() == []

@@ -7,11 +7,11 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from runs_app import steering
-from runs_app.batching.admitting import admit_batches
-from runs_app.engine.draining import work_is_left
+from runs_app import run_control
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.engine.worker import has_work_left
 from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from runs_app.tasks import drain_is_needed
 from tests import factories
 from tests.batching.world import Killed, batched_run, endpoint, killing, next_run, work
@@ -44,7 +44,7 @@ def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider,
     run = batched_run(provider.url, kind, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
     work(steps=4000, until=at_work_for(provider, 1.3))
-    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     work(steps=400)
     run.refresh_from_db()
     batch = ProviderBatch.objects.get()
@@ -53,7 +53,7 @@ def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider,
     assert run.n_done + run.n_cancelled == 20
     assert run.spent_usd > 0
     assert "enough" in [change.reason for change in batch.history]
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("moment", ["before _jobs", "before save"])
@@ -62,30 +62,30 @@ def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_pro
 
     with pytest.raises(Killed):
         work(crash=killing(moment))
-    steering.cancel(Run.objects.all(), by="tester", reason="enough")
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     work()
     run.refresh_from_db()
     assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
     assert provider.counters()["batches"] == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_cancelling_one_batch_pauses_its_run(provider):
     run = batched_run(provider.url)
     provider.set_faults(batch_waits={"done": 1000})
     work(until=is_submitted)
-    assert steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a wrong prompt")
+    assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a wrong prompt")
     work(steps=400)
     run.refresh_from_db()
     assert (run.status, run.n_pending, run.n_attempts) == ("paused", 6, 0)
     assert ProviderBatch.objects.get().status == "cancelled"
-    assert not steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="again")
+    assert not run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="again")
     provider.set_faults(batch_waits={})
-    steering.resume(Run.objects.all(), by="tester")
+    run_control.resume(Run.objects.all(), by="tester")
     work()
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 6)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_batch_is_no_larger_than_the_budget_pays(provider):
@@ -103,7 +103,7 @@ def test_a_batch_is_no_larger_than_the_budget_pays(provider):
     assert max(seen) == 2
     assert (run.status == "done") == (run.n_done == 6)
     assert run.status in ("done", "paused")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
@@ -116,27 +116,27 @@ def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(pro
     assert Trial.objects.filter(status="running").count() == 12
     assert sum(ProviderBatch.objects.filter(pk__in=made).values_list("n_requests", flat=True)) == 12
     assert {run.pk, beside.pk} == set(ProviderBatch.objects.values_list("run", flat=True))
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
     run = batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
     work(steps=4000, until=at_work_for(provider, 1.3))
-    assert steering.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
+    assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
     work(steps=400)
     run.refresh_from_db()
     kept, paid = run.n_done, run.spent_usd
     assert 0 < kept < 20
     assert paid > 0
     provider.set_faults(batch_waits={})
-    steering.resume(Run.objects.all(), by="tester")
+    run_control.resume(Run.objects.all(), by="tester")
     work()
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 20, 20)
     assert ProviderBatch.objects.latest("pk").n_requests == 20 - kept
     assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (20, 0)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
@@ -191,7 +191,7 @@ def test_what_was_answered_before_is_not_sent(provider):
     assert (replay.status, replay.n_done, replay.spent_usd) == ("done", 6, 0)
     assert provider.counters()["batches"] == 1
     assert Attempt.objects.filter(outcome="cached").count() == Trial.objects.filter(from_cache=True).count() == 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
@@ -202,6 +202,6 @@ def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(pr
     later = timezone.now() + timedelta(minutes=3)
     ProviderBatch.objects.update(next_poll_at=later, claim=None, lease_until=None)
     assert not drain_is_needed()
-    assert work_is_left()
+    assert has_work_left()
     ProviderBatch.objects.update(next_poll_at=timezone.now())
     assert drain_is_needed()

@@ -3,7 +3,7 @@
 import pytest
 
 from runs_app.models import Attempt, ProviderBatch, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import batched_run, endpoint, work
 from tests.engine.conftest import answering, drain
 
@@ -28,7 +28,7 @@ def test_every_trial_is_answered_once_at_half_the_price(provider, kind):
     assert batch.spent_usd == batch.saved_usd == run.spent_usd > 0
     assert set(Attempt.objects.values_list("token", flat=True)) == {batch.key}
     assert endpoint().in_batches == endpoint().in_flight == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_drain_counts_the_answers_of_batches_among_its_results(provider):

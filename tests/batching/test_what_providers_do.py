@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from runs_app.batch_apis.openai import OpenAiBatches
-from runs_app.batch_apis.states import Phase
-from runs_app.batch_apis.wire import Door
-from runs_app.engine.sweeping import sweep
+from runs_app.batches.http_client import ApiClient
+from runs_app.batches.openai import OpenAiBatches
+from runs_app.batches.protocol import Phase
+from runs_app.engine.leases import sweep_expired
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import batched_run, give_up_waiting, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,20 +37,20 @@ def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
     assert (run.status, run.n_done) == ("done", 6)
     assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
     assert outcomes() == ["ok"] * 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):
     run = batched_run(provider.url)
     provider.set_faults(batch_faults={"lost_upload": 1})
     uploads = []
-    post = Door.post
+    post = ApiClient.post
 
     async def counting(door, path, **named):
         uploads.append(path)
         return await post(door, path, **named)
 
-    monkeypatch.setattr(Door, "post", counting)
+    monkeypatch.setattr(ApiClient, "post", counting)
     work(until=has_failed_once)
     provider.set_faults(batch_faults={})
     work()
@@ -60,7 +60,7 @@ def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypat
 
 def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypatch):
     run = batched_run(provider.url)
-    post, lost = Door.post, []
+    post, lost = ApiClient.post, []
 
     async def losing(door, path, **named):
         if path == "/batches" and not lost:
@@ -68,7 +68,7 @@ def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypa
             raise CallFailure(ErrorClass.TIMEOUT, "no reply")
         return await post(door, path, **named)
 
-    monkeypatch.setattr(Door, "post", losing)
+    monkeypatch.setattr(ApiClient, "post", losing)
     work(until=has_failed_once)
     with pytest.raises(AssertionError, match="did not come to an end"):
         work(steps=4)
@@ -92,7 +92,7 @@ def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 9)
     assert provider.counters()["answers"] == 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 @BOTH
@@ -104,7 +104,7 @@ def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provi
     assert (run.n_done, run.n_failed, run.n_unpriced) == (3, 3, 3)
     assert set(Trial.objects.filter(status="failed").values_list("error_class", flat=True)) == {"malformed_reply"}
     assert float(Experiment.objects.get().reserved_usd) == pytest.approx(0.03)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
@@ -118,7 +118,7 @@ def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
     assert "invalid" in batch.error
     assert set(Trial.objects.values_list("status", "attempts", "reserved_usd")) == {("pending", 0, 0)}
     assert not Attempt.objects.exists()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_provider_without_room_is_asked_again_later(provider):
@@ -145,7 +145,7 @@ def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
     assert 0 < run.n_failed == run.errors["bad_request"] < 60
     assert run.n_failed + run.n_done == 60
     assert Trial.objects.filter(refused=True).exists() == (kind == "openai")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_nothing_but_its_batch_ends_a_claim(provider):
@@ -153,21 +153,21 @@ def test_nothing_but_its_batch_ends_a_claim(provider):
     provider.set_faults(batch_waits={"done": 1000})
     work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
     assert Trial.objects.filter(status="running", lease_until=None, worker=None).count() == 6
-    assert sweep() == 0
-    assert differences() == []
+    assert sweep_expired() == 0
+    assert find_differences() == []
 
 
 @BOTH
 def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkeypatch):
     run = batched_run(provider.url, kind)
-    post, asked = Door.post, []
+    post, asked = ApiClient.post, []
 
     async def forgetting(door, path, **named):
         reply = await post(door, path, **named)
         asked.append(path)
         return reply if path == "/files" else {"status": "odd"}
 
-    monkeypatch.setattr(Door, "post", forgetting)
+    monkeypatch.setattr(ApiClient, "post", forgetting)
     work()
     run.refresh_from_db()
     assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)

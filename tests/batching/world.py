@@ -8,10 +8,10 @@ from django.db import connections
 from django.db.models import F
 from django.utils import timezone
 
-from runs_app import gateway
-from runs_app.batching.admitting import admit_batches
-from runs_app.batching.keeping import Keeper
-from runs_app.engine.registering import Registration
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.batches.batch_worker import BatchWorker
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm import gateway
 from runs_app.models import Endpoint, ProviderBatch, Run
 from tests import factories
 
@@ -85,7 +85,7 @@ def work(steps=50, crash=None, until=None):
 
     `crash(point)` is called around each piece of SQL and may raise. `until()` ends the work early.
     """
-    worker = Registration()
+    worker = WorkerRegistration()
 
     async def go():
         thread = ThreadPoolExecutor(1)
@@ -98,7 +98,7 @@ def work(steps=50, crash=None, until=None):
                 crash(f"after {piece.func.__name__}")
             return result
 
-        keeper = Keeper(sql, worker.worker_id)
+        keeper = BatchWorker(sql, worker.worker_id)
         try:
             for _ in range(steps):
                 await asyncio.get_running_loop().run_in_executor(thread, make_due)

@@ -8,7 +8,7 @@ from django.core.signals import request_finished, request_started
 from django.test import Client
 from playwright.sync_api import expect
 
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from tests import factories
 from tests.browser import seeing
 from tests.browser.seeing import LAPTOP
@@ -95,9 +95,9 @@ def checked_in_all_views(request):
 
 @pytest.fixture
 def owner(transactional_db):
-    return factories.make_user("owner", roles.RESEARCHER)
+    return factories.make_user("owner", permissions.RESEARCHER)
 
 
 @pytest.fixture
 def operator(transactional_db):
-    return factories.make_user("operator", roles.OPERATOR)
+    return factories.make_user("operator", permissions.OPERATOR)

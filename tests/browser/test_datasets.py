@@ -11,9 +11,9 @@ from django.urls import reverse
 from playwright.sync_api import expect
 
 from datasets_app.importing import read_items, read_norms
-from datasets_app.importing.saving import create_dataset
+from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.models import Dataset
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from tests import factories
 from tests.browser.seeing import LAPTOP, PHONE, see_pictures, turn
 from tests.dataset_pages.conftest import do_now
@@ -29,7 +29,7 @@ def worker(monkeypatch):
 
 @pytest.fixture
 def curator(transactional_db):
-    return factories.make_user("curator", roles.CURATOR)
+    return factories.make_user("curator", permissions.CURATOR)
 
 
 @pytest.fixture
@@ -236,15 +236,15 @@ def addresses(dataset, sample):
 
 @pytest.fixture
 def busy(photographs, curator):
-    from datasets_app import curating
+    from datasets_app import curation
 
-    curating.exclude_items(photographs, ["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
-    sample = curating.generate(photographs, slug="twelve", strategy="stratified", n=12, seed=7, by=curator)
+    curation.exclude_items(photographs, ["cat-eyes"], by=curator, reason="Shows the same cat as cat-face")
+    sample = curation.generate(photographs, slug="twelve", strategy="stratified", n=12, seed=7, by=curator)
     questions = create_dataset(
         read_items(SAMPLES / "questions.jsonl"), slug="questions", by=curator, title="Questions in four fields",
         source="Written for this project", licence="CC0",
     )  # fmt: skip
-    curating.approve(questions, by=curator, reason="Checked against the answers by two people")
+    curation.approve(questions, by=curator, reason="Checked against the answers by two people")
     return photographs, sample
 
 

@@ -11,13 +11,13 @@ from django.urls import reverse
 from django.utils import timezone
 from PIL import Image
 
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
 from datasets_app.models.history import record_changes
-from datasets_app.storing import asset_file, thumbnail_file
 from grading_app.models import GradeCondition, Grading
-from runs_app.designs.estimating import estimate
-from runs_app.designs.manifests import write_manifest
 from runs_app.models import CachedAnswer, Experiment, LanguageModel, Run, Tick, Trial, Worker
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.manifests import write_manifest
 from tests import factories
 from tests.tampering import without_triggers
 

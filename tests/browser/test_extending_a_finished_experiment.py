@@ -6,7 +6,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Attempt, Experiment, Run, Trial
 from tests import factories
 from tests.browser.seeing import drain_beside
@@ -27,7 +27,7 @@ def finished(owner):
     )
     factories.make_model("large", max_output_tokens=100)
     factories.make_prompt("terse", user="In one word: {{input}}")
-    steering.launch(experiment, by=owner)
+    run_control.launch(experiment, by=owner)
     drain_beside(answering("Paris", cost_usd=Decimal("0.001")))
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
     return experiment

@@ -5,13 +5,12 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from evalsite.lib import roles
-from grading_app.judging.reading import read_verdicts
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.rubric_checks import STARTERS
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Rubric
-from grading_app.rubrics import STARTERS
-from grading_app.writing import correcting
-from grading_app.writing.collecting import collect
-from grading_app.writing.planning import Writer, ask_for_rubrics
 from runs_app.models import Experiment
 from tests import factories
 from tests.browser.seeing import LAPTOP, PHONE, drain_beside
@@ -30,7 +29,7 @@ CHOSEN_CAN_BE_READ = """() => {
 
 @pytest.fixture
 def curator(transactional_db):
-    curator = factories.make_user("curator", roles.CURATOR)
+    curator = factories.make_user("curator", permissions.CURATOR)
     curator.is_staff = True
     curator.save()
     return curator
@@ -174,7 +173,7 @@ def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, expe
     checked(page, "item rubrics, approved")
     page.set_viewport_size(PHONE)
     checked(page, "item rubrics, phone")
-    assert correcting.missing_from(texts) == []
+    assert item_rubrics.missing_from(texts) == []
     author = visitor(experiment.owner)
     author.goto("/experiments/pilot/item-rubrics/")
     author.get_by_role("button", name="Show cost").click()

@@ -7,7 +7,7 @@ import pytest
 from django.urls import reverse
 from playwright.sync_api import expect
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Experiment, Run
 from tests import factories
 from tests.browser.seeing import PHONE, drain_beside
@@ -65,7 +65,7 @@ def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, vis
     assert Experiment.objects.get().adaptive["targetci"] == 0.13
     page.get_by_text("Each point is asked in rounds of 16 cases, 96 at most").first.wait_for()
 
-    steering.launch(Experiment.objects.get(), by=design.owner)
+    run_control.launch(Experiment.objects.get(), by=design.owner)
     answer_everything()
     assert set(Run.objects.values_list("status", flat=True)) == {"done"}
 
@@ -80,7 +80,7 @@ def test_a_researcher_lets_points_stop_early_and_reads_what_is_known(design, vis
 def test_the_pages_of_points_look_right(design, visitor, checked_in_all_views):
     rule = {"by": "category", "scorer": "exact_match", "targetci": 0.13, "round": 16, "max": 96}
     Experiment.objects.update(adaptive=rule, scorers=["exact_match"])
-    steering.launch(Experiment.objects.get(), by=design.owner)
+    run_control.launch(Experiment.objects.get(), by=design.owner)
     answer_everything()
     page = visitor(design.owner)
     for name, address in {

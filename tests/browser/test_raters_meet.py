@@ -5,13 +5,13 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.intraclass import intraclass_correlation
-from grading_app.agreement.judges import judge_bias
-from grading_app.agreement.kappas import cohens_kappa, percent_agreement
-from grading_app.agreement.ratings import ratings_from
-from grading_app.analysis.wording import number
 from grading_app.models import Adjudication, Grading, Rating, Rubric
+from grading_app.reports.statistic_format import number
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.intraclass import intraclass_correlation
+from grading_app.statistics.judge_bias import judge_bias
+from grading_app.statistics.kappas import cohens_kappa, percent_agreement
+from grading_app.statistics.ratings import ratings_from
 from tests import factories
 from tests.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
 from tests.browser.seeing import PHONE, see_pictures, turn

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 from playwright.sync_api import expect
 
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
-from datasets_app.storing import asset_file, thumbnail_file
 from grading_app.models import Rating
-from grading_app.rating import queues, results, sessions
+from grading_app.rating import queue_results, queues, session
 from tests import factories
 from tests.browser.seeing import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
 from tests.rating.world import make_queue, make_rater, rate_all
@@ -184,7 +184,7 @@ def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
     new = make_rater(queue, "new-rater")
     going = make_rater(queue, started=True)
     for position in range(1, 8):
-        sessions.rate(going, position=position, value=4, seconds=2)
+        session.rate(going, position=position, value=4, seconds=2)
     through = make_rater(queue, started=True)
     rate_all(through, value=lambda due: 1 + (due.item_id * 5) % 7)
     rate_all(make_rater(queue, started=True), value=lambda due: 1 + (due.item_id * 5 + due.position % 2) % 7)
@@ -192,7 +192,7 @@ def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
         page = visitor(rater.user)
         page.goto("/ratings/first-impressions/")
         checked_in_all_views(page, f"rating {name}")
-    assert results.aspect_lines(queue)[0].alpha.estimate
+    assert queue_results.aspect_lines(queue)[0].alpha.estimate
     page = visitor(owner)
     for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
         page.goto(f"/ratings/queues/{address}")

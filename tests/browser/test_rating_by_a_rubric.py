@@ -3,12 +3,12 @@
 import pytest
 from playwright.sync_api import expect
 
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.kappas import percent_agreement
-from grading_app.agreement.ratings import ratings_from
-from grading_app.analysis.wording import number
 from grading_app.models import Grading, Preference, Rubric
-from grading_app.rating import sessions
+from grading_app.rating import session
+from grading_app.reports.statistic_format import number
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.kappas import percent_agreement
+from grading_app.statistics.ratings import ratings_from
 from grading_app.verdict_history import superseding
 from tests.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
 from tests.browser.seeing import IDS, PHONE, VIEWS, turn
@@ -161,7 +161,7 @@ def test_every_page_looks_right(visitor, checked, study, owner, viewport, scheme
     queue = make_rubric_queue(study, kind, **FIELDS[kind])
     new, going = make_rater(queue), make_rater(queue, started=True)
     rate_all(make_rater(queue, started=True), 1)
-    sessions.rate(going, position=1, value=1, seconds=2)
+    session.rate(going, position=1, value=1, seconds=2)
     for rater, name in ((new, "welcome"), (going, kind)):
         page = visitor(rater.user, viewport, color_scheme=scheme)
         page.goto("/ratings/reading/")

@@ -6,15 +6,15 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from evalsite.lib.commands import SayingCommand
 from evalsite.lib.control_characters import escape_for_terminal
+from evalsite.lib.ops.commands import OutputCommand
 from tests import factories
 
 pytestmark = pytest.mark.django_db
 EVIL = "\x1b[2J\x1b]0;title\x07 a\rb \u202egnp\u202c \x9b31m"
 
 
-class Telling(SayingCommand):
+class Telling(OutputCommand):
     """A command that writes what it is given."""
 
     requires_system_checks = []

@@ -5,9 +5,9 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError, transaction
 
-from runs_app import gateway
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, LanguageModel, Preflight
-from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.factories import make_preflight, make_user
 from tests.planning.world import make_endpoint, make_model
 

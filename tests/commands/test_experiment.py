@@ -7,10 +7,10 @@ from django.contrib.auth import get_user_model
 from django.db.models import F
 
 from datasets_app.models import StatusChange
-from runs_app import gateway
-from runs_app.management import waiting
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.management import progress_bar
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Preflight, Prompt, Run, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
 from tests.factories import make_user
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
@@ -168,7 +168,7 @@ def test_a_pilot_launches_so_many_trials_and_the_launch_after_it_the_rest(manage
 
 
 def test_a_pilot_is_waited_for_alone(manage, pilot, monkeypatch):
-    monkeypatch.setattr(waiting, "sleep", lambda _: end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--pilot", "1", "--wait")
     assert waited.code == 0
     assert "1 done, 0 failed" in waited.out
@@ -188,14 +188,14 @@ def test_a_pilot_of_nothing_is_refused(manage, pilot):
 
 
 def test_waiting_ends_with_0_when_all_is_done(manage, pilot, monkeypatch):
-    monkeypatch.setattr(waiting, "sleep", lambda _: end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all()))
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 0
     assert "2 done, 0 failed" in waited.out
 
 
 def test_waiting_ends_with_1_when_work_failed(manage, pilot, monkeypatch):
-    monkeypatch.setattr(waiting, "sleep", lambda _: end(Run.objects.all(), "failed"))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: end(Run.objects.all(), "failed"))
     assert manage("experiment", "launch", "pilot", "--wait").code == 1
 
 
@@ -212,7 +212,7 @@ def test_waiting_ends_with_4_when_the_budget_paused_the_runs(manage, pilot, monk
             paused_by_budget=True,
         )
 
-    monkeypatch.setattr(waiting, "sleep", run_out)
+    monkeypatch.setattr(progress_bar, "sleep", run_out)
     waited = manage("experiment", "launch", "pilot", "--wait")
     assert waited.code == 4
     assert "reached" in waited.err
@@ -220,9 +220,9 @@ def test_waiting_ends_with_4_when_the_budget_paused_the_runs(manage, pilot, monk
 
 def test_waiting_without_a_worker_says_how_to_start_one(manage, pilot, monkeypatch):
     seconds = iter(range(0, 10_000, 10))
-    monkeypatch.setattr(waiting, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr(progress_bar, "monotonic", lambda: next(seconds))
     looks = iter([0, 0, 0, 1])
-    monkeypatch.setattr(waiting, "sleep", lambda _: next(looks) and end(Run.objects.all()))
+    monkeypatch.setattr(progress_bar, "sleep", lambda _: next(looks) and end(Run.objects.all()))
     assert "No worker is running" in manage("experiment", "launch", "pilot", "--wait").err
 
 

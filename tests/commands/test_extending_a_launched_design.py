@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 
 from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import answering, drain
 from tests.factories import make_model
 
@@ -163,7 +163,7 @@ def test_a_finished_experiment_grows_and_nothing_is_asked_twice(manage, launched
     assert Attempt.objects.count() == Trial.objects.filter(status="done").count() == 8
     assert Experiment.objects.get().spent_usd == spent + 6 * Decimal("0.01")
     assert Trial.objects.filter(pk__in=paid, answer="four").count() == 2
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_creating_from_the_edited_file_says_how_to_extend(manage, launched, design):

@@ -6,8 +6,8 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.costing import pricing, shipped
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.pricing import litellm_data, price_list
 from tests.planning.world import make_endpoint, make_model
 
 LISTED = {
@@ -35,8 +35,8 @@ LISTED = {
 
 @pytest.fixture(autouse=True)
 def listed(tmp_path, monkeypatch):
-    (tmp_path / pricing.LIST).write_text(json.dumps(LISTED))
-    monkeypatch.setattr(shipped, "litellm_folder", lambda: tmp_path)
+    (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
+    monkeypatch.setattr(litellm_data, "litellm_folder", lambda: tmp_path)
 
 
 def at(provider, name, model, **fields):
@@ -54,7 +54,7 @@ def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said
     )
     assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
     assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
-    assert model.price_source == pricing.source()
+    assert model.price_source == price_list.source()
     assert abs((model.price_date - date.today()).days) <= 1  # noqa: DTZ011
 
 

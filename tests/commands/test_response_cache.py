@@ -2,15 +2,15 @@ import json
 
 import pytest
 
-from runs_app.designs import planning
 from runs_app.models import CachedAnswer, Trial
+from runs_app.planning import plan as plan_module
 from tests import factories
 from tests.planning.world import make_experiment
 
 
 @pytest.fixture
 def remembered(db):
-    planning.plan(make_experiment())
+    plan_module.plan(make_experiment())
     Trial.objects.update(status=Trial.Status.DONE)
     CachedAnswer.objects.bulk_create(CachedAnswer(key=str(trial.pk), trial=trial) for trial in Trial.objects.all())
 

@@ -3,10 +3,10 @@ from collections import Counter
 
 import pytest
 
-from grading_app.grading import grade
 from grading_app.models import Grading
-from runs_app.designs import planning
+from grading_app.scoring.grading import grade
 from runs_app.models import Attempt, Run, Trial
+from runs_app.planning import plan as plan_module
 from tests.planning.world import make_dataset, make_experiment
 
 pytestmark = pytest.mark.django_db
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def observed():
     """Five trials: one plain answer, one of each odd kind, one failure."""
     experiment = make_experiment(dataset=make_dataset(5))
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     run = Run.objects.get()
     odd = [{"answer": "42"}, {"answer": ""}, {"answer": "4", "truncated": True}, {"answer": "?", "parse_error": "none"}]
     for trial, fields in zip(Trial.objects.order_by("pk"), odd, strict=False):
@@ -66,7 +66,7 @@ def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observ
 def test_waves_are_told_apart_once_there_are_two(manage, observed):
     experiment, run = observed
     assert "wave 0" not in manage("status", "pilot").out
-    planning.plan(experiment, wave_label="march")
+    plan_module.plan(experiment, wave_label="march")
     Run.objects.filter(pk=run.pk).update(spent_usd="0.25", status="done")
     shown = manage("status", "pilot").out
     assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in shown

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grading_app import demonstrating
+from grading_app import demo_data
 from runs_app.models import Condition
 from tests import factories
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.django_db
 
 
 def make_demonstration(*, answered):
-    for slug in demonstrating.EXPERIMENTS:
+    for slug in demo_data.EXPERIMENTS:
         experiment = factories.make_experiment(slug, models=[factories.make_model("small")])
         for run in factories.make_runs(experiment, status="done"):
             said = (lambda item, dimension, index: "4") if answered else None
@@ -20,23 +20,23 @@ def make_demonstration(*, answered):
 
 def test_a_judge_that_somebody_added_keeps_nobody_waiting():
     experiment = make_demonstration(answered=True)
-    assert demonstrating.is_finished()
+    assert demo_data.is_finished()
     run = experiment.runs.get()
     added = Condition.objects.create(
         experiment=experiment, stage="judge", model=run.condition.model, sampler=run.condition.sampler,
         condition_id="judge--1", content={},
     )  # fmt: skip
     experiment.runs.create(condition=added, wave=run.wave, status="paused", n_pending=5)
-    assert demonstrating.is_finished()
+    assert demo_data.is_finished()
 
 
 def test_answers_and_judges_of_the_design_are_waited_for():
     experiment = make_demonstration(answered=True)
     experiment.graders = ["strict-judge"]
     experiment.save()
-    assert not demonstrating.is_finished()
+    assert not demo_data.is_finished()
 
 
 def test_answers_are_waited_for():
     make_demonstration(answered=False)
-    assert not demonstrating.is_finished()
+    assert not demo_data.is_finished()

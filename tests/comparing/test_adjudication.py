@@ -7,12 +7,12 @@ from django.core.cache import cache
 from django.db import IntegrityError, connection, transaction
 from django.urls import reverse
 
-from evalsite.lib import roles
-from grading_app.comparing.adjudicating import AdjudicationError, adjudicate, may_adjudicate
-from grading_app.comparing.asking import QuestionForm
-from grading_app.comparing.forms import AdjudicationForm, scales_of
-from grading_app.comparing.frames import load_frame
-from grading_app.comparing.raters import Rater, Scale
+from evalsite.lib import permissions
+from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.raters import Rater, Scale
+from grading_app.comparison.unit_counts import load_frame
+from grading_app.forms.adjudication import AdjudicationForm, scales_of
 from grading_app.models import Adjudication, GradeCondition, Grading
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric, said_in, trials_of
@@ -116,9 +116,9 @@ def test_only_done_answers_are_settled(experiment):
 
 
 def test_who_may(client, experiment):
-    teammate = factories.make_user("teammate", roles.RESEARCHER)
-    curator = factories.make_user("curator", roles.CURATOR)
-    viewer = factories.make_user("viewer", roles.VIEWER)
+    teammate = factories.make_user("teammate", permissions.RESEARCHER)
+    curator = factories.make_user("curator", permissions.CURATOR)
+    viewer = factories.make_user("viewer", permissions.VIEWER)
     experiment.sharing = "group"
     experiment.save()
     trial = trials_of(experiment)[0]

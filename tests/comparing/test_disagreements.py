@@ -4,8 +4,8 @@ import pytest
 from django.http import QueryDict
 from django.urls import reverse
 
-from grading_app.comparing import disagreeing
-from grading_app.comparing.asking import QuestionForm
+from grading_app.comparison import disagreements
+from grading_app.comparison.query import QuestionForm
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric, trials_of
@@ -38,44 +38,44 @@ def opened(client, experiment, query=""):
 
 
 def test_the_largest_come_first_and_agreement_is_not_shown(experiment):
-    sizes = [split.size for split in disagreeing.find(question(experiment)).splits]
+    sizes = [split.size for split in disagreements.find(question(experiment)).splits]
     assert sizes == [3, 3, 2, 2, 1.5, 1, 1, 1]
 
 
 def test_by_variance(experiment):
-    found = disagreeing.find(question(experiment), by="variance").splits
+    found = disagreements.find(question(experiment), by="variance").splits
     assert [split.size for split in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_pages_meet_without_gap_or_overlap_in_both_directions(experiment, monkeypatch, by):
-    monkeypatch.setattr(disagreeing, "PAGE", 3)
+    monkeypatch.setattr(disagreements, "PAGE", 3)
     asked = question(experiment)
     pages, after = [], ""
     while True:
-        page = disagreeing.find(asked, by=by, after=after)
+        page = disagreements.find(asked, by=by, after=after)
         pages.append([split.unit for split in page.splits])
         if not page.after:
             break
         after = page.after
     assert [len(page) for page in pages] == [3, 3, 2]
     assert len({unit for page in pages for unit in page}) == 8
-    back = disagreeing.find(asked, by=by, before=page.before)
+    back = disagreements.find(asked, by=by, before=page.before)
     assert [split.unit for split in back.splits] == pages[1]
-    first = disagreeing.find(asked, by=by, before=back.before)
+    first = disagreements.find(asked, by=by, before=back.before)
     assert [split.unit for split in first.splits] == pages[0]
     assert first.before == ""
 
 
 def test_neighbours_follow_the_order_of_the_list(experiment):
     asked = question(experiment)
-    units = [split.unit for split in disagreeing.find(asked).splits]
-    places = [disagreeing.place_of(asked, unit) for unit in units]
+    units = [split.unit for split in disagreements.find(asked).splits]
+    places = [disagreements.place_of(asked, unit) for unit in units]
     assert [place.place for place in places] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [place.next for place in places] == [*units[1:], None]
     assert [place.previous for place in places] == [None, *units[:-1]]
     agreed = next(trial for trial in trials_of(experiment) if trial.pk not in units)
-    assert disagreeing.place_of(asked, agreed.pk).place is None
+    assert disagreements.place_of(asked, agreed.pk).place is None
 
 
 @pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])
@@ -87,7 +87,7 @@ def test_the_list_shows_who_said_what(client, experiment):
     text = opened(client, experiment).content.decode()
     assert "About item-3, said for the 1. time." in text
     assert "judge-a" in text
-    address = reverse("disagreement", args=["pilot", disagreeing.find(question(experiment)).splits[0].unit])
+    address = reverse("disagreement", args=["pilot", disagreements.find(question(experiment)).splits[0].unit])
     assert address in text
 
 
@@ -99,7 +99,7 @@ def test_a_filter_narrows_it_and_stays_in_the_links(client, experiment):
 
 def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
     graded(experiment, "judge-unread", lambda trial: None)
-    unit = disagreeing.find(question(experiment)).splits[1].unit
+    unit = disagreements.find(question(experiment)).splits[1].unit
     client.force_login(experiment.owner)
     page = client.get(reverse("disagreement", args=["pilot", unit]))
     text = page.content.decode()
@@ -146,7 +146,7 @@ def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_
     client.force_login(experiment.owner)
     with django_assert_max_num_queries(20):
         listed = client.get(reverse("experiment_disagreements", args=["pilot"]))
-    unit = disagreeing.find(question(experiment)).splits[0].unit
+    unit = disagreements.find(question(experiment)).splits[0].unit
     with django_assert_max_num_queries(26):
         shown = client.get(reverse("disagreement", args=["pilot", unit]))
     assert listed.context["rows"]

@@ -3,8 +3,8 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.comparing.adjudicating import adjudicate
-from grading_app.comparing.raters import Scale
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
 from tests import factories
 from tests.comparing.world import graded, make_rubric, trials_of
 from tests.pages.conftest import NASTY

@@ -10,10 +10,11 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app import working_out
-from grading_app.comparing import asking, computing, disagreeing
-from grading_app.comparing.asking import QuestionForm
+from grading_app.comparison import background, disagreements
+from grading_app.comparison import query as query_module
+from grading_app.comparison.query import QuestionForm
 from grading_app.models import Comparison, Grading, Split
+from grading_app.reports import background_results
 from grading_app.tasks import work_out_comparison
 from grading_app.verdict_history import superseding
 from tests import factories
@@ -29,7 +30,7 @@ def asked(monkeypatch):
     """What was asked of workers; nothing is large enough to be worked out at once."""
     found = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
-    monkeypatch.setattr(computing, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 0)
     return found
 
 
@@ -77,7 +78,7 @@ def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, expe
     opened(client, experiment)
     work(asked)
     kept = opened(client, experiment).context["compared"]
-    monkeypatch.setattr(computing, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
     assert opened(client, experiment).context["compared"] == kept
 
 
@@ -125,34 +126,34 @@ def test_what_fails_is_told_and_what_is_gone_is_named(client, experiment, asked,
         experiment.grade_conditions.all().delete()
     work(asked)
     assert "not there any more" in Comparison.objects.get().problem
-    monkeypatch.setattr(computing, "load_frame", lambda _: 1 / 0)
+    monkeypatch.setattr(background, "load_frame", lambda _: 1 / 0)
     row = Comparison.objects.get()
     with pytest.raises(ZeroDivisionError):
-        computing.work_out(row.pk, "")
+        background.work_out(row.pk, "")
     row.refresh_from_db()
     assert (row.step, row.problem) == ("", "the worker gave up; its log says why")
 
 
 def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
     opened(client, experiment)
-    Comparison.objects.update(asked_at=timezone.now() - working_out.LOST_AFTER - timedelta(seconds=1))
+    Comparison.objects.update(asked_at=timezone.now() - background_results.LOST_AFTER - timedelta(seconds=1))
     opened(client, experiment)
     assert len(asked) == 2
 
 
 @pytest.mark.parametrize("by", ["range", "variance"])
 def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
-    monkeypatch.setattr(disagreeing, "PAGE", 7)
+    monkeypatch.setattr(disagreements, "PAGE", 7)
     one = question(experiment)
     row = Comparison.objects.create(experiment=experiment, question="x")
-    row.n_splits = disagreeing.keep(one, row)
+    row.n_splits = disagreements.keep(one, row)
     pages = {"after": "", "before": ""}
     for way in ("after", "before"):
         while True:
-            expected = disagreeing.find(one, by=by, **pages)
-            assert disagreeing.find(one, by=by, comparison=row, **pages) == expected
+            expected = disagreements.find(one, by=by, **pages)
+            assert disagreements.find(one, by=by, comparison=row, **pages) == expected
             for split in expected.splits:
-                assert disagreeing.place_of(one, split.unit, by, row) == disagreeing.place_of(one, split.unit, by)
+                assert disagreements.place_of(one, split.unit, by, row) == disagreements.place_of(one, split.unit, by)
             cursor = getattr(expected, way)
             if not cursor:
                 break
@@ -166,14 +167,14 @@ def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment
     assert "waiting for a worker" in page.content.decode()
     work(asked)
     page = opened(client, experiment, "disagreements")
-    assert len(page.context["rows"]) == disagreeing.PAGE
+    assert len(page.context["rows"]) == disagreements.PAGE
     unit = page.context["rows"][0]["split"].unit
     told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
     assert f"Disagreement 1 of {Split.objects.count()}" in told
 
 
 def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
-    monkeypatch.setattr(computing, "KEPT", 1)
+    monkeypatch.setattr(background, "KEPT", 1)
     for query in ("", "category=odd"):
         opened(client, experiment, query=query)
         work(asked)
@@ -211,7 +212,7 @@ def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
 def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
     client, asked, experiment, monkeypatch
 ):
-    monkeypatch.setattr(computing, "MOST_AT_ONCE", 10**6)
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
     valence = factories.make_dimension("valence")
     experiment.dimensions.add(valence)
     queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
@@ -220,8 +221,8 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
     assert len(opened(client, experiment, query=query).context["compared"].measured.covered) == 3
     assert not asked
-    monkeypatch.setattr(computing, "MOST_RATINGS", 3 * 12 - 1)
-    monkeypatch.setattr(asking, "MOST_RATERS", 2)
+    monkeypatch.setattr(background, "MOST_RATINGS", 3 * 12 - 1)
+    monkeypatch.setattr(query_module, "MOST_RATERS", 2)
     opened(client, experiment, query=query)
     work(asked)
     page = opened(client, experiment, query=query)

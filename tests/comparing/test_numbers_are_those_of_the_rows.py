@@ -8,12 +8,12 @@ from dataclasses import astuple
 import pytest
 from django.http import QueryDict
 
-from grading_app.agreement.ratings import ratings_from
-from grading_app.comparing.asking import QuestionForm
-from grading_app.comparing.frames import load_frame
-from grading_app.comparing.keeping import compare, roles_of
-from grading_app.comparing.measuring import measured
-from grading_app.exporting import export_chunks
+from grading_app.comparison.agreement_report import measured
+from grading_app.comparison.comparison_cache import compare, roles_of
+from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.unit_counts import load_frame
+from grading_app.export.formats import export_chunks
+from grading_app.statistics.ratings import ratings_from
 from tests.comparing.world import graded, make_answers, make_rubric
 
 pytestmark = pytest.mark.django_db

@@ -4,10 +4,10 @@ import pytest
 from django.core.cache import cache
 from django.http import QueryDict
 
-from grading_app.comparing import frames
-from grading_app.comparing.asking import QuestionForm
+from grading_app.comparison import unit_counts
+from grading_app.comparison.query import QuestionForm
 from grading_app.models import GradeCondition, Grading
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, session
 from grading_app.verdict_history import superseding
 from tests.comparing.world import graded, make_answers
 from tests.rating.test_answers_are_rated import make_answer_queue
@@ -39,7 +39,7 @@ def question(queue, query=""):
 def values(queue, query=""):
     asked = question(queue, query)
     labels = {rater.key: rater.label for rater in asked.raters}
-    said = frames.load_frame(asked).kinds.values()
+    said = unit_counts.load_frame(asked).kinds.values()
     return {(labels[rater], value) for kind in said for rater, value in kind.items()}
 
 
@@ -97,7 +97,7 @@ def test_a_verdict_that_changed_changes_the_page(queue, client):
     address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete"
     before = client.get(address).context["compared"].measured.covered
     rater = queue.assignments.get(number=2)
-    sessions.undo(rater)
+    session.undo(rater)
     rate_all(rater, 1)
     after = client.get(address).context["compared"].measured.covered
     assert sum(one.mean for one in after) > sum(one.mean for one in before)
@@ -111,7 +111,7 @@ def test_an_excluded_rater_is_offered_no_more(queue):
 
 def test_results_and_the_grading_page_open_with_people_among_those_who_grade(queue, client):
     client.force_login(queue.experiment.owner)
-    sessions.undo(queue.assignments.get(number=2))
+    session.undo(queue.assignments.get(number=2))
     shown = client.get("/experiments/people/results/").context["scores"]
     people = [line for line in shown.data if line.measure.label.startswith("people of")]
     # Of four answers one person gave 1, the other 0.75 on three of them.

@@ -4,12 +4,12 @@ import pytest
 from django.core.cache import cache
 from django.http import QueryDict
 
-from grading_app.comparing import frames
-from grading_app.comparing.asking import QuestionForm
+from grading_app.comparison import unit_counts
+from grading_app.comparison.query import QuestionForm
 from grading_app.models import GradeCondition, Preference
-from grading_app.overseeing.choosers import standings
-from grading_app.overseeing.lines import grade_lines
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, session
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_raters import standings
 from tests.comparing.world import make_answers
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.test_rating_by_a_rubric import make_rubric
@@ -65,8 +65,8 @@ def choices(queue, query="units=pairs"):
     asked = question(queue, query)
     labels = {rater.key: rater.label for rater in asked.raters}
     found = {}
-    for _, kind, n in sorted(frames.load_frame(asked).lines):
-        for rater, value in frames.load_frame(asked).kinds[kind].items():
+    for _, kind, n in sorted(unit_counts.load_frame(asked).lines):
+        for rater, value in unit_counts.load_frame(asked).kinds[kind].items():
             found.setdefault(labels[rater], []).extend([value] * n)
     return found
 
@@ -139,7 +139,7 @@ def test_a_pair_of_another_experiment_is_not_there(queue, client):
 
 
 def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queue):
-    sessions.undo(queue.assignments.get(number=1))
+    session.undo(queue.assignments.get(number=1))
     assert len(choices(queue)["rater 1"]) == ITEMS - 1
     queues.exclude(queue.assignments.get(number=2), by=queue.owner, reason="did not read")
     assert "rater 2" not in choices(queue)

@@ -7,14 +7,14 @@ from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from evalsite.lib import roles
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.ratings import ratings_from
-from grading_app.comparing import disagreeing, frames
-from grading_app.comparing.asking import QuestionForm
-from grading_app.comparing.raters import offered, rubric_scale
+from evalsite.lib import permissions
+from grading_app.comparison import disagreements, unit_counts
+from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.raters import offered, rubric_scale
 from grading_app.models import Grader, Grading, Panel
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, session
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.ratings import ratings_from
 from grading_app.verdict_history import superseding
 from tests import factories
 from tests.comparing.world import graded, make_answers, make_rubric, said_in, trials_of
@@ -145,12 +145,12 @@ def test_an_address_that_asks_for_what_is_not_there_shows_no_number(client, expe
 
 
 def test_a_category_and_a_condition_narrow_what_is_compared(experiment):
-    assert frames.load_frame(question(experiment)).units == 24
-    assert frames.load_frame(question(experiment, "category=odd")).units == 12
+    assert unit_counts.load_frame(question(experiment)).units == 24
+    assert unit_counts.load_frame(question(experiment, "category=odd")).units == 12
     two = make_answers("second", models=["small", "large"])
     graded(two, "judge-a", lambda trial: 1)
     large = two.conditions.get(model__name="large")
-    assert frames.load_frame(question(two, f"condition={large.pk}")).units == 12
+    assert unit_counts.load_frame(question(two, f"condition={large.pk}")).units == 12
 
 
 def test_calls_of_judges_are_no_answers():
@@ -163,7 +163,7 @@ def test_calls_of_judges_are_no_answers():
     for subject in answered.trials.all():
         fields = factories.answered(answer="7", rating=7)
         verdicts.trials.create(item=subject.item, dimension=subject.dimension, sample_idx=0, subject=subject, **fields)
-    frame = frames.load_frame(question(made, "rater=own"))
+    frame = unit_counts.load_frame(question(made, "rater=own"))
     assert [value for *_, value in said_in(frame)] == [1, 2, 3, 4]
 
 
@@ -184,24 +184,26 @@ def test_a_verdict_that_comes_late_to_an_early_answer_shows_at_once(client, expe
 
 
 def test_where_answers_were_rated_in_too_many_ways_those_that_people_rated_stay(experiment, monkeypatch):
-    assert frames.load_frame(question(experiment), most=6).units == 24
-    monkeypatch.setattr(frames, "MOST_KINDS", 3)
+    assert unit_counts.load_frame(question(experiment), most=6).units == 24
+    monkeypatch.setattr(unit_counts, "MOST_KINDS", 3)
     settled = graded(experiment, "settled", lambda trial: None, kind="rule")
     chosen = trials_of(experiment)[20:23]
     settled.kind, settled.parameters = "adjudicated", {"scale_min": 1, "scale_max": 7}
     settled.save()
     with superseding():
         Grading.objects.filter(condition=settled, trial__in=chosen).update(score=5, parse_ok=True, parse_error="")
-    frame = frames.load_frame(question(experiment), most=6)
+    frame = unit_counts.load_frame(question(experiment), most=6)
     assert (frame.units, frame.total) == (6, 24)
     said = said_in(frame)
     assert {item for item, rater, _ in said if rater == f"g{settled.pk}"} == {trial.item_id for trial in chosen}
-    assert said_in(frames.load_frame(question(experiment), most=6)) == said
+    assert said_in(unit_counts.load_frame(question(experiment), most=6)) == said
 
 
 def test_a_part_says_that_it_is_one(client, experiment, monkeypatch):
-    monkeypatch.setattr(frames, "MOST_CELLS", 10)
-    monkeypatch.setattr("grading_app.comparing.keeping.load_frame", lambda asked: frames.load_frame(asked, most=6))
+    monkeypatch.setattr(unit_counts, "MOST_CELLS", 10)
+    monkeypatch.setattr(
+        "grading_app.comparison.comparison_cache.load_frame", lambda asked: unit_counts.load_frame(asked, most=6)
+    )
     assert "6 of 24 units are compared" in opened(client, experiment).content.decode()
 
 
@@ -235,17 +237,17 @@ def test_scores_as_shares_of_their_scales(experiment):
     narrow = experiment.grade_conditions.order_by("pk").first()
     asked = question(experiment, f"rater=g{wide.pk}&rater=g{narrow.pk}&scale=share")
     values = {}
-    for unit, rater, value in said_in(frames.load_frame(asked)):
+    for unit, rater, value in said_in(unit_counts.load_frame(asked)):
         values.setdefault(unit, {})[rater] = value
     assert all(one[f"g{wide.pk}"] == pytest.approx(one[f"g{narrow.pk}"]) for one in values.values())
-    assert disagreeing.find(asked).splits == []
+    assert disagreements.find(asked).splits == []
 
 
 def test_a_scale_of_one_point_has_no_shares_and_is_no_error(experiment):
     same = [{"name": "right", "score": 1}, {"name": "wrong", "score": 1}]
     flat = graded(experiment, "flat", lambda trial: 1.0, rubric=make_rubric("flat", kind="label", labels=same))
     asked = question(experiment, f"rater=g{flat.pk}&scale=share")
-    assert {value for _, _, value in said_in(frames.load_frame(asked))} == {0}
+    assert {value for _, _, value in said_in(unit_counts.load_frame(asked))} == {0}
 
 
 def test_a_panel_has_the_scale_of_its_members(experiment):
@@ -278,7 +280,7 @@ def test_ratings_by_people_show_at_once_taken_back_or_excluded(client):
         return [one.n for one in opened(client, queue.experiment, query).context["compared"].measured.covered]
 
     assert counts() == [12, 12]
-    sessions.undo(second)
+    session.undo(second)
     assert counts() == [12, 11]
     queues.exclude(second, by=queue.owner, reason="never looked")
     assert counts() == [12]
@@ -322,7 +324,7 @@ def test_ratings_that_do_not_count_are_not_compared(client):
     rate_all(stays)
     rate_all(goes)
     type(goes).objects.filter(pk=goes.pk).update(excluded_at="2026-01-01T00:00Z")
-    frame = frames.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
+    frame = unit_counts.load_frame(question(made, f"units=items:valence&rater=q{queue.pk}-{valence.pk}"))
     assert [rater for _, rater, _ in said_in(frame)] == 4 * [f"p{stays.pk}-{valence.pk}"]
 
 
@@ -346,7 +348,7 @@ def test_an_experiment_that_nobody_rated_says_so(client):
 
 
 def test_a_viewer_of_a_shared_experiment_reads_it_and_others_do_not(client, experiment):
-    client.force_login(factories.make_user("viewer", roles.VIEWER))
+    client.force_login(factories.make_user("viewer", permissions.VIEWER))
     address = reverse("experiment_agreement", args=["pilot"])
     assert client.get(address).status_code == 404
     experiment.sharing = "group"

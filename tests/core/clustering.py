@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from scipy.stats import t as student
 
-from grading_app.analysis.clusters import ClusterSums
+from grading_app.statistics.clusters import ClusterSums
 
 
 class Expected(NamedTuple):

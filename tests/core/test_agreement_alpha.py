@@ -3,9 +3,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.kappas import fleiss_kappa
-from grading_app.agreement.ratings import ratings_from, ratings_of
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.kappas import fleiss_kappa
+from grading_app.statistics.ratings import ratings_from, ratings_of
 from tests.core.agreeing import KRIPPENDORFF, NAN, tables
 
 LEVELS = ("nominal", "ordinal", "interval", "ratio")

@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement import resampling
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.concordance import lins_concordance
-from grading_app.agreement.intraclass import FORMS, intraclass_correlation
-from grading_app.agreement.kappas import cohens_kappa, fleiss_kappa, percent_agreement
-from grading_app.agreement.ranks import kendalls_w
-from grading_app.agreement.ratings import ratings_from, ratings_of
-from grading_app.agreement.resampling import bootstrap, clusters_of, draws_of_kinds, told_of_interval
+from grading_app.statistics import bootstrap as bootstrap_module
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.bootstrap import bootstrap, clusters_of, draws_of_kinds, told_of_interval
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation
+from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
+from grading_app.statistics.ranks import kendalls_w
+from grading_app.statistics.ratings import ratings_from, ratings_of
 from tests.core.agreeing import KRIPPENDORFF, crossed, tables
 from tests.core.test_agreement_kappas import COHEN
 
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch)
     assert one.low < one.estimate < one.high
     assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
     assert one.interval == "percentile bootstrap of 11 items, too narrow of fewer than 30"
-    monkeypatch.setattr(resampling, "CELLS_AT_ONCE", 1000)
+    monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 1000)
     assert bootstrap(coefficient, seed=1, resamples=500) == one
 
 

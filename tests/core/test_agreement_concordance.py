@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement.concordance import correlation, lins_concordance
-from grading_app.agreement.ratings import ratings_of
-from grading_app.analysis.correlation import pearson
+from grading_app.statistics.concordance import correlation, lins_concordance
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.ratings import ratings_of
 from tests.core.agreeing import NAN, tables
 
 # J. M. Bland & D. G. Altman (1986), Lancet 327, 307-310, table 1: peak flow, first readings of two meters, 17 people.

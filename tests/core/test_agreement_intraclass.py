@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement.intraclass import FORMS, intraclass_correlation, mean_squares
-from grading_app.agreement.ratings import ratings_of
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation, mean_squares
+from grading_app.statistics.ratings import ratings_of
 from tests.core.agreeing import NAN, SHROUT_FLEISS, tables
 
 forms = st.sampled_from(FORMS)

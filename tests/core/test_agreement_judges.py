@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.concordance import lins_concordance
-from grading_app.agreement.judges import judge_bias, judge_slope, judge_standing, standing_coefficients
-from grading_app.agreement.ratings import ratings_from, ratings_of
-from grading_app.agreement.resampling import bootstrap
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.judge_bias import judge_bias, judge_slope, judge_standing, standing_coefficients
+from grading_app.statistics.ratings import ratings_from, ratings_of
 from tests.core.agreeing import NAN, tables
 from tests.core.clustering import clustered_mean, grouped
 from tests.core.realdata import csv_rows

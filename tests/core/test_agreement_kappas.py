@@ -5,14 +5,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.agreement.kappas import (
+from grading_app.statistics.kappas import (
     cohens_kappa,
     confusion_matrix,
     fleiss_kappa,
     fleiss_kappa_of,
     percent_agreement,
 )
-from grading_app.agreement.ratings import ratings_from, ratings_of
+from grading_app.statistics.ratings import ratings_from, ratings_of
 from tests.core.agreeing import DIAGNOSES, KRIPPENDORFF, NAN, crossed, tables
 
 # J. Cohen (1960), Educational and Psychological Measurement 20, 37-46, table 2, as frequencies of 200 (also Cohen 1968,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from grading_app.agreement.limits import limits_of_agreement
-from grading_app.agreement.ratings import ratings_of
+from grading_app.statistics.bland_altman import limits_of_agreement
+from grading_app.statistics.ratings import ratings_of
 
 # Peak flow by a large and by a mini meter, first readings: J. M. Bland & D. G. Altman (1986), Lancet 327, table 1.
 LARGE = [494, 395, 516, 434, 476, 557, 413, 442, 650, 433, 417, 656, 267, 478, 178, 423, 427]

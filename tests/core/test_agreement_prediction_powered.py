@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement.prediction_powered import corrected_mean
-from grading_app.agreement.ratings import ratings_of
+from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.ratings import ratings_of
 from tests.core.agreeing import NAN
 from tests.core.clustering import clustered_mean, grouped
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.agreement.preferences import (
+from grading_app.statistics.bradley_terry import (
     Comparison,
     Tally,
     bradley_terry,

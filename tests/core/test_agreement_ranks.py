@@ -4,8 +4,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, rankdata, spearmanr
 
-from grading_app.agreement.ranks import Ranking, kendalls_w
-from grading_app.agreement.ratings import ratings_of
+from grading_app.statistics.ranks import Ranking, kendalls_w
+from grading_app.statistics.ratings import ratings_of
 from tests.core.agreeing import NAN, tables
 
 # S. Siegel (1956), "Nonparametric statistics for the behavioral sciences", ch. 9: three executives rank six applicants.

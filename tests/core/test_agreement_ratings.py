@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from grading_app.agreement.ratings import Ratings, ratings_from, ratings_of
+from grading_app.statistics.ratings import Ratings, ratings_from, ratings_of
 
 NAN = np.nan
 
@@ -59,5 +59,5 @@ def test_units_and_raters_are_chosen():
 
 
 def test_estimates_can_be_named_without_the_cost_of_computing_them():
-    code = "import sys, grading_app.agreement.estimates; sys.exit(any(n in sys.modules for n in ('numpy', 'django')))"
+    code = "import sys, grading_app.statistics.estimates; sys.exit(any(n in sys.modules for n in ('numpy', 'django')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

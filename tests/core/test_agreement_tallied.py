@@ -7,12 +7,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.agreement.judges import judge_bias, judge_slope, standing_coefficients
-from grading_app.agreement.kappas import cohens_kappa, confusion_matrix, fleiss_kappa
-from grading_app.agreement.limits import limits_of_agreement
-from grading_app.agreement.prediction_powered import corrected_mean
-from grading_app.agreement.ratings import Holding, Ratings, ratings_of, tallied
-from grading_app.agreement.resampling import bootstrap
+from grading_app.statistics.bland_altman import limits_of_agreement
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_coefficients
+from grading_app.statistics.kappas import cohens_kappa, confusion_matrix, fleiss_kappa
+from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.ratings import Holding, Ratings, ratings_of, tallied
 from tests.core.agreeing import tables
 from tests.core.test_agreement_bootstrap import MEASURES
 

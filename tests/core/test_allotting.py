@@ -6,7 +6,7 @@ from decimal import Decimal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine.allotting import Demand, allot, share_out
+from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 
 cents = st.integers(0, 500).map(lambda n: Decimal(n) / 100)
 
@@ -31,7 +31,7 @@ def situations(draw):
 @given(situations())
 def test_slots_wishes_and_budgets_are_never_passed(situation):
     slots, demands, left = situation
-    given_ = allot(slots, demands, left)
+    given_ = share_slots(slots, demands, left)
     assert sum(given_.values()) <= slots
     reserved = Counter()
     for demand in demands:
@@ -44,14 +44,14 @@ def test_slots_wishes_and_budgets_are_never_passed(situation):
 @given(situations())
 def test_without_a_budget_no_slot_stays_empty_while_a_run_wants_it(situation):
     slots, demands, left = situation
-    given_ = allot(slots, demands, dict.fromkeys(left))
+    given_ = share_slots(slots, demands, dict.fromkeys(left))
     assert sum(given_.values()) == min(slots, sum(demand.wanted for demand in demands))
 
 
 @given(situations())
 def test_what_a_budget_still_admits_is_given_while_slots_are_free(situation):
     slots, demands, left = situation
-    given_ = allot(slots, demands, left)
+    given_ = share_slots(slots, demands, left)
     if sum(given_.values()) == slots:
         return
     for demand in demands:
@@ -66,14 +66,14 @@ def test_what_a_budget_still_admits_is_given_while_slots_are_free(situation):
 def test_the_run_with_the_fewest_in_flight_comes_first_so_none_starves():
     busy = Demand(1, 1, pending=100, in_flight=10, max_concurrency=50)
     fresh = Demand(2, 1, pending=100, in_flight=0, max_concurrency=50)
-    assert allot(8, [busy, fresh], {1: None}) == {1: 0, 2: 8}
-    assert allot(14, [busy, fresh], {1: None}) == {1: 2, 2: 12}
+    assert share_slots(8, [busy, fresh], {1: None}) == {1: 0, 2: 8}
+    assert share_slots(14, [busy, fresh], {1: None}) == {1: 2, 2: 12}
 
 
 def test_many_conditions_are_no_more_than_one_share():
     crowd = [Demand(n, 1, pending=100, in_flight=0, max_concurrency=50) for n in range(1, 21)]
     single = Demand(21, 2, pending=100, in_flight=0, max_concurrency=50)
-    given_ = allot(40, [*crowd, single], {1: None, 2: None})
+    given_ = share_slots(40, [*crowd, single], {1: None, 2: None})
     assert given_[21] == 20
     assert {given_[n] for n in range(1, 21)} == {1}
 
@@ -81,8 +81,8 @@ def test_many_conditions_are_no_more_than_one_share():
 def test_a_higher_priority_takes_what_it_wants_first():
     first = Demand(1, 1, pending=100, in_flight=9, max_concurrency=15, priority=3)
     other = Demand(2, 2, pending=100, in_flight=0, max_concurrency=50)
-    assert allot(10, [first, other], {1: None, 2: None}) == {1: 6, 2: 4}
-    assert allot(4, [first, other], {1: None, 2: None}) == {1: 4, 2: 0}
+    assert share_slots(10, [first, other], {1: None, 2: None}) == {1: 6, 2: 4}
+    assert share_slots(4, [first, other], {1: None, 2: None}) == {1: 4, 2: 0}
 
 
 counts = st.dictionaries(st.integers(1, 6), st.integers(0, 40))
@@ -90,7 +90,7 @@ counts = st.dictionaries(st.integers(1, 6), st.integers(0, 40))
 
 @given(st.integers(1, 64), counts, counts)
 def test_each_endpoint_gets_its_share_of_a_drain_and_no_room_is_left_while_one_wants_it(room, flying, wants):
-    given_ = share_out(room, flying, wants)
+    given_ = share_capacity(room, flying, wants)
     share = room // max(1, len({key for key in (*flying, *wants) if flying.get(key) or wants.get(key)}))
     free = room - sum(flying.values())
     for key, want in wants.items():
@@ -102,9 +102,9 @@ def test_each_endpoint_gets_its_share_of_a_drain_and_no_room_is_left_while_one_w
 
 
 def test_where_calls_of_one_endpoint_hold_all_the_other_gets_its_share_nonetheless():
-    assert share_out(64, {1: 64}, {1: 100, 2: 100}) == {2: 32}
-    assert share_out(64, {1: 64, 2: 32}, {1: 100, 2: 100}) == {}
+    assert share_capacity(64, {1: 64}, {1: 100, 2: 100}) == {2: 32}
+    assert share_capacity(64, {1: 64, 2: 32}, {1: 100, 2: 100}) == {}
 
 
 def test_what_one_endpoint_does_not_want_goes_to_the_other():
-    assert share_out(64, {}, {1: 4, 2: 100}) == {1: 4, 2: 60}
+    assert share_capacity(64, {}, {1: 4, 2: 100}) == {1: 4, 2: 60}

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine.throttling import Rates, Throttle, free_slots, heard, refilled, taken
-from runs_app.providers.allowances import LONGEST_S, UNSAID_S, Left, allowance_of
-from runs_app.providers.failures import retry_after_s
+from runs_app.engine.rate_limiter import (
+    RateLimiterState,
+    RateLimits,
+    apply_allowance,
+    consume_tokens,
+    free_slots,
+    refill,
+)
+from runs_app.llm.failures import retry_after_s
+from runs_app.llm.rate_limit_headers import LONGEST_S, UNSAID_S, Left, allowance_of
 
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 EPOCH = NOW.timestamp()
@@ -80,32 +87,32 @@ def test_no_header_breaks_the_reading(headers):
 
 
 def after(headers, *, in_flight=0):
-    throttle = refilled(Throttle(limit=100.0), RATES, EPOCH, "today")
-    return heard(throttle, allowance_of(headers, NOW), in_flight=in_flight, now=EPOCH)
+    throttle = refill(RateLimiterState(limit=100.0), RATES, EPOCH, "today")
+    return apply_allowance(throttle, allowance_of(headers, NOW), in_flight=in_flight, now=EPOCH)
 
 
-RATES = Rates(max_concurrency=50)
+RATES = RateLimits(max_concurrency=50)
 
 
 def test_nothing_starts_while_nothing_is_left_and_all_may_once_that_is_over():
     held = after({"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "20s"})
     assert free_slots(held, RATES, 0) == 0
-    assert free_slots(refilled(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
-    assert free_slots(refilled(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
+    assert free_slots(refill(held, RATES, EPOCH + 19, "today"), RATES, 0) == 0
+    assert free_slots(refill(held, RATES, EPOCH + 20, "today"), RATES, 0) == 50
 
 
 def test_no_more_start_than_are_left_less_those_whose_answers_are_still_to_come():
     held = after({"x-ratelimit-remaining-requests": "10", "x-ratelimit-reset-requests": "20s"}, in_flight=4)
     assert free_slots(held, RATES, 4) == 6
-    assert free_slots(taken(held, 6, 0), RATES, 10) == 0
+    assert free_slots(consume_tokens(held, 6, 0), RATES, 10) == 0
 
 
 def test_without_tokens_nothing_starts():
     held = after({"x-ratelimit-remaining-tokens": "0", "x-ratelimit-reset-tokens": "20s"})
     assert free_slots(held, RATES, 0) == 0
     assert held.tokens_left == 0
-    assert free_slots(refilled(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
+    assert free_slots(refill(held, RATES, EPOCH + 21, "today"), RATES, 0) == 50
 
 
 def test_what_another_version_stored_is_read_as_far_as_it_is_known():
-    assert Throttle.of({"limit": 7.0, "of_tomorrow": 1}) == Throttle(limit=7.0)
+    assert RateLimiterState.of({"limit": 7.0, "of_tomorrow": 1}) == RateLimiterState(limit=7.0)

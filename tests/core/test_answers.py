@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.answers import chosen_letter, final_part, last_number, letter_of_text
+from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text
 
 FILMS = ("Dark Phoenix", "The Incredible Hulk", "Hacksaw Ridge")
 

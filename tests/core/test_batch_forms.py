@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.batch_apis import anthropic, openai
-from runs_app.batch_apis.states import Line, Phase, custom_id, trial_of
-from runs_app.batching.planning import LONGEST_LOOK_S, next_look_s, retry_s, room
+from runs_app.batches import anthropic, openai
+from runs_app.batches.batch_size import LONGEST_LOOK_S, batch_size, poll_interval_s, retry_s
+from runs_app.batches.protocol import Line, Phase, custom_id, parse_custom_id
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
@@ -39,13 +39,13 @@ def test_no_object_is_too_odd_to_be_read(form, said):
 def test_a_name_leads_back_to_its_trial_and_to_no_other_batch(key, trial):
     name = custom_id(key, trial)
     assert len(name) <= 64
-    assert trial_of(name, key) == trial
-    assert trial_of(name, uuid.uuid4()) is None
+    assert parse_custom_id(name, key) == trial
+    assert parse_custom_id(name, uuid.uuid4()) is None
 
 
 @given(st.text(max_size=70))
 def test_a_name_that_is_none_of_ours_means_no_trial(name):
-    assert trial_of(name, uuid.UUID(int=1)) is None
+    assert parse_custom_id(name, uuid.UUID(int=1)) is None
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_anthropics_lines(result, status, code):
     each=st.decimals(0, 10, places=6),
 )
 def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
-    n = room(pending, most, left, each)
+    n = batch_size(pending, most, left, each)
     assert 0 <= n <= min(pending, most)
     if left is not None and each > 0:
         assert n * each <= max(left, Decimal(0))
@@ -93,7 +93,7 @@ def test_a_batch_is_never_larger_than_its_bounds(pending, most, left, each):
 
 @given(st.floats(0, 10**7))
 def test_looks_are_rarer_the_older_a_batch_is(age):
-    assert 1 <= next_look_s(age) <= next_look_s(age + 60) <= LONGEST_LOOK_S
+    assert 1 <= poll_interval_s(age) <= poll_interval_s(age + 60) <= LONGEST_LOOK_S
 
 
 @given(st.integers(1, 10**6), st.none() | st.floats(0, 10**5))

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalsite.lib.wilson import wilson
-from grading_app.analysis.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+from evalsite.lib.stats.wilson import wilson
+from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
 from tests.core.clustering import clustered_mean, grouped, sums_of
 from tests.core.realdata import csv_rows
 

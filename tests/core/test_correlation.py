@@ -2,7 +2,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from grading_app.analysis.correlation import pearson
+from grading_app.statistics.correlation import pearson
 
 values = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
 # F. J. Anscombe (1973), "Graphs in statistical analysis", The American Statistician 27, first set.

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.costing.costs import (
+from runs_app.pricing.costs import (
     Expectation,
     ObservedTokens,
     Prices,

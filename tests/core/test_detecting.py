@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.designs.detecting import USUAL, Assumptions, detectable, smallest_difference
+from runs_app.planning.power import USUAL, Assumptions, detectable, smallest_difference
 
 shares = st.floats(0, 1)
 sizes = st.integers(2, 10_000)

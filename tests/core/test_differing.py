@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.differing import side_by_side
+from evalsite.lib.text.diff import side_by_side
 
 TEXTS = st.text(alphabet="ab \n{}<", max_size=60)
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.hashing import canonical_json, condition_id, content_hash, slugify_name
+from evalsite.lib.text.hashing import canonical_json, condition_id, content_hash, slugify_name
 
 numbers = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
 documents = st.recursive(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.costing.image_tokens import UNKNOWN, rule_for
+from runs_app.pricing.image_tokens import UNKNOWN, rule_for
 
 sides = st.integers(1, 9000)
 MODELS = [

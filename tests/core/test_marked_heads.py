@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.prompts import render, with_marked_head
+from runs_app.llm.prompts import render, with_marked_head
 
 LONG = "Judge with care. " * 250
 MARK = {"type": "ephemeral"}

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import ttest_1samp
 
-from grading_app.analysis.paired import FEW, SIGN_FLIPS, STUDENT, change_of, holm, sign_flip_p
+from grading_app.statistics.paired import FEW, SIGN_FLIPS, STUDENT, change_of, holm, sign_flip_p
 
 # C. Darwin's maize, crossed less self-fertilised, in eighths of an inch: Fisher (1935), sections 17 and 21.
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]

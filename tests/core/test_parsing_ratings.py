@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.scales import Scale
-from runs_app.parsing import Parsed, parse_rating, visible_text
+from evalsite.lib.stats.scale import Scale
+from runs_app.llm.rating_parser import Parsed, parse_rating, visible_text
 from tests.core.realdata import csv_rows
 
 SEVEN = Scale(1, 7)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.scales import Scale
-from runs_app import prompts
-from runs_app.prompts import (
+from evalsite.lib.stats.scale import Scale
+from runs_app.llm import prompts
+from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
     RequestTooLong,

@@ -1,7 +1,7 @@
 import pytest
 
-from evalsite.lib.scales import Scale
-from runs_app.prompts import (
+from evalsite.lib.stats.scale import Scale
+from runs_app.llm.prompts import (
     ALLOWED,
     PromptError,
     format_hint,

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.wilson import wilson
-from runs_app.engine.retrying import LONGEST_RETRY_AFTER_S, backoff_s
+from evalsite.lib.stats.wilson import wilson
+from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, backoff_s
 from runs_app.stopping.rules import MIN_FAILURES, should_stop_itself
 
 units = st.floats(0, 1)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.providers import parameters
-from runs_app.providers.parameters import ANSWER_LIMITS, output_ceiling, problem_for, problems_with_extra
+from runs_app.llm import parameters
+from runs_app.llm.parameters import ANSWER_LIMITS, output_ceiling, problem_for, problems_with_extra
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 import pytest
 
-from evalsite.lib.scales import Scale
+from evalsite.lib.stats.scale import Scale
 
 
 def test_a_scale_holds_its_integers_only():

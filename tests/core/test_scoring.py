@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.scoring import (
+from grading_app.scoring.scorers import (
     SCORERS,
     Answer,
     Score,

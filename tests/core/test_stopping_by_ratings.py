@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import t as student
 
-from evalsite.lib.student import bounded_mean
-from evalsite.lib.wilson import normal_quantile
+from evalsite.lib.stats.t_interval import bounded_mean
+from evalsite.lib.stats.wilson import normal_quantile
 from runs_app.stopping.rules import Ratings, StoppingRule, expected_ratings
 
 SCALE = (1, 7)

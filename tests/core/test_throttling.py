@@ -4,26 +4,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine.throttling import CUT, FIRST_LIMIT, Rates, Throttle, free_slots, learned, refilled, taken
+from runs_app.engine.rate_limiter import (
+    CUT,
+    FIRST_LIMIT,
+    RateLimiterState,
+    RateLimits,
+    adapt_limit,
+    consume_tokens,
+    free_slots,
+    refill,
+)
 
 steps = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 200)), min_size=1, max_size=60)
 
 
 def starts_over(rates, wishes):
     """The times at which calls start, when as many start as are wanted and admitted."""
-    throttle, now, starts = Throttle(), 1000.0, []
+    throttle, now, starts = RateLimiterState(), 1000.0, []
     for pause, wanted in wishes:
         now += pause
-        throttle = refilled(throttle, rates, now, "2026-01-01")
+        throttle = refill(throttle, rates, now, "2026-01-01")
         n = min(wanted, free_slots(throttle, rates, in_flight=0))
-        throttle = taken(throttle, n, 0)
+        throttle = consume_tokens(throttle, n, 0)
         starts += [now] * n
     return starts
 
 
 @given(steps, st.integers(1, 600))
 def test_no_minute_passes_the_rate_of_requests(wishes, rpm):
-    rates = Rates(max_concurrency=1000, requests_per_minute=rpm, adaptive=False)
+    rates = RateLimits(max_concurrency=1000, requests_per_minute=rpm, adaptive=False)
     starts = starts_over(rates, wishes)
     for begin in starts:
         assert sum(begin <= start < begin + 60 for start in starts) <= rpm
@@ -31,73 +40,76 @@ def test_no_minute_passes_the_rate_of_requests(wishes, rpm):
 
 @given(steps, st.integers(1, 300))
 def test_no_day_passes_its_quota(wishes, rpd):
-    assert len(starts_over(Rates(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
+    assert len(starts_over(RateLimits(1000, requests_per_day=rpd, adaptive=False), wishes)) <= rpd
 
 
 def test_a_rate_of_one_a_minute_lets_one_start_each_minute():
-    assert starts_over(Rates(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
+    assert starts_over(RateLimits(10, requests_per_minute=1, adaptive=False), [(31, 5)] * 6) == [1031, 1093, 1155]
 
 
 def test_a_new_day_begins_a_new_count():
-    rates = Rates(10, requests_per_day=5, adaptive=False)
-    throttle = taken(refilled(Throttle(), rates, 0.0, "2026-01-01"), 5, 0)
-    assert free_slots(refilled(throttle, rates, 10.0, "2026-01-01"), rates, 0) == 0
-    assert free_slots(refilled(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
+    rates = RateLimits(10, requests_per_day=5, adaptive=False)
+    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
+    assert free_slots(refill(throttle, rates, 10.0, "2026-01-01"), rates, 0) == 0
+    assert free_slots(refill(throttle, rates, 20.0, "2026-01-02"), rates, 0) == 5
 
 
 def test_an_overdrawn_rate_of_tokens_refills_before_anything_starts():
-    rates = Rates(10, tokens_per_minute=6000, adaptive=False)
-    throttle = taken(refilled(Throttle(), rates, 0.0, ""), 1, 6000)
+    rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
+    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 6000)
     assert throttle.tokens == -5000
-    assert free_slots(refilled(throttle, rates, 30.0, ""), rates, 0) == 0
-    assert free_slots(refilled(throttle, rates, 90.0, ""), rates, 0) == 10
+    assert free_slots(refill(throttle, rates, 30.0, ""), rates, 0) == 0
+    assert free_slots(refill(throttle, rates, 90.0, ""), rates, 0) == 10
 
 
 def test_a_count_of_tokens_gone_mad_keeps_an_endpoint_for_little_more_than_a_minute():
-    rates = Rates(10, tokens_per_minute=6000, adaptive=False)
-    throttle = taken(refilled(Throttle(), rates, 0.0, ""), 1, 2**31)
-    assert free_slots(refilled(throttle, rates, 60.0, ""), rates, 0) == 0
-    assert free_slots(refilled(throttle, rates, 75.0, ""), rates, 0) == 10
+    rates = RateLimits(10, tokens_per_minute=6000, adaptive=False)
+    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, ""), 1, 2**31)
+    assert free_slots(refill(throttle, rates, 60.0, ""), rates, 0) == 0
+    assert free_slots(refill(throttle, rates, 75.0, ""), rates, 0) == 10
 
 
 def test_calls_given_back_after_midnight_add_nothing_to_the_new_days_quota():
-    rates = Rates(10, requests_per_day=5, adaptive=False)
-    throttle = taken(refilled(Throttle(), rates, 0.0, "2026-01-01"), 5, 0)
-    over_midnight = taken(refilled(throttle, rates, 20.0, "2026-01-02"), -3, 0)
+    rates = RateLimits(10, requests_per_day=5, adaptive=False)
+    throttle = consume_tokens(refill(RateLimiterState(), rates, 0.0, "2026-01-01"), 5, 0)
+    over_midnight = consume_tokens(refill(throttle, rates, 20.0, "2026-01-02"), -3, 0)
     assert free_slots(over_midnight, rates, 0) == 5
 
 
 def test_a_rate_that_is_taken_away_bounds_nothing():
-    before = refilled(Throttle(), Rates(10, requests_per_minute=6), 0.0, "")
-    assert refilled(taken(before, 1, 0), Rates(10), 1.0, "").requests is None
+    before = refill(RateLimiterState(), RateLimits(10, requests_per_minute=6), 0.0, "")
+    assert refill(consume_tokens(before, 1, 0), RateLimits(10), 1.0, "").requests is None
 
 
 def test_the_limit_doubles_until_the_first_cut_and_then_grows_by_one_a_round():
-    rates = Rates(1000)
-    throttle = learned(Throttle(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
+    rates = RateLimits(1000)
+    throttle = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=16, overloaded=0, now=0.0)
     assert throttle.limit == 2 * FIRST_LIMIT
-    cut = learned(throttle, rates, in_flight=32, answered=0, overloaded=3, now=1.0)
+    cut = adapt_limit(throttle, rates, in_flight=32, answered=0, overloaded=3, now=1.0)
     assert cut.limit == pytest.approx(32 * CUT)
-    grown = learned(cut, rates, in_flight=22, answered=22, overloaded=0, now=2.0)
+    grown = adapt_limit(cut, rates, in_flight=22, answered=22, overloaded=0, now=2.0)
     assert grown.limit == pytest.approx(cut.limit + 22 / cut.limit)
 
 
 def test_one_overload_cuts_once_however_many_calls_report_it():
-    rates = Rates(1000)
-    first = learned(Throttle(), rates, in_flight=16, answered=0, overloaded=1, now=10.0)
-    assert learned(first, rates, in_flight=15, answered=0, overloaded=15, now=10.5) == first
-    assert learned(first, rates, in_flight=15, answered=0, overloaded=1, now=20.0).limit < first.limit
+    rates = RateLimits(1000)
+    first = adapt_limit(RateLimiterState(), rates, in_flight=16, answered=0, overloaded=1, now=10.0)
+    assert adapt_limit(first, rates, in_flight=15, answered=0, overloaded=15, now=10.5) == first
+    assert adapt_limit(first, rates, in_flight=15, answered=0, overloaded=1, now=20.0).limit < first.limit
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 5), st.integers(0, 60)), max_size=50), st.integers(1, 64))
 def test_the_limit_stays_between_one_and_what_the_operator_allows(batches, most):
-    rates, throttle = Rates(most), Throttle(limit=min(FIRST_LIMIT, most))
+    rates, throttle = RateLimits(most), RateLimiterState(limit=min(FIRST_LIMIT, most))
     for at, (answered, overloaded, in_flight) in enumerate(batches):
-        throttle = learned(
+        throttle = adapt_limit(
             throttle, rates, in_flight=in_flight, answered=answered, overloaded=overloaded, now=float(at)
         )
         assert 1 <= throttle.limit <= most
 
 
 def test_an_idle_endpoint_learns_nothing():
-    assert learned(Throttle(), Rates(100), in_flight=2, answered=2, overloaded=0, now=0.0).limit == FIRST_LIMIT
+    assert (
+        adapt_limit(RateLimiterState(), RateLimits(100), in_flight=2, answered=2, overloaded=0, now=0.0).limit
+        == FIRST_LIMIT
+    )

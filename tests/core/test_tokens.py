@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runs_app.costing import counting, shipped, tokens
-from runs_app.costing.costs import tokens_estimate
+from runs_app.pricing import litellm_data, token_counter, tokens
+from runs_app.pricing.costs import tokens_estimate
 
 words = st.text(max_size=60) | st.text("0123456789 {}[];é猫🙂\n", max_size=60)
 requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_size=12)
@@ -19,9 +19,9 @@ requests = st.lists(st.lists(words, min_size=1, max_size=3), min_size=1, max_siz
 def rule_and_count(request):
     """With the tokenizer's own count, loaded from its file alone."""
     rule = tokens.CL100K if request.param == "cl100k_base" else tokens.CLAUDE
-    folder = str(shipped.tokenizer_file(request.param).parent)
+    folder = str(litellm_data.tokenizer_file(request.param).parent)
     with mock.patch.dict(os.environ, TIKTOKEN_CACHE_DIR=folder):
-        return rule, counting.load(request.param)
+        return rule, token_counter.load(request.param)
 
 
 @pytest.mark.parametrize(
@@ -50,19 +50,19 @@ def test_a_model_is_counted_by_its_familys_tokenizer_or_else_by_bytes(model, rul
 
 
 def test_the_shipped_files_are_the_ones_that_are_known():
-    for name in shipped.TOKENIZER_FILES:
-        assert shipped.tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
+    for name in litellm_data.TOKENIZER_FILES:
+        assert litellm_data.tokenizer_file(name) is not None, f"{name}: litellm ships another file now"
 
 
 @pytest.mark.parametrize("content", [None, b"another file"])
 def test_without_its_file_a_model_is_counted_by_bytes_and_that_is_said(tmp_path, monkeypatch, content):
-    monkeypatch.setattr(shipped, "litellm_folder", lambda: tmp_path)
-    monkeypatch.setattr(shipped, "tokenizer_file", shipped.tokenizer_file.__wrapped__)
+    monkeypatch.setattr(litellm_data, "litellm_folder", lambda: tmp_path)
+    monkeypatch.setattr(litellm_data, "tokenizer_file", litellm_data.tokenizer_file.__wrapped__)
     if content is not None:
-        folder = tmp_path / shipped.TOKENIZERS
+        folder = tmp_path / litellm_data.TOKENIZERS
         folder.mkdir(parents=True)
-        (folder / shipped.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
-        assert hashlib.sha256(content).hexdigest() != shipped.TOKENIZER_FILES["o200k_base"][1]
+        (folder / litellm_data.TOKENIZER_FILES["o200k_base"][0]).write_bytes(content)
+        assert hashlib.sha256(content).hexdigest() != litellm_data.TOKENIZER_FILES["o200k_base"][1]
     rule = tokens.rule_for("gpt-4o")
     assert rule.tokenizer is None
     assert "missing or changed" in rule.said
@@ -110,49 +110,49 @@ def test_a_request_by_bytes_is_its_texts_its_turns_and_what_opens_the_reply():
 def test_a_process_of_its_own_counts_as_the_tokenizer_does(rule_and_count):
     rule, count = rule_and_count
     asked = [["The quick brown fox.", "猫 🙂 1234567"], ["<|endoftext|> \ud800 is text"]]
-    assert counting.largest_of(asked, rule) == tokens.largest(asked, rule, count)
+    assert token_counter.largest_of(asked, rule) == tokens.largest(asked, rule, count)
 
 
 def test_that_process_gets_no_keys(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
     seen = {}
-    real = counting.subprocess.Popen
+    real = token_counter.subprocess.Popen
 
     def start(*args, **kwargs):
         seen.update(kwargs["env"])
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(counting.subprocess, "Popen", start)
-    assert counting.largest_of([["hello"]], tokens.CL100K) == 1 + 4 + 3
+    monkeypatch.setattr(token_counter.subprocess, "Popen", start)
+    assert token_counter.largest_of([["hello"]], tokens.CL100K) == 1 + 4 + 3
     assert "sk-secret" not in seen.values()
 
 
 def test_a_tokenizer_that_cannot_be_run_is_an_error_and_is_remembered(monkeypatch):
-    monkeypatch.setattr(counting.sys, "executable", "/nonexistent")
-    with pytest.raises(counting.CountError):
-        counting.largest_of([["hello"]], tokens.CL100K)
-    assert counting.failed == {"cl100k_base"}
+    monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
+    with pytest.raises(token_counter.CountError):
+        token_counter.largest_of([["hello"]], tokens.CL100K)
+    assert token_counter.failed == {"cl100k_base"}
     monkeypatch.undo()
-    counting.largest_of([["hello"]], tokens.CL100K)
-    assert not counting.failed
+    token_counter.largest_of([["hello"]], tokens.CL100K)
+    assert not token_counter.failed
 
 
 @pytest.mark.parametrize("program", ["raise SystemExit(1)", "import time; time.sleep(60)"])
 def test_a_process_that_ends_or_hangs_is_an_error_and_leaves_nothing_behind(monkeypatch, program):
     started = []
-    real = counting.subprocess.Popen
+    real = token_counter.subprocess.Popen
 
     def start(words, **kwargs):
         started.append(real([words[0], "-c", program], **kwargs))
         return started[-1]
 
-    monkeypatch.setattr(counting.subprocess, "Popen", start)
-    monkeypatch.setattr(counting, "TIME_LIMIT_S", 0.5)
-    monkeypatch.setattr(counting, "failed", set())
-    with pytest.raises(counting.CountError):
-        counting.largest_of([["hello " * 100_000]] * 3, tokens.CL100K)
+    monkeypatch.setattr(token_counter.subprocess, "Popen", start)
+    monkeypatch.setattr(token_counter, "TIME_LIMIT_S", 0.5)
+    monkeypatch.setattr(token_counter, "failed", set())
+    with pytest.raises(token_counter.CountError):
+        token_counter.largest_of([["hello " * 100_000]] * 3, tokens.CL100K)
     assert started[0].poll() is not None
-    assert counting.failed == {"cl100k_base"}
+    assert token_counter.failed == {"cl100k_base"}
 
 
 def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count():
@@ -161,5 +161,5 @@ def test_what_breaks_while_requests_are_made_is_not_taken_for_a_failure_to_count
         raise RuntimeError("the database went away")
 
     with pytest.raises(RuntimeError):
-        counting.largest_of(broken(), tokens.CL100K)
-    assert not counting.failed
+        token_counter.largest_of(broken(), tokens.CL100K)
+    assert not token_counter.failed

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.judging.verdicts import Verdict, read_verdict
-from runs_app.simulating.judging import Asked, assorted
+from runs_app.simulator.judge_behaviour import Asked, assorted
 
 SCORE = {"kind": "score", "min": 0, "max": 10}
 CRITERIA = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib.wilson import normal_quantile, wilson
+from evalsite.lib.stats.wilson import normal_quantile, wilson
 
 
 def test_wilson_gives_the_published_center_and_margin():

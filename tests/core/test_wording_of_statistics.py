@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.analysis.wording import number, per_cent
+from grading_app.reports.statistic_format import number, per_cent
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from django.urls import reverse
 from django.utils.module_loading import import_string
 
 from datasets_app.importing import read_items
-from datasets_app.importing.saving import create_dataset
-from evalsite.lib import roles
+from datasets_app.importing.dataset_writer import create_dataset
+from evalsite.lib import permissions
 from tests import factories
 from tests.datasets.files import BLUE, RED, archive, picture, upload
 
@@ -18,11 +18,11 @@ TABLE = "id,question,answer,topic,joy_mean\n" + "".join(
 @pytest.fixture
 def people(db):
     return {
-        "rater": factories.make_user("rater", roles.RATER),
-        "viewer": factories.make_user("viewer", roles.VIEWER),
-        "researcher": factories.make_user("researcher", roles.RESEARCHER),
-        "curator": factories.make_user("curator", roles.CURATOR),
-        "operator": factories.make_user("operator", roles.OPERATOR),
+        "rater": factories.make_user("rater", permissions.RATER),
+        "viewer": factories.make_user("viewer", permissions.VIEWER),
+        "researcher": factories.make_user("researcher", permissions.RESEARCHER),
+        "curator": factories.make_user("curator", permissions.CURATOR),
+        "operator": factories.make_user("operator", permissions.OPERATOR),
     }
 
 

@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.models import Dataset, Norm
 from tests.dataset_pages.conftest import act, item_act, of
 from tests.datasets.files import upload
@@ -11,7 +11,7 @@ from tests.datasets.files import upload
 
 @pytest.fixture
 def sampled(draft):
-    return curating.generate(draft, slug="few", strategy="uniform", n=3, seed=1, by="a test")
+    return curation.generate(draft, slug="few", strategy="uniform", n=3, seed=1, by="a test")
 
 
 def said(response):
@@ -49,7 +49,7 @@ def test_a_note_that_is_too_long_is_refused(draft, as_):
 
 
 def test_an_item_is_taken_in_again_without_a_note(draft, as_):
-    curating.exclude_items(draft, ["k1"], by="a test", reason="x")
+    curation.exclude_items(draft, ["k1"], by="a test", reason="x")
     as_("researcher").post(item_act(draft.items.get(key="k1"), "include"))
     assert not draft.items.filter(excluded=True).exists()
 
@@ -197,7 +197,7 @@ def test_a_transition_needs_a_reason(draft, as_, verb):
 
 
 def test_a_draft_without_an_item_in_use_is_not_approved(draft, as_):
-    curating.exclude_items(draft, [f"k{n}" for n in range(9)], by="a test", reason="x")
+    curation.exclude_items(draft, [f"k{n}" for n in range(9)], by="a test", reason="x")
     response = as_("curator").post(act(draft, "approve"), {"reason": "x"}, follow=True)
     assert said(response) == ["set@1 has no active item to approve"]
 

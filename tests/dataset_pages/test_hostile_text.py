@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.importing import read_items
-from datasets_app.importing.saving import create_dataset
+from datasets_app.importing.dataset_writer import create_dataset
 from tests.dataset_pages.conftest import item_act, of
 from tests.dataset_pages.test_uploading import choices, send
 from tests.datasets.files import upload
@@ -32,8 +32,8 @@ def nasty(people):
     dataset = create_dataset(
         read_items(file), slug="nasty", by=NASTY, title=NASTY, description=NASTY, source=NASTY, licence=NASTY
     )
-    curating.exclude_items(dataset, [NASTY], by=NASTY, reason=NASTY)
-    curating.include_items(dataset, [NASTY], by=NASTY, reason=NASTY)
+    curation.exclude_items(dataset, [NASTY], by=NASTY, reason=NASTY)
+    curation.include_items(dataset, [NASTY], by=NASTY, reason=NASTY)
     return dataset
 
 

@@ -5,7 +5,7 @@ import re
 import pytest
 from django.urls import reverse
 
-from datasets_app import browsing, curating
+from datasets_app import curation, item_pagination
 from tests import factories
 from tests.dataset_pages.conftest import of
 
@@ -53,7 +53,7 @@ def test_every_item_is_on_one_page_and_only_one(hundred, as_, name):
      ("image=true", 0), ("image=false", 100), ("excluded=true", 3), ("excluded=false&category=even", 48)],
 )  # fmt: skip
 def test_items_are_narrowed_by_the_address(hundred, as_, name, query, number):
-    curating.exclude_items(hundred, ["k000", "k001", "k002"], by="a test", reason="x")
+    curation.exclude_items(hundred, ["k000", "k001", "k002"], by="a test", reason="x")
     keys, text = keys_on(as_("researcher"), f"{of(hundred, name)}?{query}")
     assert len(keys) == min(number, 48)
     assert f"{number} of 100 match the filter" in text
@@ -73,7 +73,7 @@ def test_a_cursor_that_nobody_gave_is_no_error(hundred, as_, cursor):
 
 
 def test_cursors_are_what_they_were_written_as():
-    assert browsing.parse_cursor(str(browsing.Cursor(3, 44))) == (3, 44)
+    assert item_pagination.parse_cursor(str(item_pagination.Cursor(3, 44))) == (3, 44)
 
 
 def test_an_item_has_its_neighbours_under_the_filter(hundred, as_):
@@ -122,7 +122,7 @@ def test_long_texts_are_cut_in_lists_only(as_, db):
 
 
 def test_the_categories_are_counted_and_lead_to_their_items(hundred, as_):
-    curating.exclude_items(hundred, ["k000"], by="a test", reason="x")
+    curation.exclude_items(hundred, ["k000"], by="a test", reason="x")
     text = as_("researcher").get(of(hundred)).content.decode()
     assert f'href="{of(hundred)}?category=even"' in text
     assert f'href="{of(hundred)}?category=+"' in text

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 from django.utils.module_loading import import_string
 
-from datasets_app import tasks, upload_jobs, uploading
+from datasets_app import pending_uploads, tasks, upload_jobs
 from datasets_app.importing import limited_reader
 from datasets_app.models import Dataset
-from evalsite.lib.wording import count_text
-from runs_app.task_payloads import FUNCTIONS
+from evalsite.lib.text.number_format import format_count
+from runs_app.taskqueue.task_payloads import FUNCTIONS
 from tests.dataset_pages.test_uploading import choices, post, send
 
 
@@ -34,7 +34,7 @@ def work(queue):
 
 
 def waiting_at(address, people):
-    return uploading.waiting_upload(people["researcher"].pk, address.split("/")[-2])
+    return pending_uploads.waiting_upload(people["researcher"].pk, address.split("/")[-2])
 
 
 def text_of(client, address):
@@ -42,8 +42,8 @@ def text_of(client, address):
 
 
 def test_the_task_is_on_the_list_of_those_that_workers_do():
-    assert uploading.READ_UPLOAD in FUNCTIONS
-    assert import_string(uploading.READ_UPLOAD) is tasks.read_upload
+    assert pending_uploads.READ_UPLOAD in FUNCTIONS
+    assert import_string(pending_uploads.READ_UPLOAD) is tasks.read_upload
 
 
 def test_the_web_server_reads_nothing_of_an_upload(member, queue, monkeypatch):
@@ -75,7 +75,7 @@ def test_it_is_said_how_many_rows_were_read(member, queue, people):
     member.post(address, choices(member, address))
     waiting = waiting_at(address, people)
     waiting.put_job(replace(waiting.job, state="reading", seen_at=time.time(), rows=12_345))
-    assert f"{count_text(12_345)} rows so far" in text_of(member, address)
+    assert f"{format_count(12_345)} rows so far" in text_of(member, address)
     waiting.put_job(replace(waiting.job, state="saving", seen_at=time.time()))
     assert "Saving the items." in text_of(member, address)
 

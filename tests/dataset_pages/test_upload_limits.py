@@ -39,7 +39,7 @@ def test_a_request_that_says_it_is_too_large_is_refused(as_, settings, temporary
 
 
 def test_a_request_that_lies_about_its_size_is_refused_while_it_is_read(as_, settings, temporary, monkeypatch):
-    from evalsite.lib.uploads import BoundedUpload
+    from evalsite.lib.web.uploads import BoundedUpload
 
     monkeypatch.setattr(BoundedUpload, "handle_raw_input", lambda *args, **kwargs: None)
     settings.UPLOAD_BYTES = 100

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from django.urls import reverse
 
-from datasets_app import uploading
+from datasets_app import pending_uploads
 from datasets_app.models import Asset, Dataset, Norm
 from tests import factories
 from tests.dataset_pages.conftest import TABLE, of
@@ -279,7 +279,7 @@ def test_the_name_of_a_file_is_text_and_no_path(member, settings):
 def test_an_upload_is_forgotten_after_a_day(member, settings):
     send(member)
     (old,) = waiting_folders(settings)
-    yesterday = time.time() - uploading.KEPT_SECONDS - 60
+    yesterday = time.time() - pending_uploads.KEPT_SECONDS - 60
     os.utime(old, (yesterday, yesterday))
     send(member)
     assert old not in waiting_folders(settings)
@@ -287,9 +287,9 @@ def test_an_upload_is_forgotten_after_a_day(member, settings):
 
 
 def test_one_person_keeps_only_a_handful(member, settings):
-    for _ in range(uploading.KEPT_PER_USER + 3):
+    for _ in range(pending_uploads.KEPT_PER_USER + 3):
         send(member)
-    assert len(waiting_folders(settings)) == uploading.KEPT_PER_USER
+    assert len(waiting_folders(settings)) == pending_uploads.KEPT_PER_USER
 
 
 def test_two_imports_of_one_upload_make_one_dataset(member):

@@ -3,7 +3,7 @@ import csv
 import pytest
 
 from datasets_app.importing import read_items
-from datasets_app.importing.saving import create_dataset
+from datasets_app.importing.dataset_writer import create_dataset
 from tests import factories
 from tests.datasets.files import upload
 

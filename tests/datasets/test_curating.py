@@ -2,7 +2,7 @@
 
 import pytest
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.models import Dataset, TransitionError
 from tests import factories
@@ -23,33 +23,33 @@ def last_change(dataset: Dataset) -> tuple[str, str, str, str]:
 
 
 def test_approval_freezes_counts_and_hashes(draft, curator):
-    curating.exclude_items(draft, ["k8"], by=curator, reason="unclear")
-    curating.approve(draft, by=curator, reason="checked by two people")
+    curation.exclude_items(draft, ["k8"], by=curator, reason="unclear")
+    curation.approve(draft, by=curator, reason="checked by two people")
     assert (draft.status, draft.active_count, draft.item_count) == ("approved", 8, 9)
-    assert draft.content_hash == curating.stored_hash(draft)
+    assert draft.content_hash == curation.stored_hash(draft)
     assert draft.approved_at is not None
     assert last_change(draft) == ("status", "approved", "checked by two people", "curator")
 
 
 def test_the_hash_leaves_out_excluded_items_and_order(draft):
-    before = curating.stored_hash(draft)
-    curating.exclude_items(draft, ["k8"], by="a test", reason="unclear")
-    without = curating.stored_hash(draft)
+    before = curation.stored_hash(draft)
+    curation.exclude_items(draft, ["k8"], by="a test", reason="unclear")
+    without = curation.stored_hash(draft)
     draft.items.filter(key="k0").update(position=99)
-    assert before != without == curating.stored_hash(draft)
-    curating.include_items(draft, ["k8"], by="a test")
-    assert curating.stored_hash(draft) == before
+    assert before != without == curation.stored_hash(draft)
+    curation.include_items(draft, ["k8"], by="a test")
+    assert curation.stored_hash(draft) == before
 
 
 def test_a_dataset_without_an_active_item_is_not_approved(draft):
-    curating.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
+    curation.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="no active item"):
-        curating.approve(draft, by="a test", reason="why not")
+        curation.approve(draft, by="a test", reason="why not")
     draft.refresh_from_db()
     assert draft.is_draft
 
 
-@pytest.mark.parametrize("verb", [curating.approve, curating.archive])
+@pytest.mark.parametrize("verb", [curation.approve, curation.archive])
 def test_a_reason_is_needed(draft, verb):
     with pytest.raises(CurationError, match="reason"):
         verb(draft, by="a test", reason="  ")
@@ -57,46 +57,46 @@ def test_a_reason_is_needed(draft, verb):
 
 def test_states_only_go_forward(draft):
     with pytest.raises(TransitionError):
-        curating.archive(draft, by="a test", reason="too early")
-    curating.approve(draft, by="a test", reason="ok")
+        curation.archive(draft, by="a test", reason="too early")
+    curation.approve(draft, by="a test", reason="ok")
     with pytest.raises(TransitionError):
-        curating.approve(draft, by="a test", reason="again")
-    curating.archive(draft, by="a test", reason="old")
-    for verb in (curating.approve, curating.archive):
+        curation.approve(draft, by="a test", reason="again")
+    curation.archive(draft, by="a test", reason="old")
+    for verb in (curation.approve, curation.archive):
         with pytest.raises(TransitionError):
             verb(draft, by="a test", reason="again")
     assert draft.status == "archived"
 
 
 def test_a_duplicate_is_a_draft_with_the_active_items(draft):
-    curating.exclude_items(draft, ["k0"], by="a test", reason="unclear")
-    curating.approve(draft, by="a test", reason="ok")
-    copy = curating.duplicate(draft, by="a test")
+    curation.exclude_items(draft, ["k0"], by="a test", reason="unclear")
+    curation.approve(draft, by="a test", reason="ok")
+    copy = curation.duplicate(draft, by="a test")
     assert (str(copy), copy.status, copy.parent, copy.item_count) == ("set@2", "draft", draft, 8)
-    assert curating.stored_hash(copy) == draft.content_hash
-    assert str(curating.duplicate(draft, by="a test", slug="other")) == "other@1"
+    assert curation.stored_hash(copy) == draft.content_hash
+    assert str(curation.duplicate(draft, by="a test", slug="other")) == "other@1"
 
 
 def test_a_draft_is_deleted_and_its_history_says_so(draft):
     from datasets_app.models import StatusChange
 
     key = draft.pk
-    curating.delete_draft(draft, by="a test")
+    curation.delete_draft(draft, by="a test")
     assert not Dataset.objects.exists()
     change = StatusChange.objects.filter(object_id=key).first()
     assert (change.to_value, change.actor, change.reason) == ("deleted", "a test", "set@1")
 
 
 def test_what_others_were_drawn_from_is_not_deleted(draft):
-    curating.duplicate(draft, by="a test")
+    curation.duplicate(draft, by="a test")
     with pytest.raises(CurationError, match="set@1 is in use by set@2"):
-        curating.delete_draft(draft, by="a test")
+        curation.delete_draft(draft, by="a test")
     assert Dataset.objects.count() == 2
 
 
 def test_an_approved_dataset_is_not_deleted():
     with pytest.raises(TransitionError):
-        curating.delete_draft(factories.make_dataset(), by="a test")
+        curation.delete_draft(factories.make_dataset(), by="a test")
     assert Dataset.objects.exists()
 
 
@@ -104,8 +104,8 @@ def test_an_approved_dataset_is_not_deleted():
 
 
 def test_a_draw_can_be_made_again_from_its_recipe(draft):
-    one = curating.generate(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
-    two = curating.generate(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
+    one = curation.generate(draft, slug="one", strategy="stratified", n=6, seed=5, by="a test")
+    two = curation.generate(draft, slug="two", strategy="stratified", n=6, seed=5, by="a test")
     assert keys(one) == keys(two)
     assert sorted(item.category for item in one.items.all()) == list("aabbcc")
     assert one.recipe == {"strategy": "stratified", "n": 6, "seed": 5, "from": "set@1", "from_hash": ""}
@@ -113,8 +113,8 @@ def test_a_draw_can_be_made_again_from_its_recipe(draft):
 
 
 def test_excluded_items_are_not_drawn(draft):
-    curating.exclude_items(draft, ["k0", "k3"], by="a test", reason="unclear")
-    assert set(keys(curating.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
+    curation.exclude_items(draft, ["k0", "k3"], by="a test", reason="unclear")
+    assert set(keys(curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test"))) == {
         "k1",
         "k2",
         "k4",
@@ -127,29 +127,29 @@ def test_excluded_items_are_not_drawn(draft):
 
 def test_a_draw_that_is_too_large_leaves_nothing_behind(draft):
     with pytest.raises(CurationError, match="cannot draw 10 of 9"):
-        curating.generate(draft, slug="x", strategy="random", n=10, seed=1, by="a test")
+        curation.generate(draft, slug="x", strategy="random", n=10, seed=1, by="a test")
     assert Dataset.objects.count() == 1
 
 
 def test_one_item_is_replaced_by_another_of_its_category_in_its_place(draft):
-    drawn = curating.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     before = keys(drawn)
-    new = curating.replace_item(drawn, before[2], by="a test", seed=1, reason="too easy")
+    new = curation.replace_item(drawn, before[2], by="a test", seed=1, reason="too easy")
     assert keys(drawn) == [*before[:2], new, *before[3:]]
     assert drawn.items.get(key=new).category == draft.items.get(key=before[2]).category
     assert last_change(drawn)[1:3] == (f"replaced {before[2]} by {new}", "too easy")
 
 
 def test_there_may_be_no_other_item_to_replace_one(draft):
-    drawn = curating.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    drawn = curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
     with pytest.raises(CurationError, match="no other item"):
-        curating.replace_item(drawn, "k0", by="a test", seed=1)
+        curation.replace_item(drawn, "k0", by="a test", seed=1)
     assert len(keys(drawn)) == 9
 
 
 def test_a_reshuffle_keeps_the_shares(draft):
-    drawn = curating.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
-    seen = {tuple(sorted(curating.reshuffle_items(drawn, by="a test", seed=seed))) for seed in range(5)}
+    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    seen = {tuple(sorted(curation.reshuffle_items(drawn, by="a test", seed=seed))) for seed in range(5)}
     assert len(seen) > 1
     assert sorted(drawn.items.values_list("category", flat=True)) == list("aabbcc")
     assert drawn.recipe["seed"] == 4
@@ -157,73 +157,73 @@ def test_a_reshuffle_keeps_the_shares(draft):
 
 
 def test_an_exclusion_survives_every_reshuffle(draft):
-    drawn = curating.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
+    drawn = curation.generate(draft, slug="x", strategy="uniform", n=6, seed=1, by="a test")
     gone = keys(drawn)[0]
-    curating.exclude_items(drawn, [gone], by="a test", reason="blurred")
+    curation.exclude_items(drawn, [gone], by="a test", reason="blurred")
     for seed in range(5):
-        assert gone not in curating.reshuffle_items(drawn, by="a test", seed=seed)
+        assert gone not in curation.reshuffle_items(drawn, by="a test", seed=seed)
         assert list(drawn.items.filter(excluded=True).values_list("key", "note")) == [(gone, "blurred")]
         assert (drawn.item_count, drawn.active_count) == (6, 5)
         assert sorted(drawn.items.values_list("position", flat=True)) == list(range(6))
 
 
 def test_a_draft_of_excluded_items_alone_is_not_drawn_anew(draft):
-    drawn = curating.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
-    curating.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
+    drawn = curation.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    curation.exclude_items(drawn, keys(drawn), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match="x@1 has no active item to draw anew"):
-        curating.reshuffle_items(drawn, by="a test", seed=1)
+        curation.reshuffle_items(drawn, by="a test", seed=1)
 
 
 def test_a_draft_without_active_items_is_not_duplicated_and_says_why(draft):
-    curating.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
+    curation.exclude_items(draft, keys(draft), by="a test", reason="all wrong")
     with pytest.raises(CurationError, match=r"all items of \S+@1 are excluded \(9\)"):
-        curating.duplicate(draft, by="a test")
-    curating.remove_items(draft, keys(draft), by="a test")
+        curation.duplicate(draft, by="a test")
+    curation.remove_items(draft, keys(draft), by="a test")
     with pytest.raises(CurationError, match="has no items, so there is nothing to copy"):
-        curating.duplicate(draft, by="a test")
+        curation.duplicate(draft, by="a test")
     assert Dataset.objects.count() == 1
 
 
 def test_a_reshuffle_refuses_to_lose_what_the_parent_no_longer_has(draft):
-    drawn = curating.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
-    curating.exclude_items(draft, ["k0"], by="a test", reason="wrong")
+    drawn = curation.generate(draft, slug="x", strategy="all", n=None, seed=1, by="a test")
+    curation.exclude_items(draft, ["k0"], by="a test", reason="wrong")
     with pytest.raises(CurationError, match="k0"):
-        curating.reshuffle_items(drawn, by="a test", seed=2)
+        curation.reshuffle_items(drawn, by="a test", seed=2)
     assert len(keys(drawn)) == 9
 
 
 def test_what_was_not_drawn_cannot_be_drawn_again(draft):
     with pytest.raises(CurationError, match="was not drawn"):
-        curating.replace_item(draft, "k0", by="a test", seed=1)
+        curation.replace_item(draft, "k0", by="a test", seed=1)
     with pytest.raises(CurationError, match="was not drawn"):
-        curating.reshuffle_items(draft, by="a test", seed=1)
+        curation.reshuffle_items(draft, by="a test", seed=1)
 
 
 # --- single items ---
 
 
 def test_items_are_added_from_another_dataset_with_their_norms(draft):
-    drawn = curating.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
+    drawn = curation.generate(draft, slug="x", strategy="uniform", n=3, seed=1, by="a test")
     left = [key for key in keys(draft) if key not in keys(drawn)][:2]
-    curating.add_items(drawn, left, source=draft, by="a test")
+    curation.add_items(drawn, left, source=draft, by="a test")
     assert keys(drawn)[-2:] == left
     assert drawn.items.get(key=left[0]).norms.count() == 1
     with pytest.raises(CurationError, match="already"):
-        curating.add_items(drawn, left, source=draft, by="a test")
+        curation.add_items(drawn, left, source=draft, by="a test")
 
 
 def test_items_are_removed_and_counted(draft):
-    curating.remove_items(draft, ["k1", "k2"], by="a test", reason="twice")
+    curation.remove_items(draft, ["k1", "k2"], by="a test", reason="twice")
     assert (draft.item_count, len(keys(draft))) == (7, 7)
     assert last_change(draft) == ("items", "removed 2 items: k1, k2", "twice", "a test")
 
 
 def test_an_exclusion_keeps_the_item_and_the_reason(draft):
-    curating.exclude_items(draft, ["k1"], by="a test", reason="two right answers")
+    curation.exclude_items(draft, ["k1"], by="a test", reason="two right answers")
     item = draft.items.get(key="k1")
     assert (item.excluded, item.note) == (True, "two right answers")
     assert (draft.item_count, draft.active_count) == (9, 8)
-    curating.include_items(draft, ["k1"], by="a test")
+    curation.include_items(draft, ["k1"], by="a test")
     item.refresh_from_db()
     assert (item.excluded, item.note) == (False, "")
     assert [change.what for change in draft.history][:2] == ["included", "excluded"]
@@ -231,10 +231,10 @@ def test_an_exclusion_keeps_the_item_and_the_reason(draft):
 
 def test_an_exclusion_without_a_reason_is_refused(draft):
     with pytest.raises(CurationError, match="note"):
-        curating.exclude_items(draft, ["k1"], by="a test", reason="")
+        curation.exclude_items(draft, ["k1"], by="a test", reason="")
 
 
-@pytest.mark.parametrize("verb", [curating.remove_items, curating.exclude_items, curating.include_items])
+@pytest.mark.parametrize("verb", [curation.remove_items, curation.exclude_items, curation.include_items])
 def test_a_key_that_is_not_there_is_named_and_nothing_changes(draft, verb):
     with pytest.raises(CurationError, match="not among the items of set@1: 1 item: nope"):
         verb(draft, ["k1", "nope"], by="a test", reason="x")
@@ -246,10 +246,10 @@ def test_a_key_that_is_not_there_is_named_and_nothing_changes(draft, verb):
 @pytest.mark.parametrize(
     "change",
     [
-        lambda d: curating.remove_items(d, ["item-0"], by="a test"),
-        lambda d: curating.exclude_items(d, ["item-0"], by="a test", reason="x"),
-        lambda d: curating.include_items(d, ["item-0"], by="a test"),
-        lambda d: curating.add_items(d, ["item-0"], source=d, by="a test"),
+        lambda d: curation.remove_items(d, ["item-0"], by="a test"),
+        lambda d: curation.exclude_items(d, ["item-0"], by="a test", reason="x"),
+        lambda d: curation.include_items(d, ["item-0"], by="a test"),
+        lambda d: curation.add_items(d, ["item-0"], source=d, by="a test"),
     ],
 )
 def test_no_verb_changes_an_approved_dataset(change):

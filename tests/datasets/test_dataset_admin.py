@@ -3,9 +3,9 @@
 import pytest
 from django.urls import reverse
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.importing import read_items
-from datasets_app.importing.saving import create_dataset
+from datasets_app.importing.dataset_writer import create_dataset
 from datasets_app.models import Dataset, Item
 from tests import factories
 from tests.datasets.files import archive, picture
@@ -79,7 +79,7 @@ def test_nothing_changes_by_a_get(web, draft):
 
 
 def test_archive_and_duplicate(web, draft):
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     act(web, "duplicate", draft, confirmed="yes")
     act(web, "archive", draft, confirmed="yes", reason="superseded")
     assert [str(row) + row.status for row in Dataset.objects.all()] == ["set@2draft", "set@1archived"]
@@ -116,7 +116,7 @@ def test_the_status_is_no_field_of_the_form(web, draft):
 
 
 def test_the_title_of_an_approved_dataset_changes_with_a_reason_and_a_line_of_history(web, draft):
-    curating.approve(draft, by="a test", reason="checked")
+    curation.approve(draft, by="a test", reason="checked")
     page = web.post(change_page(draft), form_of(draft, title="A better title"))
     assert "the history keeps the reason" in page.content.decode()
     draft.refresh_from_db()
@@ -136,7 +136,7 @@ def test_the_title_of_a_draft_changes_with_a_line_of_history_and_no_reason(web, 
 
 
 def test_the_page_shows_the_history_escaped(web, draft):
-    curating.exclude_items(draft, ["k1"], by="a test", reason="<script>alert(1)</script>")
+    curation.exclude_items(draft, ["k1"], by="a test", reason="<script>alert(1)</script>")
     page = web.get(change_page(draft)).content.decode()
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
     assert "<script>alert(1)" not in page
@@ -150,11 +150,11 @@ def test_a_draft_is_deleted_after_a_question(web, draft):
 
 
 def test_what_is_approved_or_in_use_is_not_deleted(web, draft):
-    curating.duplicate(draft, by="a test")
+    curation.duplicate(draft, by="a test")
     address = reverse("admin:datasets_app_dataset_delete", args=[draft.pk])
     assert "set@2" in web.get(address).content.decode()
     web.post(address, {"post": "yes"})
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     assert web.post(address, {"post": "yes"}).status_code == 403
     assert Dataset.objects.count() == 2
     assert "delete_selected" not in web.get(reverse(LIST)).content.decode()
@@ -188,7 +188,7 @@ def test_items_of_an_approved_dataset_are_shown_not_edited(web, draft):
     item.refresh_from_db()
     assert item.input == "Better?"
     assert draft.history.first().to_value == "edited k0: input"
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     assert web.get(address).status_code == 200
     assert web.post(address, fields | inline | {"input": "Worse?"}).status_code == 403
     act(web, "exclude", item, address=ITEMS, confirmed="yes", reason="x")

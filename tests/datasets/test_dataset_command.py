@@ -6,7 +6,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.models import Dataset
 from tests.datasets.files import picture
 
@@ -134,7 +134,7 @@ def test_items_and_norms_of_a_file_are_added_to_a_draft(draft, tmp_path):
 
 
 def test_facts_are_json_for_other_programs(draft):
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     facts = json.loads(dataset("show", "set@1", "--json"))
     assert facts["content_hash"] == draft.content_hash
     assert facts["categories"] == {"a": 3, "b": 3, "c": 3}
@@ -146,7 +146,7 @@ def test_show_tells_when_the_hash_does_not_hold(draft):
     """Only somebody who switches the triggers off can bring this about."""
     from django.db import connection
 
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")
         cursor.execute("UPDATE datasets_app_item SET input = 'forged' WHERE key = 'k0'")

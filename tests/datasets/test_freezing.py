@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from django.utils import timezone
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.models import Dataset, Item, Norm
 
 pytestmark = pytest.mark.django_db
@@ -12,9 +12,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(params=["approved", "archived"])
 def frozen(request, draft):
-    curating.approve(draft, by="a test", reason="ok")
+    curation.approve(draft, by="a test", reason="ok")
     if request.param == "archived":
-        curating.archive(draft, by="a test", reason="old")
+        curation.archive(draft, by="a test", reason="old")
     return draft
 
 
@@ -66,7 +66,7 @@ def test_an_item_is_not_moved_into_or_out_of_a_frozen_dataset(frozen):
 def test_its_title_and_its_source_may_still_be_mended(frozen):
     frozen.title, frozen.source = "A better title", "The first edition"
     frozen.save(update_fields=["title", "source"])
-    assert curating.stored_hash(frozen) == frozen.content_hash
+    assert curation.stored_hash(frozen) == frozen.content_hash
 
 
 def test_a_draft_is_free(draft):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_app.importing import Refused, guess_mapping, parse_mapping, read_items
-from datasets_app.importing.mapping import BoundMapping
+from datasets_app.importing.column_map import BoundMapping
 from tests.datasets.files import messages, upload
 
 

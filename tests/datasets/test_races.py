@@ -6,9 +6,9 @@ from threading import Barrier, Event
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.importing import read_items
-from datasets_app.importing.saving import create_dataset, save_items
+from datasets_app.importing.dataset_writer import create_dataset, save_items
 from datasets_app.models import Dataset, Item, TransitionError
 from tests.datasets.files import upload
 
@@ -38,7 +38,7 @@ def fresh(dataset: Dataset) -> Dataset:
 
 
 def test_of_many_approvals_one_counts(draft):
-    outcomes = together(*[lambda: curating.approve(fresh(draft), by="a test", reason="ok")] * 6)
+    outcomes = together(*[lambda: curation.approve(fresh(draft), by="a test", reason="ok")] * 6)
     assert sum(outcome is None for outcome in outcomes) == 1
     assert sum(isinstance(outcome, TransitionError) for outcome in outcomes) == 5
     assert draft.history.filter(to_value="approved").count() == 1
@@ -52,12 +52,12 @@ def test_an_approval_holds_every_item_that_was_let_in(draft, attempt):
         return lambda: Item.objects.create(dataset_id=draft.pk, key=f"late-{number}", input="Q")
 
     outcomes = together(
-        *(insert(n) for n in range(5)), lambda: curating.approve(fresh(draft), by="a test", reason="ok")
+        *(insert(n) for n in range(5)), lambda: curation.approve(fresh(draft), by="a test", reason="ok")
     )
     assert all(isinstance(outcome, Item | IntegrityError | None.__class__) for outcome in outcomes)
     approved = fresh(draft)
     assert approved.status == "approved"
-    assert approved.content_hash == curating.stored_hash(approved)
+    assert approved.content_hash == curation.stored_hash(approved)
     assert approved.active_count == approved.items.count()
 
 
@@ -73,16 +73,16 @@ def test_an_approval_waits_for_a_change_under_way(draft):
     def approve():
         inserted.wait(DEADLINE)
         go_on.set()  # The approval starts while the import holds the draft, and ends after it.
-        curating.approve(fresh(draft), by="a test", reason="ok")
+        curation.approve(fresh(draft), by="a test", reason="ok")
 
     assert together(slow_import, approve) == [None, None]
     assert fresh(draft).active_count == 10
-    assert curating.stored_hash(fresh(draft)) == fresh(draft).content_hash
+    assert curation.stored_hash(fresh(draft)) == fresh(draft).content_hash
 
 
 def test_exclusions_at_once_neither_deadlock_nor_miscount(draft):
     def exclude(key):
-        return lambda: curating.exclude_items(fresh(draft), [key], by="a test", reason="x")
+        return lambda: curation.exclude_items(fresh(draft), [key], by="a test", reason="x")
 
     assert together(*(exclude(f"k{n}") for n in range(8))) == [None] * 8
     assert fresh(draft).active_count == 1
@@ -97,8 +97,8 @@ def test_imports_at_once_get_versions_of_their_own(db):
 
 def test_a_draft_is_either_deleted_or_approved(draft):
     outcomes = together(
-        lambda: curating.delete_draft(fresh(draft), by="a test"),
-        lambda: curating.approve(fresh(draft), by="a test", reason="ok"),
+        lambda: curation.delete_draft(fresh(draft), by="a test"),
+        lambda: curation.approve(fresh(draft), by="a test", reason="ok"),
     )
     assert sum(outcome is None for outcome in outcomes) == 1
     assert [dataset.status for dataset in Dataset.objects.all()] in ([], ["approved"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from datasets_app.importing import read_items, read_norms
-from runs_app.designs.specs import read_yaml
+from runs_app.planning.specs import read_yaml
 
 SAMPLES = Path(__file__).resolve().parents[2] / "samples"
 

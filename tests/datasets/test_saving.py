@@ -3,12 +3,12 @@
 import pytest
 from PIL import Image
 
-from datasets_app.curating import stored_hash
+from datasets_app.curation import stored_hash
 from datasets_app.drafts import CurationError
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.importing import dataset_hash, read_items, read_norms
-from datasets_app.importing.saving import create_dataset, save_items, save_norms
+from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.models import Asset, Dataset, Item, Norm, TransitionError
-from datasets_app.storing import asset_file, thumbnail_file
 from tests import factories
 from tests.datasets.files import BLUE, archive, picture, upload
 

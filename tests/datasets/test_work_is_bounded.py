@@ -6,7 +6,7 @@ import pytest
 
 from datasets_app.importing import Limits, Refused, archives, read_columns, read_items
 from datasets_app.importing.archives import ImageFinder, NotFound
-from datasets_app.importing.mapping import BoundMapping, NoValue
+from datasets_app.importing.column_map import BoundMapping, NoValue
 from tests.datasets.files import messages, upload
 
 

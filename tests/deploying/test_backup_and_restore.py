@@ -13,9 +13,9 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from datasets_app.models import Item
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.faults.conftest import served_by
 from tests.postgres.conftest import open_folder
@@ -65,7 +65,7 @@ def test_what_is_restored_is_the_same_site(site, empty_server, settings, tmp_pat
     said = command("backup", tmp_path / "backups")
     assert "1 new images" in said
     (dump,) = (tmp_path / "backups").glob("*.dump")
-    before, compared = rows(), differences()
+    before, compared = rows(), find_differences()
     answers = sorted(Trial.objects.values_list("run__condition__condition_id", "item__key", "sample_idx", "answer"))
     settings.MEDIA_ROOT = tmp_path / "new" / "media"
     with served_by(empty_server):
@@ -76,7 +76,7 @@ def test_what_is_restored_is_the_same_site(site, empty_server, settings, tmp_pat
         )
         assert (Run.objects.get().n_done, Run.objects.get().n_pending) == (6, 6)
         assert Group.objects.filter(name="Curator").exists()
-        assert differences() == compared
+        assert find_differences() == compared
         with pytest.raises(DatabaseError, match=r"frozen|approved|cannot"):
             Item.objects.update(input="something else")
         command("migrate", "--check")

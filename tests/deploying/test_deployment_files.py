@@ -12,7 +12,7 @@ from django.conf import settings
 from django.core.management import get_commands, load_command_class
 from django.urls import reverse
 
-from evalsite.lib.environment import KNOWN
+from evalsite.lib.ops.environment import KNOWN
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "docs" / "deploy"

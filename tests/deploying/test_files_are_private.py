@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.private_files import close_folder, make_data_folder
+from evalsite.lib.ops.private_files import close_folder, make_data_folder
 from tests.clusters import copied, environment
 from tests.postgres.conftest import ROOT, open_folder
 

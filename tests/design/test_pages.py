@@ -8,7 +8,7 @@ from django import forms
 from django.contrib.auth import get_user_model
 from django.template import engines
 
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from tests import factories
 
 pytestmark = [pytest.mark.urls("tests.design.urls"), pytest.mark.django_db]
@@ -53,10 +53,10 @@ def test_a_stranger_sees_no_navigation_but_a_way_to_sign_in(guide):
 
 
 def test_only_roles_that_open_the_admin_are_led_to_it(client):
-    user = factories.make_user("viewer", roles.VIEWER)
+    user = factories.make_user("viewer", permissions.VIEWER)
     client.force_login(user)
     assert ">Admin</a>" not in client.get("/guide/").content.decode()
-    client.force_login(factories.make_user("researcher", roles.RESEARCHER))
+    client.force_login(factories.make_user("researcher", permissions.RESEARCHER))
     page = client.get("/guide/").content.decode()
     assert ">Admin</a>" in page
     assert 'action="/accounts/logout/"' in page

@@ -9,8 +9,8 @@ from django.contrib.staticfiles import finders
 from django.db import models
 from django.template import engines
 
-from evalsite.lib import statuses
-from evalsite.lib.icons import ICONS, SPRITE
+from evalsite.lib.web import statuses
+from evalsite.lib.web.icons import ICONS, SPRITE
 
 WORDS = ["pending", "running", "done", "failed", "cancelled", "paused", "draft", "approved", "archived"]
 ROOT = Path(__file__).resolve().parents[2]

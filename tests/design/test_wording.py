@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalsite.lib import wording
+from evalsite.lib.text import number_format
 
 
 def plain(text):
-    return text.replace(wording.THIN_SPACE, " ")
+    return text.replace(number_format.THIN_SPACE, " ")
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def plain(text):
     ],
 )
 def test_money_is_written_in_sensible_digits(value, text):
-    assert plain(wording.money_text(value)) == text
+    assert plain(number_format.format_money(value)) == text
 
 
 @given(st.decimals(min_value="0.0000000001", max_value="1000000", allow_nan=False, allow_infinity=False, places=10))
 def test_money_that_was_spent_never_reads_as_nothing_and_stays_within_a_cent_or_half_a_percent(amount):
-    read = Decimal(plain(wording.money_text(amount)).replace(" ", "").removeprefix("$"))
+    read = Decimal(plain(number_format.format_money(amount)).replace(" ", "").removeprefix("$"))
     assert read > 0
     assert abs(read - amount) <= max(Decimal("0.005") if amount >= 1 else 0, amount * Decimal("0.0051"))
 
@@ -59,12 +59,12 @@ def test_money_that_was_spent_never_reads_as_nothing_and_stays_within_a_cent_or_
     ],
 )
 def test_counts_have_thin_spaces_between_thousands(value, text):
-    assert plain(wording.count_text(value)) == text
+    assert plain(number_format.format_count(value)) == text
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_count_that_is_no_number_does_not_raise(value):
-    assert wording.count_text(value) == str(value)
+    assert number_format.format_count(value) == str(value)
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_count_that_is_no_number_does_not_raise(value):
     ],
 )
 def test_durations_have_two_units_at_most(seconds, text):
-    assert plain(wording.duration_text(seconds)) == text
+    assert plain(number_format.format_duration(seconds)) == text
 
 
 @given(st.floats(min_value=0, max_value=10**6))
 def test_a_duration_never_shows_sixty_seconds_or_sixty_minutes(seconds):
-    words = plain(wording.duration_text(seconds)).split()
+    words = plain(number_format.format_duration(seconds)).split()
     shown = {unit: float(amount) for amount, unit in zip(words[::2], words[1::2], strict=True)}
     below = {"ms": 1000, "s": 60, "min": 60, "h": 24, "d": 12}
     assert all(amount < below[unit] for unit, amount in shown.items())
@@ -101,4 +101,4 @@ def test_a_duration_never_shows_sixty_seconds_or_sixty_minutes(seconds):
     [(0.5, "0.5"), (4.0, "4"), (-2 / 3, "−0.6667"), (100, "100"), (-1e-9, "0"), (1e6, "1000000"), (0.1 + 0.2, "0.3")],
 )
 def test_a_score_ends_with_its_last_digit_that_is_no_zero(value, text):
-    assert wording.score_text(value) == text
+    assert number_format.format_score(value) == text

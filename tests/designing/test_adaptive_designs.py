@@ -5,12 +5,12 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from runs_app import steering
-from runs_app.designs import designing
-from runs_app.designs.crossed import Design
-from runs_app.designs.estimating import estimate
-from runs_app.designs.specs import AdaptiveSpec, SpecError, read_spec
+from runs_app import run_control
 from runs_app.models import Endpoint, Experiment, Point, Run
+from runs_app.planning import spec_io
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.design import Design
+from runs_app.planning.specs import AdaptiveSpec, SpecError, read_spec
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -78,20 +78,20 @@ def test_a_file_makes_the_design_and_the_design_the_file(draft, world):
     factories.make_model("m")
     factories.make_prompt("p")
     adaptive = {**SAID, "by": ["length", "depth"], "abortht": 0.5}
-    made = designing.create_experiment(
+    made = spec_io.create_experiment(
         read_spec({**spec_with(adaptive), "experiment": "from-file"}), by=world.owner, trusted=True
     )
     assert made.scorers == ["exact_match"]  # What decides also grades.
-    again = read_spec(designing.spec_of(made)).adaptive
+    again = read_spec(spec_io.spec_of(made)).adaptive
     assert (again.by, again.abortht, again.max) == (["length", "depth"], 0.5, 512)
-    assert designing.duplicate(made, "copied", by=world.owner).adaptive == made.adaptive
+    assert spec_io.duplicate(made, "copied", by=world.owner).adaptive == made.adaptive
 
 
 def test_a_scorer_that_there_is_not_is_refused(draft, world):
     factories.make_model("m")
     factories.make_prompt("p")
     with pytest.raises(SpecError, match=r"adaptive\.scorer: there is no scorer telepathy"):
-        designing.create_experiment(
+        spec_io.create_experiment(
             read_spec({**spec_with({**SAID, "scorer": "telepathy"}), "experiment": "x"}), by=world.owner, trusted=True
         )
 
@@ -112,7 +112,7 @@ def test_the_estimate_takes_the_most_for_the_ceiling_and_the_expected_for_the_ex
 
 
 def test_what_a_decided_point_did_not_ask_is_not_to_do(draft):
-    steering.launch(draft, by=draft.owner)
+    run_control.launch(draft, by=draft.owner)
     assert estimate(draft).to_do == 512
     Point.objects.filter(key={"category": "odd"}).update(status="enough")
     # The odd point keeps the 32 that are planned; the even one may yet be asked 224 more.
@@ -121,9 +121,9 @@ def test_what_a_decided_point_did_not_ask_is_not_to_do(draft):
 
 def test_a_pilot_is_a_pilot(draft):
     assert estimate(draft, pilot=20).to_do == 20
-    steering.launch(draft, by=draft.owner, pilot=20)
+    run_control.launch(draft, by=draft.owner, pilot=20)
     assert (Run.objects.get().n_pending, Point.objects.count()) == (20, 0)
-    steering.launch(draft, by=draft.owner)
+    run_control.launch(draft, by=draft.owner)
     assert set(Point.objects.values_list("n_planned", flat=True)) == {32}
 
 
@@ -138,7 +138,7 @@ def test_rounds_go_out_in_batches_where_that_is_wanted(draft):
 
 
 def test_the_progress_page_counts_points_and_offers_no_rest(client, draft):
-    steering.launch(draft, by=draft.owner)
+    run_control.launch(draft, by=draft.owner)
     client.force_login(draft.owner)
     text = " ".join(client.get(reverse("experiment_progress", args=["rounds"])).content.decode().split())
     assert "0 <small>of 2</small>" in text
@@ -188,7 +188,7 @@ def test_ratings_make_a_point_of_each_dimension(rated):
     # A third of a point is soon known of seven, and never of a hundred with so many cases.
     soon, late = (point.expected(design.adaptive, 1) for point in (design.points[0], design.points[2]))
     assert 32 < soon < 200 < late <= 256
-    steering.launch(rated, by=rated.owner)
+    run_control.launch(rated, by=rated.owner)
     assert estimate(rated).to_do == 4 * 256
 
 

@@ -1,7 +1,7 @@
 import pytest
 
-from runs_app.designs import specs
-from runs_app.designs.specs import SpecError, read_yaml
+from runs_app.planning import specs
+from runs_app.planning.specs import SpecError, read_yaml
 
 GOOD = """
 experiment: pilot

@@ -1,9 +1,9 @@
 import pytest
 
 from datasets_app.models import StatusChange
-from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
-from runs_app.providers.parameters import EXTRA_NAMES
+from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
 from tests.planning.world import make_dataset, make_model, make_prompt
 
 pytestmark = pytest.mark.django_db

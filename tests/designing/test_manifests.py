@@ -8,12 +8,12 @@ import pytest
 from django.urls import reverse
 
 from datasets_app.models import Dataset
-from runs_app import steering
-from runs_app.designs.crossed import Design
-from runs_app.designs.designing import SETTINGS, SpecError, create_experiment, read_yaml
-from runs_app.designs.estimating import Estimate, estimate
-from runs_app.designs.manifests import write_manifest
+from runs_app import run_control
 from runs_app.models import Dimension, Prompt, Sampler
+from runs_app.planning.cost_estimate import Estimate, estimate
+from runs_app.planning.design import Design
+from runs_app.planning.manifests import write_manifest
+from runs_app.planning.spec_io import SETTINGS, SpecError, create_experiment, read_yaml
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_prompt, make_user
 
 pytestmark = pytest.mark.django_db
@@ -35,7 +35,7 @@ def launched(ada):
         max_usd=Decimal("1.50"),
     )
     found = estimate(experiment, wave_label="march", pilot=2)
-    steering.launch(experiment, by=ada, wave="march", pilot=2, approved=found)
+    run_control.launch(experiment, by=ada, wave="march", pilot=2, approved=found)
     return experiment
 
 

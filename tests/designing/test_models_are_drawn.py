@@ -7,9 +7,9 @@ import pytest
 import yaml
 from django.db import IntegrityError, transaction
 
-from runs_app import steering
-from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from runs_app import run_control
 from runs_app.models import Experiment, LanguageModel
+from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
 from tests.planning.world import make_dataset, make_endpoint, make_experiment, make_model, make_prompt, make_user
 
 pytestmark = pytest.mark.django_db
@@ -116,7 +116,7 @@ def test_an_unknown_price_is_refused_by_name(site, ada):
 
 def test_a_launch_writes_the_draw_down_and_pins_it(site, ada):
     experiment = create(ada, draw=2)
-    steering.launch(experiment, by=ada)
+    run_control.launch(experiment, by=ada)
     assert experiment.manifests.get().content["design"]["drawn"] == experiment.draws
     with pytest.raises(IntegrityError, match="draws of experiment drawn are pinned"), transaction.atomic():
         Experiment.objects.filter(pk=experiment.pk).update(draws={})

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallReply
+from runs_app.llm.http_transport import close
 from runs_app.models import Run
-from runs_app.providers.calls import CallReply
-from runs_app.providers.exchange import close
 from tests import factories
 
 
@@ -54,11 +54,11 @@ def run(experiment):
 def drain(call, **limits):
     """Drain with this provider until nothing is left. Returns how many results were written."""
 
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def go():
         try:
-            return await Drain(call, registration, Limits(**{"until_idle": True, **limits})).run()
+            return await Drain(call, registration, DrainLimits(**{"until_idle": True, **limits})).run()
         finally:
             await close()  # Whatever answers the calls, batches go over HTTP.
 

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 import pytest
 from django.db import DataError, connection, transaction
 
-from runs_app.batching.admitting import admit_batches
-from runs_app.engine.admitting import admit
-from runs_app.engine.sweeping import renew_all, sweep
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_worker_leases, sweep_expired
 from runs_app.models import Experiment, ProviderBatch, Run, Trial
 from tests import factories
 from tests.engine.conftest import answering, drain
@@ -109,12 +109,12 @@ def test_several_broken_runs_stop_each_with_its_reason(lease_unchecked, run, bro
 
 
 def test_a_broken_run_that_was_mended_goes_on_when_resumed(lease_unchecked, run, broken):
-    from runs_app import steering
+    from runs_app import run_control
 
     poison_lease(broken)
     drain(answering())
     Experiment.objects.filter(pk=broken.experiment_id).update(lease_s=60)
-    assert steering.resume(Run.objects.filter(pk=broken.pk), by="test") == [broken.pk]
+    assert run_control.resume(Run.objects.filter(pk=broken.pk), by="test") == [broken.pk]
     drain(answering())
     broken.refresh_from_db()
     assert (broken.status, broken.n_done) == ("done", 6)
@@ -125,10 +125,10 @@ def test_the_leases_of_other_runs_are_renewed_and_swept_beside_a_broken_one(leas
     admit(keeper, 12)
     poison_lease(broken)
     before = Trial.objects.get(pk=run.trials.first().pk).lease_until
-    assert renew_all(keeper) == 12
+    assert renew_worker_leases(keeper) == 12
     assert Trial.objects.get(pk=run.trials.first().pk).lease_until > before
     Trial.objects.filter(run=run).update(lease_until=factories.NOON.replace(year=2020))
-    assert sweep() == 6
+    assert sweep_expired() == 6
 
 
 def test_a_batch_of_another_run_is_made_beside_a_broken_one(run, broken):

@@ -7,13 +7,13 @@ import time
 import pytest
 from django.db import connections
 
-from runs_app.engine import standing_in
-from runs_app.engine.admitting import admit
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
-from runs_app.engine.sweeping import renew_all, sweep
+from runs_app.engine import lease_watchdog
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_worker_leases, sweep_expired
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import reply
 from tests.engine.test_fencing_and_leases import expire, worker
 
@@ -33,7 +33,7 @@ class Stall:
             assert self.over.wait(DEADLINE_S)
 
 
-class SlowBeat(Registration):
+class SlowBeat(WorkerRegistration):
     """Its second beat takes as long as the stall: the database's thread is busy with it."""
 
     def __init__(self, stall):
@@ -50,7 +50,7 @@ def started(call, registration):
     """A drain in a thread of its own, until nothing is left."""
 
     async def go():
-        await Drain(call, registration, Limits(until_idle=True)).run()
+        await Drain(call, registration, DrainLimits(until_idle=True)).run()
 
     def run():
         try:
@@ -68,7 +68,7 @@ def swept_until(is_enough):
     taken, began = 0, time.monotonic()
     while not is_enough(taken, time.monotonic() - began):
         assert time.monotonic() - began < DEADLINE_S
-        taken += sweep()
+        taken += sweep_expired()
         threading.Event().wait(0.05)
     return taken, time.monotonic() - began
 
@@ -86,7 +86,7 @@ def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, ca
         stall.stand_still()
         return reply()
 
-    thread = started(blocking, Registration())
+    thread = started(blocking, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
     taken, _ = swept_until(lambda taken, after: after > 1.2 * LEASE_S)
     stall.over.set()
@@ -96,7 +96,7 @@ def test_a_loop_that_is_blocked_for_longer_than_a_lease_loses_nothing(leased, ca
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert "leases renewed in its place" in caplog.text
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(leased):
@@ -120,13 +120,13 @@ def test_a_database_thread_that_is_busy_for_longer_than_a_lease_loses_nothing(le
 
     assert taken == 0
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_change_nothing(
     leased, caplog, monkeypatch
 ):
-    monkeypatch.setattr(standing_in, "PATIENCE", 1)
+    monkeypatch.setattr(lease_watchdog, "PATIENCE", 1)
     stall = Stall()
 
     async def hanging(request):
@@ -136,20 +136,20 @@ def test_what_a_drain_holds_that_hangs_for_good_returns_and_its_late_answers_cha
     async def answering(request):
         return reply("in time")
 
-    thread = started(hanging, Registration())
+    thread = started(hanging, WorkerRegistration())
     assert stall.began.wait(DEADLINE_S)
     taken, after = swept_until(lambda taken, after: taken > 0)
     assert taken == 6
     # Its patience, and the lease that was renewed last; a quarter for threads that had to wait for a processor.
-    assert after > standing_in.PATIENCE * LEASE_S * 0.75
+    assert after > lease_watchdog.PATIENCE * LEASE_S * 0.75
     assert "its claims return" in caplog.text
 
-    started(answering, Registration()).join(DEADLINE_S)
+    started(answering, WorkerRegistration()).join(DEADLINE_S)
     stall.over.set()
     thread.join(DEADLINE_S)
     assert set(Trial.objects.values_list("status", "attempts", "answer")) == {("done", 2, "in time")}
     assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["late"] * 6 + ["ok"] * 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_only_ones_own_leases_are_renewed_and_batches_have_none(leased):
@@ -159,6 +159,6 @@ def test_only_ones_own_leases_are_renewed_and_batches_have_none(leased):
     expire()
     batched = Trial.objects.filter(worker_id=mine).first()
     Trial.objects.filter(pk=batched.pk).update(lease_until=None)
-    assert renew_all(mine) == 1
-    assert sweep() == 2
+    assert renew_worker_leases(mine) == 1
+    assert sweep_expired() == 2
     assert set(Trial.objects.filter(status="running").values_list("worker_id", flat=True)) == {mine}

@@ -3,19 +3,19 @@
 import asyncio
 from decimal import Decimal
 
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import reply
 
 
 def stopped_in_the_middle(call, grace_s):
     """Once three calls are in flight."""
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def go():
-        drain = Drain(call, registration, Limits(concurrency=3, until_idle=True, grace_s=grace_s))
+        drain = Drain(call, registration, DrainLimits(concurrency=3, until_idle=True, grace_s=grace_s))
         flying = []
 
         async def counted(request):
@@ -42,7 +42,7 @@ def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(ru
     assert run.trials.filter(yields=1).count() == 3
     assert list(Attempt.objects.values_list("outcome", "kept_usd")) == [("released", Decimal("0.10"))] * 3
     assert Experiment.objects.get().reserved_usd == Decimal("0.30")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_is_answered_within_the_grace_is_kept(run):
@@ -53,4 +53,4 @@ def test_what_is_answered_within_the_grace_is_kept(run):
     stopped_in_the_middle(slow, grace_s=30)
     assert run.trials.filter(status="done").count() == 3
     assert run.trials.filter(status="pending", attempts=0).count() == 3
-    assert differences() == []
+    assert find_differences() == []

@@ -6,14 +6,14 @@ from decimal import Decimal
 import pytest
 from django.db import connections
 
-from grading_app import deciding
+from grading_app.adaptive import decisions
 from grading_app.models import Grading
-from runs_app import removing, steering
-from runs_app.engine import rounds
-from runs_app.engine.draining import work_is_left
+from runs_app import deletion, run_control
+from runs_app.engine import adaptive_rounds
+from runs_app.engine.worker import has_work_left
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Experiment, Point, Run, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import drain, reply
 
@@ -47,7 +47,7 @@ def make(items, *, samples=1, adaptive=ADAPTIVE, **fields):
 
 
 def launch(experiment, **how):
-    steering.launch(experiment, by=experiment.owner, **how)
+    run_control.launch(experiment, by=experiment.owner, **how)
     return Run.objects.get(experiment=experiment)
 
 
@@ -80,8 +80,8 @@ def answer_a_round_and_crash():
         raise Crash
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rounds.Lookout, "decide", lambda lookout: 0)
-        patch.setattr(rounds.Lookout, "decide_now", crash)
+        patch.setattr(adaptive_rounds.RoundScheduler, "decide", lambda lookout: 0)
+        patch.setattr(adaptive_rounds.RoundScheduler, "decide_now", crash)
         with pytest.raises(Crash):
             drain(answering(easy_is_right))
 
@@ -117,7 +117,7 @@ def test_a_point_that_is_known_stops_and_the_other_goes_on(experiment):
     assert [one["status"] for one in hard.rounds] == ["open"] * (len(hard.rounds) - 1) + ["enough"]
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_pending) == ("done", 8 + hard.n_planned, 0)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_is_not_asked_is_neither_spent_nor_reserved(experiment):
@@ -135,7 +135,7 @@ def test_what_is_not_asked_is_neither_spent_nor_reserved(experiment):
 def test_every_condition_is_asked_the_same_cases_in_the_same_order(transactional_db):
     experiment = make(questions(40, "easy"))
     experiment.language_models.add(factories.make_model("other"))
-    steering.launch(experiment, by=experiment.owner)
+    run_control.launch(experiment, by=experiment.owner)
     one, other = Run.objects.filter(experiment=experiment)
     assert one.points.get().items == other.points.get().items
     assert one.points.get().items != sorted(one.points.get().items)
@@ -176,7 +176,7 @@ def test_more_samples_open_a_point_that_had_run_out_of_cases(transactional_db):
     assert (run.status, run.n_pending) == ("running", 8)
     drain(answering(is_even))
     assert run.points.get().n_total > 15
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_guess_chances_of_choices_widen_the_interval(transactional_db):
@@ -234,54 +234,54 @@ def test_the_run_is_not_done_while_a_point_is_open(experiment):
     answer_a_round_and_crash()
     run.refresh_from_db()
     assert (run.status, run.n_pending + run.n_running) == ("running", 0)
-    assert work_is_left()
+    assert has_work_left()
 
 
 def test_a_decision_that_was_not_made_is_made_by_whoever_looks_next(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
-    assert deciding.decide_due() == 2
+    assert decisions.decide_due() == 2
     assert run.points.get(key={"category": "hard"}).n_planned == 16
-    assert deciding.decide_due() == 0
-    assert differences() == []
+    assert decisions.decide_due() == 0
+    assert find_differences() == []
 
 
 def test_a_decision_that_breaks_before_it_is_written_changes_nothing(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
-    whole = rounds.finish_runs
+    whole = adaptive_rounds.finish_runs
 
     def broken(run_ids):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(rounds, "finish_runs", broken)
+    monkeypatch.setattr(adaptive_rounds, "finish_runs", broken)
     with pytest.raises(KeyboardInterrupt):
-        deciding.decide_due()
+        decisions.decide_due()
     assert set(run.points.values_list("status", "n_planned")) == {("open", 8)}
     assert run.trials.count() == 16
 
-    monkeypatch.setattr(rounds, "finish_runs", whole)
+    monkeypatch.setattr(adaptive_rounds, "finish_runs", whole)
     drain(answering(easy_is_right))
     assert set(run.points.values_list("status", flat=True)) == {"enough"}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
     run = launch(experiment)
     answer_a_round_and_crash()
     both_have_looked = threading.Barrier(2, timeout=60)
-    settle = rounds.settle
+    settle = adaptive_rounds.write_decisions
 
     def settle_together(place, judged):
         both_have_looked.wait()
         return settle(place, judged)
 
-    monkeypatch.setattr(rounds, "settle", settle_together)
+    monkeypatch.setattr(adaptive_rounds, "write_decisions", settle_together)
     decided = []
 
     def decide():
         try:
-            decided.append(deciding.decide_due())
+            decided.append(decisions.decide_due())
         finally:
             connections.close_all()
 
@@ -293,15 +293,15 @@ def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
     assert sorted(decided) == [0, 2]
     assert {(len(point.rounds), point.n_planned) for point in run.points.all()} == {(1, 8), (1, 16)}
     assert run.trials.count() == 24
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_paused_run_decides_when_it_is_resumed(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
-    steering.pause(Run.objects.all(), by=experiment.owner)
-    assert deciding.decide_due() == 0
-    steering.resume(Run.objects.all(), by=experiment.owner)
+    run_control.pause(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 0
+    run_control.resume(Run.objects.all(), by=experiment.owner)
     drain(answering(easy_is_right))
     run.refresh_from_db()
     assert run.status == "done"
@@ -310,8 +310,8 @@ def test_a_paused_run_decides_when_it_is_resumed(experiment):
 def test_points_of_a_cancelled_run_are_closed_with_what_is_known(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
-    steering.cancel(Run.objects.all(), by=experiment.owner)
-    assert deciding.decide_due() == 2
+    run_control.cancel(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 2
     assert {(point.label, point.status, point.n_total) for point in run.points.all()} == {
         ("easy", "enough", 8),
         ("hard", "cancelled", 8),
@@ -330,7 +330,7 @@ def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(t
     point = run.points.get()
     assert (point.status, point.n_failed, point.n_total) == ("exhausted", 16, 0)
 
-    steering.retry_failed(Run.objects.all(), by=experiment.owner)
+    run_control.retry_failed(Run.objects.all(), by=experiment.owner)
     drain(answering(lambda question: True))
     point = run.points.get()
     assert (point.status, point.n_failed, point.n_total) == ("enough", 0, 16)
@@ -340,7 +340,7 @@ def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(t
 def test_an_experiment_is_deleted_with_its_points(experiment):
     launch(experiment)
     drain(answering(easy_is_right))
-    removing.delete(experiment, by=experiment.owner)
+    deletion.delete(experiment, by=experiment.owner)
     assert not Point.objects.exists()
 
 
@@ -354,20 +354,20 @@ def test_a_pilots_trials_are_not_asked_again(experiment):
     run.refresh_from_db()
     assert run.status == "done"
     assert run.points.filter(status="open").count() == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
     run = launch(experiment)
     answer_a_round_and_crash()
     Experiment.objects.update(adaptive={"by": "category"})
-    assert deciding.decide_due() == 0
+    assert decisions.decide_due() == 0
     run.refresh_from_db()
     assert run.status == "stopped"
     assert run.stop_reason.startswith("Its rounds cannot be decided: ")
-    assert rounds.due() == {}
+    assert adaptive_rounds.points_due() == {}
 
-    steering.cancel(Run.objects.all(), by=experiment.owner)
-    assert deciding.decide_due() == 0
+    run_control.cancel(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 0
     assert set(run.points.values_list("status", flat=True)) == {"cancelled"}
-    assert rounds.due() == {}
+    assert adaptive_rounds.points_due() == {}

@@ -5,14 +5,15 @@ import asyncio
 import pytest
 from django.db import InterfaceError, OperationalError
 
-from runs_app import removing, steering
-from runs_app.engine import draining, recording, turning
-from runs_app.engine.admitting import admit
-from runs_app.engine.questions import Questions
-from runs_app.engine.recording import record
-from runs_app.engine.sweeping import sweep
+from runs_app import deletion, run_control
+from runs_app.engine import recorder, worker_cycle
+from runs_app.engine import worker as worker_module
+from runs_app.engine.admission import admit
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import answering, drain, reply
 from tests.engine.test_fencing_and_leases import expire, result_of, worker
 
@@ -33,17 +34,17 @@ def failing_once(monkeypatch, owner, name, error):
 
 @pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
 def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, monkeypatch, error):
-    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, Questions, "fetched", error)
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, DesignCache, "fetched", error)
     drain(answering(), concurrency=4)
     assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
-    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, draining, "turn", OperationalError("gone"))
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, worker_module, "turn", OperationalError("gone"))
     asked = []
 
     async def call(request):
@@ -52,7 +53,7 @@ def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, mon
 
     drain(call)
     assert len(asked) == 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
@@ -66,13 +67,13 @@ def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
     assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"internal_error"}
     assert run.trials.filter(status="done").count() == 5
     assert len(asked) == 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_long_answers_are_written_in_several_statements(run, monkeypatch):
-    monkeypatch.setattr(recording, "LONGEST_PORTION", 100)
-    portions = failing_once(monkeypatch, turning, "write_trials", OperationalError("gone"))
-    monkeypatch.setattr(draining, "OUTAGE_S", 0.01)
+    monkeypatch.setattr(recorder, "LONGEST_PORTION", 100)
+    portions = failing_once(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
     drain(answering("x" * 90))
     assert max(len(results) for results, _ in portions) == 1
     assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
@@ -82,23 +83,23 @@ def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
     holder = worker()
     claims = admit(holder, 2)
     expire()
-    sweep()
-    steering.pause(Run.objects.all(), by="test")
-    removing.delete(Experiment.objects.get(), by="test")
-    assert record([result_of(claim) for claim in claims], holder) == 0
+    sweep_expired()
+    run_control.pause(Run.objects.all(), by="test")
+    deletion.delete(Experiment.objects.get(), by="test")
+    assert record_results([result_of(claim) for claim in claims], holder) == 0
     assert "2 answers came after their experiment had been deleted" in caplog.text
 
 
 def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
-    real = draining.asking.ask
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+    real = worker_module.asking.ask
 
     def ask(design, question, sample_idx):
         if question.key == "item-1":
             raise KeyError("a bug")
         return real(design, question, sample_idx)
 
-    monkeypatch.setattr(draining.asking, "ask", ask)
+    monkeypatch.setattr(worker_module.asking, "ask", ask)
     drain(answering())
     run.refresh_from_db()
     assert (run.n_done, run.n_failed) == (4, 2)
@@ -107,8 +108,8 @@ def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypa
 
 def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
-    monkeypatch.setattr(draining, "HEARTBEAT_S", 0.02)
-    beats = failing_once(monkeypatch, draining.Registration, "beat", ValueError("a bug"))
+    monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
+    beats = failing_once(monkeypatch, worker_module.Registration, "beat", ValueError("a bug"))
 
     async def call(request):
         async with asyncio.timeout(60):

@@ -7,7 +7,7 @@ from django.db import IntegrityError, connection, transaction
 
 from datasets_app.models import StatusChange
 from datasets_app.models.history import record_changes
-from runs_app import removing
+from runs_app import deletion
 from runs_app.models import Attempt, DeletedRun, LedgerEntry, Trial
 from tests import factories
 
@@ -90,7 +90,7 @@ def test_an_experiment_goes_with_all_its_rows_and_leaves_those_of_others(asked):
     (run,) = factories.make_runs(other, status="done")
     for trial in factories.plan_trials(run, answer=lambda *_: "four"):
         factories.make_attempt(trial, cost_usd=Decimal("0.001"))
-    removing.delete(asked, by="owner", reason="no longer needed")
+    deletion.delete(asked, by="owner", reason="no longer needed")
     assert set(Trial.objects.values_list("run__experiment", flat=True)) == {other.pk}
     assert Attempt.objects.count() == 3
     assert StatusChange.objects.filter(to_value="done").exists()
@@ -100,16 +100,16 @@ def test_an_experiment_goes_with_all_its_rows_and_leaves_those_of_others(asked):
 
 def test_permission_to_delete_one_experiment_deletes_nothing_of_another(asked):
     other = factories.make_experiment("other", dataset=asked.dataset)
-    with removing.permit_deletion(other):
+    with deletion.permit_deletion(other):
         assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
-    with removing.permit_deletion(asked):
+    with deletion.permit_deletion(asked):
         Attempt.objects.all().delete()
         Trial.objects.all().delete()
     assert not Trial.objects.exists()
 
 
 def test_permission_to_delete_ends_with_its_block(asked):
-    with removing.permit_deletion(asked):
+    with deletion.permit_deletion(asked):
         pass
     assert "experiment delete NAME" in refused("DELETE FROM runs_app_attempt")
 
@@ -123,9 +123,9 @@ def test_history_survives_the_user_who_made_it(asked):
 
 
 def test_a_run_goes_by_its_verb_and_what_it_cost_stays(asked):
-    removing.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
+    deletion.delete_run(asked.runs.get(), by="owner", reason="asked by mistake")
     assert not Trial.objects.exists()
     for statement in ("UPDATE runs_app_deletedrun SET spent_usd = 0", "DELETE FROM runs_app_deletedrun"):
         assert "what a deleted run cost" in refused(statement)
-    removing.delete(asked, by="owner", reason="no longer needed")
+    deletion.delete(asked, by="owner", reason="no longer needed")
     assert not DeletedRun.objects.exists()

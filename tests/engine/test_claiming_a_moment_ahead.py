@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.engine.admitting import Claim
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.lookahead import LOOKAHEAD_S, STALE_S, Lookahead
-from runs_app.engine.registering import Registration
-from runs_app.engine.settling import Place
+from runs_app.engine.admission import Claim
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.prefetch import LOOKAHEAD_S, STALE_S, PrefetchQueue
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import reply
 
@@ -30,13 +30,15 @@ class Clock:
 
 
 def jobs(n, endpoint_id=AT):
-    return [SimpleNamespace(claim=Claim(key, Place(1, 1, endpoint_id), None, 1, None, 0, 1, 0, 0)) for key in range(n)]
+    return [
+        SimpleNamespace(claim=Claim(key, CounterKeys(1, 1, endpoint_id), None, 1, None, 0, 1, 0, 0)) for key in range(n)
+    ]
 
 
 def paced(per_second, for_s=5.0, turn_s=0.05):
     """A lookahead that has seen calls land at this pace for so long."""
     clock = Clock()
-    ahead = Lookahead(clock)
+    ahead = PrefetchQueue(clock)
     ahead.wanted()
     landed = 0.0
     while clock.now < 100 + for_s:
@@ -74,7 +76,7 @@ def test_what_waits_for_too_long_is_given_back():
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4))
 def test_no_more_start_than_the_level_of_their_endpoint(endpoints):
-    ahead = Lookahead()
+    ahead = PrefetchQueue()
     waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
     levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
     flying = {key: flying for key, (_, _, flying) in enumerate(endpoints)}
@@ -117,10 +119,10 @@ class Provider:
 
 
 def drained(provider, **limits):
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def go():
-        provider.drain = Drain(provider, registration, Limits(**{"until_idle": True, "concurrency": 8, **limits}))
+        provider.drain = Drain(provider, registration, DrainLimits(**{"until_idle": True, "concurrency": 8, **limits}))
         return await provider.drain.run()
 
     return asyncio.run(go())
@@ -132,7 +134,7 @@ def test_more_are_held_than_fly_and_no_more_fly_than_the_drain_may_have(long_run
     assert provider.peak == 8
     assert provider.most_held > 8
     assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_failure_hands_its_slot_to_nobody(long_run):
@@ -145,7 +147,7 @@ def test_a_failure_hands_its_slot_to_nobody(long_run):
     long_run.refresh_from_db()
     assert long_run.status == "stopped"
     assert provider.asked <= 20 + 8  # What flew with the call that stopped the run.
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
@@ -164,7 +166,7 @@ def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
     drained(provider, until_idle=False, seconds=60)
     assert provider.asked_before is not None
     assert provider.asked <= provider.asked_before + 8  # What flew when the provider said so.
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
@@ -179,4 +181,4 @@ def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
     assert Trial.objects.filter(status="done").count() == provider.asked
     assert set(Trial.objects.exclude(status="done").values_list("status", "attempts")) == {("pending", 0)}
     assert Attempt.objects.count() == provider.asked
-    assert differences() == []
+    assert find_differences() == []

@@ -6,11 +6,11 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from datasets_app.models import TransitionError
-from runs_app import removing, steering
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record
+from runs_app import deletion, run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
 from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import answering, drain
 from tests.engine.test_fencing_and_leases import expire, worker
@@ -34,7 +34,7 @@ def other(run):
 def test_its_rows_go_and_its_money_stays(run, other):
     drain(answering(cost_usd=PAID))
     before = Experiment.objects.get()
-    removing.delete_run(run, by="owner", reason="a wrong model")
+    deletion.delete_run(run, by="owner", reason="a wrong model")
     assert not Run.objects.filter(pk=run.pk).exists()
     assert set(Trial.objects.values_list("run", flat=True)) == {other.pk}
     assert set(Attempt.objects.values_list("run", flat=True)) == {other.pk}
@@ -45,7 +45,7 @@ def test_its_rows_go_and_its_money_stays(run, other):
     change = before.history.get(what="run")
     assert (change.actor, change.reason) == ("owner", "a wrong model")
     assert change.to_value == "deleted with 6 trials; 0.06000000 USD stay spent"
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_is_reserved_for_its_calls_of_unknown_cost_stays_reserved(run):
@@ -53,37 +53,37 @@ def test_what_is_reserved_for_its_calls_of_unknown_cost_stays_reserved(run):
     claims = admit(worker(), 6)
     assert len(claims) == 6
     expire()
-    from runs_app.engine.sweeping import sweep
+    from runs_app.engine.leases import sweep_expired
 
-    assert sweep() == 6
-    steering.cancel(Run.objects.all(), by="test", reason="over")
+    assert sweep_expired() == 6
+    run_control.cancel(Run.objects.all(), by="test", reason="over")
     assert Experiment.objects.get().reserved_usd == 6 * CEILING
-    removing.delete_run(Run.objects.get(), by="test", reason="over")
+    deletion.delete_run(Run.objects.get(), by="test", reason="over")
     assert DeletedRun.objects.get().kept_usd == 6 * CEILING
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
     drain(answering(cost_usd=PAID))
-    removing.delete_run(run, by="owner", reason="a try")
+    deletion.delete_run(run, by="owner", reason="a try")
     with without_triggers():
         DeletedRun.objects.update(spent_usd=0)
-    (difference,) = differences()
+    (difference,) = find_differences()
     assert difference.counter == "spent_usd"
 
 
 def test_a_run_under_way_or_in_flight_is_not_deleted(run):
     with pytest.raises(TransitionError, match="pause or cancel it"):
-        removing.delete_run(run, by="test")
+        deletion.delete_run(run, by="test")
     holder = worker()
     claims = admit(holder, 2)
-    steering.pause(Run.objects.all(), by="test")
+    run_control.pause(Run.objects.all(), by="test")
     with pytest.raises(TransitionError, match="in flight"):
-        removing.delete_run(run, by="test")
-    record([result_of(claim, ("answer", None)) for claim in claims], holder)
-    removing.delete_run(run, by="test", reason="over")
+        deletion.delete_run(run, by="test")
+    record_results([result_of(claim, ("answer", None)) for claim in claims], holder)
+    deletion.delete_run(run, by="test", reason="over")
     assert not Trial.objects.exists()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_run_whose_answers_are_judged_is_not_deleted_before_its_judge(run, other):
@@ -91,16 +91,16 @@ def test_a_run_whose_answers_are_judged_is_not_deleted_before_its_judge(run, oth
     item = run.experiment.dataset.items.first()
     Trial.objects.create(run=other, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
     with pytest.raises(TransitionError, match=f"verdicts of run {other.pk} rest on answers"):
-        removing.delete_run(run, by="test")
+        deletion.delete_run(run, by="test")
     assert run.trials.count() == 6
 
 
 def test_the_next_launch_plans_a_deleted_run_again(run):
     drain(answering(cost_usd=PAID))
-    removing.delete_run(run, by="test", reason="again")
-    report = steering.launch(Experiment.objects.get(), by="test")
+    deletion.delete_run(run, by="test", reason="again")
+    report = run_control.launch(Experiment.objects.get(), by="test")
     assert (report.is_new, report.trials_added) == (True, 6)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_the_command_deletes_a_run_of_this_experiment_alone(run, capsys):
@@ -116,6 +116,6 @@ def test_the_command_deletes_a_run_of_this_experiment_alone(run, capsys):
 def test_what_goes_is_said_before(run):
     drain(answering(cost_usd=PAID))
     run.refresh_from_db()
-    said = removing.describe_run_deletion(run)
+    said = deletion.describe_run_deletion(run)
     assert "Its 6 trials with 6 attempts, answers and grades go, for good." in said
     assert "The $0.06 that it cost stays spent" in said

@@ -8,10 +8,10 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from runs_app import prompts
+from runs_app.llm import prompts
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
 from tests.tampering import deleting_anything
@@ -25,7 +25,7 @@ def test_every_trial_is_answered_once_and_its_call_is_a_row(run):
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_pending, run.n_running) == ("done", 6, 0, 0)
     assert run.spent_usd == Decimal("0.00012")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_trials_are_asked_fresh_first_then_by_repetition_then_by_item(run):
@@ -74,7 +74,7 @@ def test_concurrency_never_passes_the_limit_of_the_run(run):
 
 
 def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
@@ -84,7 +84,7 @@ def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, 
     assert Attempt.objects.filter(outcome="transient").count() == 18
     run.refresh_from_db()
     assert run.errors == {"server_error": 18}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_failed_trial_waits_as_long_as_its_design_says(run):
@@ -105,7 +105,7 @@ def test_a_permanent_error_is_never_tried_again(run):
 
     drain(call)
     assert set(run.trials.values_list("status", "attempts")) == {("failed", 1)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(run):
@@ -145,7 +145,7 @@ def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call_a
     assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, 2 * items, 0)
     assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}
     assert set(Attempt.objects.values_list("call", "outcome")) == {(0, "transient"), (1, "ok")}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional_db):
@@ -213,7 +213,7 @@ def test_a_trial_that_was_asked_cannot_go_before_its_attempts_even_by_sql(run):
 
 
 def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
 
     async def call(request):
         if "0 plus" in request.messages[-1]["content"]:

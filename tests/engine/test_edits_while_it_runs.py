@@ -4,13 +4,13 @@ import pytest
 from django.forms import model_to_dict
 from django.utils import timezone
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.registering import Registration
-from runs_app.engine.stalling import has_stalled
+from runs_app.engine.admission import admit
+from runs_app.engine.stall_detection import note_call
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
-from runs_app.management.setting import set_given
+from runs_app.management.field_updates import set_given
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 
 
 def by_form(form_of):
@@ -40,7 +40,7 @@ def by_admin(row, **changes):
 def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_saving(run, edit):
     Endpoint.objects.update(requests_per_minute=600)
     save = edit(Endpoint.objects.get(), max_concurrency=5)
-    assert len(admit(Registration().worker_id, 4)) == 4
+    assert len(admit(WorkerRegistration().worker_id, 4)) == 4
     Endpoint.objects.update(paused_until=timezone.now(), pause_reason="a 429", in_batches=0)
     counted = Endpoint.objects.values("in_flight", "throttle", "paused_until", "pause_reason").get()
     save()
@@ -48,14 +48,14 @@ def test_an_endpoint_keeps_what_drains_counted_between_its_reading_and_its_savin
     assert counted["in_flight"] == 4
     assert counted["throttle"]
     assert Endpoint.objects.get().max_concurrency == 5
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("edit", [by_form(LanguageModelForm), by_command, by_admin])
 def test_a_model_keeps_its_time_outs(run, edit):
     model = LanguageModel.objects.get()
     save = edit(model, max_output_tokens=50)
-    has_stalled(model.pk, {"outcome": "transient", "error_class": "timeout"}, "test")
+    note_call(model.pk, {"outcome": "transient", "error_class": "timeout"}, "test")
     save()
     saved = LanguageModel.objects.get()
     assert (saved.stalls, saved.max_output_tokens) == (1, 50)
@@ -64,7 +64,7 @@ def test_a_model_keeps_its_time_outs(run, edit):
 def test_an_experiment_and_a_run_keep_their_state_their_money_and_their_counters(run):
     experiment = Experiment.objects.get()
     Run.objects.update(reserve_usd=1)
-    admit(Registration().worker_id, 4)
+    admit(WorkerRegistration().worker_id, 4)
     Experiment.objects.update(status="active")
     experiment.title, run.max_concurrency = "Another title", 7
     experiment.save()
@@ -73,7 +73,7 @@ def test_an_experiment_and_a_run_keep_their_state_their_money_and_their_counters
     run.refresh_from_db()
     assert (experiment.title, experiment.status, experiment.reserved_usd) == ("Another title", "active", 4)
     assert (run.max_concurrency, run.status, run.n_running) == (7, "running", 4)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_who_names_columns_writes_those_and_a_new_row_is_written_whole(run):

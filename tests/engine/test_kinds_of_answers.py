@@ -6,11 +6,11 @@ from decimal import Decimal
 import pytest
 from django.db.models import Sum
 
-from grading_app.grading import grade
 from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
 
@@ -45,7 +45,7 @@ def test_each_kind_is_counted_and_one_answer_may_be_several(run):
     assert counted(run) == {"empty": 2, "truncated": 2, "refused": 1}
     blank = Trial.objects.get(answer="", truncated=True)
     assert (blank.status, blank.raw_response) == ("done", " \n\t"), "what came is kept as it came"
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
@@ -60,7 +60,7 @@ def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
     factories.plan_trials(run)
     drain(in_turn(reply("no idea"), reply('{"rating": 3}')))
     assert counted(run) == {"unparsed": 1}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_kinds_of_remembered_answers_count_too(run, experiment):
@@ -77,7 +77,7 @@ def test_kinds_of_remembered_answers_count_too(run, experiment):
     factories.plan_trials(second)
     drain(answering("never asked"))
     assert counted(second) == {"empty": 6}
-    assert differences() == []
+    assert find_differences() == []
 
 
 # --- what becomes of blank answers
@@ -107,7 +107,7 @@ def test_a_blank_answer_may_be_asked_again_until_there_is_a_better_one(run):
     run.refresh_from_db()
     assert run.errors == {"empty_answer": 1}
     assert counted(run) == {}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
@@ -115,7 +115,7 @@ def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
     drain(answering(""))
     assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
     assert counted(run) == {"empty": 6}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_refusal_is_no_blank_answer_and_is_not_asked_again(run):
@@ -180,7 +180,7 @@ def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
     ]
     assert set(Attempt.objects.values_list("served_provider", "error_class")) == {("east", "soft_failure")}
     assert Attempt.objects.values("request_hash").distinct().count() == 1, "where it went is no part of what was asked"
-    assert differences() == []
+    assert find_differences() == []
 
 
 # --- what becomes of answers without a rating
@@ -241,7 +241,7 @@ def test_an_unreadable_answer_may_be_asked_again_and_its_attempt_and_cost_stay(r
     rated.refresh_from_db()
     assert (rated.spent_usd, rated.errors) == (Decimal("0.75"), {"unreadable_answer": 1})
     assert counted(rated) == {}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
@@ -250,14 +250,14 @@ def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
     trial = Trial.objects.get()
     assert (trial.status, trial.answer, trial.parse_error, trial.attempts) == ("done", "no idea", "no_rating_found", 2)
     assert counted(rated) == {"unparsed": 1}
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("fields", [{"refused": True}, {"text": " ", "raw_text": " "}])
 def test_neither_a_refusal_nor_a_blank_answer_is_asked_again_as_unreadable(rated, fields):
     drain(in_turn(replace(UNREADABLE, **fields), RATED))
     assert Trial.objects.get().attempts == 1
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_remembered_unreadable_answer_is_used_only_where_such_are_kept(rated):

@@ -6,15 +6,15 @@ import dataclasses
 import pytest
 
 from datasets_app.models import StatusChange
-from runs_app import gateway
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
-from runs_app.engine.stalling import has_stalled
+from runs_app.engine.stall_detection import note_call
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.local_servers import evict
 from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.providers.local_servers import evict
-from runs_app.reconciling import differences
-from runs_app.simulating import SimulatorConfig, start
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator import SimulatorConfig, start
 from tests.engine.conftest import reply
 from tests.gateway.asking import request
 from tests.gateway.fake_provider import fake_provider
@@ -36,10 +36,10 @@ def drained(call):
     async def note(asked):
         evicted.append(asked)
 
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def go():
-        await Drain(call, registration, Limits(until_idle=True), evict=note).run()
+        await Drain(call, registration, DrainLimits(until_idle=True), evict=note).run()
 
     asyncio.run(go())
     return evicted
@@ -62,7 +62,7 @@ def test_the_third_time_out_in_a_row_unloads_the_model_and_history_says_so(local
     assert asked.model == "vendor/small"
     (change,) = StatusChange.objects.filter(what="local server")
     assert (change.to_value, change.reason) == ("evicted", "3 time-outs in a row")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(local):
@@ -72,7 +72,7 @@ def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(l
 
 def test_workers_count_together_and_one_of_them_unloads(local):
     model = LanguageModel.objects.get().pk
-    calls = [has_stalled(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
+    calls = [note_call(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
     assert calls == [False, False, True, False, False, True]
     assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
 
@@ -80,7 +80,7 @@ def test_workers_count_together_and_one_of_them_unloads(local):
 def test_a_call_that_is_given_back_and_an_answer_from_the_cache_say_nothing_of_the_server(local):
     model = LanguageModel.objects.get().pk
     calls = [TIMED_OUT, {"outcome": "released"}, TIMED_OUT, {"outcome": "cached"}, TIMED_OUT]
-    assert [has_stalled(model, call, "worker") for call in calls] == [False, False, False, False, True]
+    assert [note_call(model, call, "worker") for call in calls] == [False, False, False, False, True]
 
 
 def test_without_the_option_nothing_is_unloaded(local):
@@ -105,18 +105,18 @@ def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
         running = await start(SimulatorConfig(stalled=("vendor/small",)))
         await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
         try:
-            await Drain(impatient_until_then, registration, Limits(until_idle=True), evict=unload).run()
+            await Drain(impatient_until_then, registration, DrainLimits(until_idle=True), evict=unload).run()
         finally:
             await gateway.close()
             await running.stop()
         return running.simulator.counters.unloaded
 
     gateway.warm_up()
-    registration = Registration()
+    registration = WorkerRegistration()
     assert dict(asyncio.run(go())) == {"vendor/small": 1}
     assert unloaded == ["vendor/small"]
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * 3 + ["failed"] * 3
-    assert differences() == []
+    assert find_differences() == []
 
 
 async def asked_to_unload(call):

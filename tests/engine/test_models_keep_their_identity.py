@@ -6,12 +6,12 @@ from django.core.exceptions import ValidationError
 from django.db import DatabaseError, transaction
 from django.urls import reverse
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record
-from runs_app.engine.registering import Registration
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.faults.outcomes import result_of
 
@@ -39,24 +39,24 @@ def test_bare_sql_changes_neither_the_id_nor_the_provider_of_what_was_asked(run)
 def test_the_same_model_served_elsewhere_goes_on_there(run):
     elsewhere = factories.make_endpoint("elsewhere")
     LanguageModel.objects.update(endpoint=elsewhere)
-    claims = admit(Registration().worker_id, 10)
+    claims = admit(WorkerRegistration().worker_id, 10)
     assert {claim.place.endpoint_id for claim in claims} == {elsewhere.pk}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_it_is_not_moved_while_calls_are_in_flight(run):
     """A claim that is lost is counted back where the model is served then."""
-    worker = Registration().worker_id
+    worker = WorkerRegistration().worker_id
     claims = admit(worker, 2)
     elsewhere = factories.make_endpoint("elsewhere")
     assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.errors["endpoint"] == ["Calls to it are in flight or in batches: pause its runs until none is left."]
-    record([result_of(claim, ("answer", None)) for claim in claims], worker)
+    record_results([result_of(claim, ("answer", None)) for claim in claims], worker)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.is_valid(), form.errors
     form.save()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_nobody_asked_yet_changes_freely(transactional_db):

@@ -4,13 +4,13 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record
-from runs_app.engine.registering import Registration
-from runs_app.engine.sweeping import sweep
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Experiment, Run
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import answering, drain
 from tests.engine.test_fencing_and_leases import expire, result_of, worker
 
@@ -32,7 +32,7 @@ def money():
 def lose(n):
     claims = admit(worker(), n)
     expire()
-    sweep()
+    sweep_expired()
     return claims
 
 
@@ -47,18 +47,18 @@ def test_what_was_reserved_for_lost_calls_is_not_given_to_others(budgeted):
     lose(2)
     assert money() == (0, Decimal("0.20"))
     assert len(admit(worker(), 6)) == 1
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_answers_that_come_late_never_pass_the_budget(budgeted):
     lost = lose(3)
     drain(answering(cost_usd=TEN_CENTS))
-    record([result_of(claim) for claim in lost], Registration().worker_id)
+    record_results([result_of(claim) for claim in lost], WorkerRegistration().worker_id)
     spent, reserved = money()
     assert reserved == 0
     assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and nobody else had been paid.
     assert not Attempt.objects.exclude(outcome="late").exists()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_run_whose_budget_is_kept_for_lost_calls_pauses_and_says_so(budgeted):
@@ -73,7 +73,7 @@ def test_a_timeout_keeps_its_reservation_for_the_provider_may_bill_it(budgeted):
     drain(failing(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
     assert money() == (0, Decimal("0.30"))
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("known", [{"http_status": 500}, {"was_sent": False}])
@@ -81,4 +81,4 @@ def test_a_call_that_surely_cost_nothing_keeps_nothing(budgeted, known):
     drain(failing(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
     assert money() == (0, 0)
     assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}
-    assert differences() == []
+    assert find_differences() == []

@@ -11,13 +11,13 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from datasets_app.models import TransitionError
-from runs_app import removing
-from runs_app.engine import preflighting
-from runs_app.engine.preflighting import INPUT_TOKENS, MOST_TOKENS
-from runs_app.engine.sweeping import sweep
+from runs_app import deletion
+from runs_app.engine import preflight as preflight_module
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.preflight import INPUT_TOKENS, MOST_TOKENS
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import reply
 from tests.tampering import without_triggers
@@ -39,7 +39,7 @@ def asked(experiment=None, by="a person"):
 
 
 def made(preflight, call):
-    preflighting.make(preflight.pk, call)
+    preflight_module.make_preflight(preflight.pk, call)
     preflight.refresh_from_db()
     return preflight
 
@@ -67,7 +67,7 @@ def test_its_cost_is_spent_of_the_budget_of_its_experiment_and_stands_in_the_led
 
     def watched(request):
         held.append((Endpoint.objects.get().in_flight, Experiment.objects.get().reserved_usd))
-        assert differences() == []
+        assert find_differences() == []
         return priced(request)
 
     done = made(asked(draft), watched)
@@ -77,7 +77,7 @@ def test_its_cost_is_spent_of_the_budget_of_its_experiment_and_stands_in_the_led
     assert (draft.spent_usd, draft.reserved_usd) == (PAID, 0)
     assert entry() == (1, 1, PAID, 0, 0)
     assert Endpoint.objects.get().in_flight == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 @reconciled
@@ -87,7 +87,7 @@ def test_of_no_experiment_it_costs_no_budget_and_stands_in_the_ledger_of_its_mod
     assert (draft.spent_usd, draft.reserved_usd) == (0, 0)
     found = LedgerEntry.objects.get()
     assert (found.model.name, found.experiment, found.run, found.paid_usd) == ("small", None, None, PAID)
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_of_two_at_once_at_a_limit_of_one_exactly_one_is_made(draft):
         return priced(request)
 
     def make():
-        preflighting.make(first.pk, slow)
+        preflight_module.make_preflight(first.pk, slow)
         connection.close()
 
     other = threading.Thread(target=make)
     other.start()
     assert inside.wait(30)
-    assert preflighting.begin(first.pk) is None  # A task that is delivered twice makes no second call.
+    assert preflight_module.begin_preflight(first.pk) is None  # A task that is delivered twice makes no second call.
     assert made(second, never).said == "the endpoint lab has 1 of 1 calls in flight"
     over.set()
     other.join(30)
@@ -201,26 +201,26 @@ def test_one_whose_worker_went_silent_gives_its_slot_back_and_a_late_answer_is_p
     lost = asked(draft)
 
     def late(request):
-        assert sweep() == 0
+        assert sweep_expired() == 0
         Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-        assert sweep() == 1
+        assert sweep_expired() == 1
         lost.refresh_from_db()
         assert (lost.status, lost.error_class, Endpoint.objects.get().in_flight) == ("unverified", "worker_lost", 0)
         assert entry() == (1, 0, 0, 1, CEILING)
-        assert differences() == []
+        assert find_differences() == []
         return priced(request)
 
     assert made(lost, late).status == "ok"
     assert entry() == (1, 1, PAID, 0, 0)
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd, Endpoint.objects.get().in_flight) == (PAID, 0, 0)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_one_that_no_worker_takes_ends_by_itself(draft):
     waiting = asked()
     Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
-    assert sweep() == 1
+    assert sweep_expired() == 1
     waiting.refresh_from_db()
     assert (waiting.status, waiting.said) == ("unverified", "no worker took it within 10 minutes")
     assert made(waiting, never).status == "unverified"
@@ -231,7 +231,7 @@ def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_pref
     made(asked(draft), priced)
     with without_triggers():
         LedgerEntry.objects.update(paid_usd=7, attempts=7)
-    found = differences()
+    found = find_differences()
     assert {difference.counter for difference in found} == {"paid_usd", "attempts"}
     row = f"preflights of model {LanguageModel.objects.get().pk} of experiment {draft.pk} from"
     assert all(difference.row.startswith(row) for difference in found)
@@ -239,19 +239,19 @@ def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_pref
         call_command("reconcile")
     assert ending.value.code == 1
     Preflight.objects.filter(experiment=draft).delete()
-    assert {difference.counter for difference in differences()} >= {"spent_usd", "paid_usd", "attempts"}
+    assert {difference.counter for difference in find_differences()} >= {"spent_usd", "paid_usd", "attempts"}
     Endpoint.objects.update(in_flight=1)
-    assert "in_flight" in {difference.counter for difference in differences()}
+    assert "in_flight" in {difference.counter for difference in find_differences()}
 
 
 @reconciled
 def test_an_experiment_is_not_deleted_under_one_that_is_being_made_and_takes_its_ledger_with_it(draft):
     def deleting(request):
         with pytest.raises(TransitionError, match="preflight"):
-            removing.delete(draft, by="owner", reason="too early")
+            deletion.delete(draft, by="owner", reason="too early")
         return priced(request)
 
     made(asked(draft), deleting)
-    removing.delete(draft, by="owner", reason="no longer needed")
+    deletion.delete(draft, by="owner", reason="no longer needed")
     assert not LedgerEntry.objects.exists()
-    assert differences() == []
+    assert find_differences() == []

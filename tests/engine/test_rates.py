@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from django.db import connection
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.registering import Registration
-from runs_app.engine.throttling import FIRST_LIMIT
+from runs_app.engine.admission import admit
+from runs_app.engine.rate_limiter import FIRST_LIMIT
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Endpoint, EndpointTick, Run
-from runs_app.providers.calls import CallFailure, ErrorClass
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
 
@@ -24,7 +24,7 @@ def many(**endpoint):
 
 
 def claimed_by_two_workers():
-    return [len(admit(Registration().worker_id, 50)) for _ in range(2)]
+    return [len(admit(WorkerRegistration().worker_id, 50)) for _ in range(2)]
 
 
 @pytest.fixture

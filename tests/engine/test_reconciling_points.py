@@ -5,13 +5,14 @@ from django.core.management import call_command
 from django.db.models import F
 from django.urls import reverse
 
-from grading_app import grading, recounting
-from grading_app.deciding import decide_due
+from grading_app.adaptive import audit
+from grading_app.adaptive.audit import told_of
+from grading_app.adaptive.decisions import decide_due
 from grading_app.models import GradeCondition, Grading
-from grading_app.recounting import told_of
+from grading_app.scoring import grading
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Point, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import drain, reply
 from tests.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
 from tests.engine.test_rounds_of_ratings import alike_or_apart, launched, rating
@@ -22,7 +23,7 @@ from tests.tampering import deleting_anything
 def decided(transactional_db):
     run = launch(make(questions(40, "easy") + questions(40, "hard")))
     drain(answering(easy_is_right))
-    assert differences() == []
+    assert find_differences() == []
     return run
 
 
@@ -31,7 +32,7 @@ def test_a_counter_that_was_tampered_with_is_named(decided, counter):
     point = decided.points.get(key={"category": "easy"})
     before = getattr(point, counter)
     Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
-    assert [str(found) for found in differences()] == [
+    assert [str(found) for found in find_differences()] == [
         f"point {point.pk}: {counter} is {before + 1}, the rows say {before}"
     ]
 
@@ -39,31 +40,31 @@ def test_a_counter_that_was_tampered_with_is_named(decided, counter):
 def test_answers_that_are_not_counted_are_found(decided):
     point = decided.points.get(key={"category": "easy"})
     Point.objects.filter(pk=point.pk).update(n_total=7)
-    assert [str(found) for found in differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
+    assert [str(found) for found in find_differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
 
 
 def test_rows_that_changed_under_a_point_are_found(decided):
     point = decided.points.get(key={"category": "easy"})
     with superseding():
         Grading.objects.filter(trial__item__category="easy").update(score=0)
-    assert [(found.counter, found.counted, found.in_rows) for found in differences()] == [("n_correct", 8, 0)]
+    assert [(found.counter, found.counted, found.in_rows) for found in find_differences()] == [("n_correct", 8, 0)]
     with deleting_anything():
         Trial.objects.filter(item_id=point.items[0]).delete()
-    assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in differences()}
+    assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in find_differences()}
 
 
 @pytest.mark.parametrize("counter", ["mean", "spread", "n_rated_items"])
 def test_a_mean_that_was_tampered_with_is_named(transactional_db, counter):
     run = launched()
     drain(rating(alike_or_apart))
-    assert differences() == []
+    assert find_differences() == []
     point = run.points.get(dimension__name="arousal")
     Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
-    assert [(found.row, found.counter) for found in differences()] == [(f"point {point.pk}", counter)]
+    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {point.pk}", counter)]
 
 
 def test_blank_answers_that_are_graded_after_the_decision_make_no_difference(transactional_db):
-    from grading_app.grading import grade
+    from grading_app.scoring.grading import grade
 
     experiment = make(questions(8, "easy"), on_empty="skip")
     run = launch(experiment)
@@ -76,12 +77,12 @@ def test_blank_answers_that_are_graded_after_the_decision_make_no_difference(tra
     Experiment.objects.update(on_empty="keep")
     grade(Experiment.objects.get(), by="a curator")
     assert Grading.objects.count() == 8
-    assert differences() == []
+    assert find_differences() == []
 
 
 def raise_the_version(monkeypatch):
     version = grading.RULES_VERSION + 1
-    for module in (grading, recounting):
+    for module in (grading, audit):
         monkeypatch.setattr(module, "RULES_VERSION", version)
 
 
@@ -105,7 +106,7 @@ def test_points_that_an_earlier_version_of_the_rule_decided_are_proven_by_it_and
         assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
     with superseding():
         Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
-    assert [(found.row, found.counter) for found in differences()] == [(f"point {easy.pk}", "n_correct")]
+    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {easy.pk}", "n_correct")]
     client.force_login(decided.experiment.owner)
     page = client.get(reverse("experiment_points", args=["rounds"])).content.decode()
     assert "2 points were decided by an earlier version of the rule" in page
@@ -123,4 +124,4 @@ def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_t
     Run.objects.update(status="running")
     assert decide_due() == 1
     assert run.points.get().rounds[-1]["graded_by"] != first
-    assert (told_of(run.experiment), differences()) == ("", [])
+    assert (told_of(run.experiment), find_differences()) == ("", [])

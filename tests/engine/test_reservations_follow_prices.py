@@ -5,18 +5,18 @@ from decimal import Decimal
 import pytest
 from django.db import IntegrityError
 
-from runs_app import steering
-from runs_app.costing.pricing import Repricing, take_over
-from runs_app.designs.reserving import Unbounded, reserve_anew
-from runs_app.engine.admitting import admit
-from runs_app.engine.questions import Questions
-from runs_app.engine.recording import record
-from runs_app.engine.registering import Registration
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
-from runs_app.forms.launched import LaunchedExperimentForm
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.llm.parameters import EXTRA_NAMES
 from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
-from runs_app.providers.parameters import EXTRA_NAMES
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.reservations import Unbounded, update_reservations
+from runs_app.pricing.price_list import Repricing, take_over
 from tests import factories
 from tests.faults.outcomes import result_of
 
@@ -28,7 +28,7 @@ def launched(transactional_db):
     """Sixty trials of at most ten dollars' worth of answer each, without a budget."""
     model = factories.make_model(max_output_tokens=1000, input_price=0, output_price=PRICE)
     experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     return experiment
 
 
@@ -43,8 +43,8 @@ def test_a_budget_that_is_set_while_it_runs_holds_from_the_next_claim(launched):
     assert form.is_valid(), form.errors
     form.save()
     assert Run.objects.get().reserve_usd == 10
-    assert len(admit(Registration().worker_id, 60)) == 2
-    assert differences() == []
+    assert len(admit(WorkerRegistration().worker_id, 60)) == 2
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db)
     model = factories.make_model(input_price=0, output_price=PRICE)
     sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 1000})
     experiment = factories.make_experiment("sly", models=[model], samplers=[sampler], samples=20, max_usd=25)
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     assert Run.objects.get().reserve_usd == 10
-    assert len(admit(Registration().worker_id, 60)) == 2
+    assert len(admit(WorkerRegistration().worker_id, 60)) == 2
 
 
 @pytest.mark.parametrize("extra", [{"n": 5}, {"models": ["dearer"]}, ["n"], "n", 5])
@@ -87,7 +87,7 @@ def test_the_database_keeps_no_endpoint_whose_key_is_another_variable(db, name):
 @pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])
 def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
     """Else one that is claimed after a price fell, and priced as before, would cost more than is set aside for it."""
-    worker, questions = Registration().worker_id, Questions()
+    worker, questions = WorkerRegistration().worker_id, DesignCache()
     prices = []
     for _ in range(2):
         (claim,) = questions.fetched(admit(worker, 1))
@@ -100,7 +100,7 @@ def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
 
 def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
     Experiment.objects.update(max_usd=200)
-    worker = Registration().worker_id
+    worker = WorkerRegistration().worker_id
     before = admit(worker, 4)
     model = LanguageModel.objects.get()
     model.output_price = 5 * PRICE
@@ -108,14 +108,14 @@ def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
     assert Run.objects.get().reserve_usd == 50
     after = admit(worker, 60)
     assert ([claim.reserved_usd for claim in before], [claim.reserved_usd for claim in after]) == ([10] * 4, [50] * 3)
-    record([result_of(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
+    record_results([result_of(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
     assert Experiment.objects.get().spent_usd == 190
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launched):
     Endpoint.objects.update(is_free=True)
-    reserve_anew(Run.objects.all())
+    update_reservations(Run.objects.all())
     assert Run.objects.get().reserve_usd == 0
     endpoint = Endpoint.objects.get()
     endpoint.is_free = False
@@ -150,7 +150,7 @@ def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
 
 
 def test_what_has_ended_binds_nobody(launched):
-    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     Experiment.objects.update(max_usd=200)
     model = LanguageModel.objects.get()
     model.output_price = None

@@ -4,9 +4,9 @@ import statistics
 
 import pytest
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Run
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import drain, reply
 from tests.engine.test_adaptive_rounds import questions
@@ -28,7 +28,7 @@ def launched(n=64, *, adaptive=ADAPTIVE, samples=1, **fields):
         scorers=[adaptive["scorer"]],
         **{"max_usd": None, "cache": False, **fields},
     )
-    steering.launch(experiment, by=experiment.owner)
+    run_control.launch(experiment, by=experiment.owner)
     return Run.objects.get()
 
 
@@ -75,7 +75,7 @@ def test_ratings_that_are_alike_are_known_early_and_those_that_are_apart_are_not
     assert arousal.mean == pytest.approx(statistics.fmean(given))
     run.refresh_from_db()
     assert (run.status, run.n_done) == ("done", 16 + 48)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_items_repetitions_are_averaged_and_count_once(transactional_db):

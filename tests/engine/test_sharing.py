@@ -7,11 +7,11 @@ import pytest
 from django.core.exceptions import ValidationError
 from django.db.models import F
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.registering import Registration
-from runs_app.forms.launched import LaunchedExperimentForm
+from runs_app.engine.admission import admit
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
 from runs_app.models import Endpoint, Experiment, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import drain, reply
 
@@ -37,9 +37,9 @@ def test_two_experiments_get_the_same_share_whatever_their_number_of_conditions(
     endpoint = factories.make_endpoint("shared", max_concurrency=40, adaptive=False)
     make("crowd", models_at(endpoint, "a", "b", "c", "d", "e"))
     make("single", models_at(endpoint, "f"))
-    admit(Registration().worker_id, 100)
+    admit(WorkerRegistration().worker_id, 100)
     assert in_flight() == {"crowd": 20, "single": 20}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_higher_priority_set_while_running_goes_first(transactional_db):
@@ -47,7 +47,7 @@ def test_a_higher_priority_set_while_running_goes_first(transactional_db):
     models = models_at(endpoint, "a")
     make("early", models)
     urgent = make("urgent", models)
-    worker = Registration().worker_id
+    worker = WorkerRegistration().worker_id
     admit(worker, 10)
     assert in_flight() == {"early": 5, "urgent": 5}
     assert urgent.change_priority(5, by=urgent.owner, reason="due today")
@@ -109,7 +109,7 @@ def test_an_endpoint_that_hangs_leaves_the_other_its_share_of_the_drain(transact
     assert highest["hangs"] == 8
     assert 1 <= highest["answers"] <= 4
     assert Endpoint.objects.filter(in_flight=0).count() == 2
-    assert differences() == []
+    assert find_differences() == []
 
 
 def start(slug):

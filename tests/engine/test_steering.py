@@ -5,13 +5,13 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import steering
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record
-from runs_app.engine.registering import Registration
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Condition, Experiment, Run
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import answering, drain, reply
 from tests.faults.outcomes import result_of
@@ -19,7 +19,7 @@ from tests.faults.outcomes import result_of
 
 def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
     experiment = factories.make_experiment("fresh", samples=2, max_usd=None)
-    report = steering.launch(experiment, by="test")
+    report = run_control.launch(experiment, by="test")
     assert report.trials_added == 6
     assert experiment.status == "active"
     manifest = experiment.manifests.get().content
@@ -30,22 +30,22 @@ def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
 
 def test_launching_again_adds_only_what_is_missing(transactional_db):
     experiment = factories.make_experiment("grows", samples=1, max_usd=None)
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     drain(answering())
     Experiment.objects.update(samples=3)
     experiment.refresh_from_db()
-    assert steering.launch(experiment, by="test").trials_added == 6
+    assert run_control.launch(experiment, by="test").trials_added == 6
     assert drain(answering()) == 6
     assert Run.objects.get().n_done == 9
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_paused_run_is_not_claimed_and_a_resumed_one_is(run):
-    steering.pause(Run.objects.all(), by="an operator", reason="the provider is down")
-    assert admit(Registration().worker_id, 10) == []
+    run_control.pause(Run.objects.all(), by="an operator", reason="the provider is down")
+    assert admit(WorkerRegistration().worker_id, 10) == []
     change = run.history.first()
     assert (change.actor, change.to_value, change.reason) == ("an operator", "paused", "the provider is down")
-    steering.resume(Run.objects.all(), by="an operator")
+    run_control.resume(Run.objects.all(), by="an operator")
     assert drain(answering()) == 6
 
 
@@ -59,13 +59,13 @@ def test_cancelling_ends_what_is_pending_and_still_records_what_is_in_flight(run
     assert run.status == "cancelled"
     assert run.n_done == 2
     assert run.n_cancelled == 4
-    assert differences() == []
+    assert find_differences() == []
 
 
 def _cancel_once():
     from django.db import connection
 
-    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     connection.close()
 
 
@@ -75,17 +75,17 @@ def test_failed_trials_of_one_class_are_tried_again(run):
         raise CallFailure(ErrorClass(kind), "no", http_status=400)
 
     drain(refuse)
-    assert steering.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
+    assert run_control.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
     drain(answering())
     assert Run.objects.get().n_done == 4
     assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"content_refused"}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
     models = [factories.make_model("small"), factories.make_model("large")]
     experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     assert sorted(Run.objects.values_list("status", flat=True)) == ["queued", "running"]
     asked = []
 
@@ -109,7 +109,7 @@ def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
     run.refresh_from_db()
     assert run.status == "paused"
     assert "3 trials left" in run.stop_reason
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transactional_db):
@@ -124,7 +124,7 @@ def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transacti
         stage="judge", experiment=experiment, model=models[0], sampler=experiment.samplers.get(), content={}
     )
     Run.objects.create(experiment=experiment, condition=judge, wave=small.wave, n_pending=2, reserve_usd="0.50")
-    assert admit(Registration().worker_id, 10) == []
+    assert admit(WorkerRegistration().worker_id, 10) == []
     small.refresh_from_db()
     assert small.status == "paused"
     assert small.stop_reason == (
@@ -136,14 +136,14 @@ def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transacti
 @pytest.mark.parametrize("n", [0, 100_001])
 def test_a_concurrency_out_of_range_is_refused(run, n):
     with pytest.raises(ValueError, match="between 1 and 100,000"):
-        steering.set_concurrency(run, n, by="test")
+        run_control.set_concurrency(run, n, by="test")
 
 
 def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
-    worker, refused = Registration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
-    record([result_of(claim, refused) for claim in admit(worker, 2)], worker)
-    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
-    assert steering.retry_failed(Run.objects.all(), by="test") == 0
+    worker, refused = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of(claim, refused) for claim in admit(worker, 2)], worker)
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    assert run_control.retry_failed(Run.objects.all(), by="test") == 0
     run.refresh_from_db()
     assert (run.status, run.n_pending) == ("cancelled", 0)
     assert run.n_failed == 2
@@ -162,7 +162,7 @@ def test_a_paused_run_ends_when_the_last_of_it_is_answered(run):
 def _pause():
     from django.db import connection
 
-    steering.pause(Run.objects.all(), by="test", reason="to look at it")
+    run_control.pause(Run.objects.all(), by="test", reason="to look at it")
     connection.close()
 
 
@@ -170,7 +170,7 @@ def _pause():
 def sequence(transactional_db):
     models = [factories.make_model(name) for name in ("small", "middle", "large")]
     experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     return experiment
 
 
@@ -179,9 +179,9 @@ def states():
 
 
 def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
-    steering.pause(Run.objects.all(), by="test")
+    run_control.pause(Run.objects.all(), by="test")
     assert states() == ["paused", "paused", "paused"]
-    assert len(steering.resume(Run.objects.all(), by="test")) == 3
+    assert len(run_control.resume(Run.objects.all(), by="test")) == 3
     assert states() == ["running", "queued", "queued"]
     assert drain(answering()) == 9
     assert states() == ["done", "done", "done"]
@@ -189,21 +189,21 @@ def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
 
 def test_what_is_resumed_behind_a_condition_that_runs_waits_for_its_turn(sequence):
     last = Run.objects.filter(pk=Run.objects.latest("pk").pk)
-    steering.pause(last, by="test")
-    steering.resume(last, by="test")
+    run_control.pause(last, by="test")
+    run_control.resume(last, by="test")
     assert states() == ["running", "queued", "queued"]
 
 
 def test_what_is_tried_again_in_a_sequence_waits_for_its_turn(sequence):
-    worker = Registration().worker_id
+    worker = WorkerRegistration().worker_id
     refused = ("failure", ErrorClass.CONTENT_REFUSED)
-    record([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    record_results([result_of(claim, refused) for claim in admit(worker, 10)], worker)
     assert states() == ["done", "running", "queued"]
-    assert steering.retry_failed(Run.objects.all(), by="test") == 3
+    assert run_control.retry_failed(Run.objects.all(), by="test") == 3
     assert states() == ["queued", "running", "queued"]
 
 
 def test_cancelling_a_sequence_starts_none_of_it(sequence):
-    steering.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
     assert states() == ["cancelled", "cancelled", "cancelled"]
     assert [change.to_value for change in Run.objects.latest("pk").history] == ["cancelled", "queued"]

@@ -7,9 +7,9 @@ from django.core.management import call_command
 from django.db import connection
 from django.db.models import Sum
 
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, LedgerEntry, Run
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import answering, drain
 from tests.tampering import deleting_anything, without_triggers
@@ -33,7 +33,7 @@ def test_every_call_is_entered_with_its_tokens_its_cost_and_its_list_price(run):
     assert tokens == {"input": 60, "output": 30, "reasoning": 6, "cache_read": 42, "cache_write": 12}
     run.refresh_from_db()
     assert sums["paid_usd"] == run.spent_usd
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experiment):
@@ -52,7 +52,7 @@ def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experi
     sums = totals(run=second)
     assert (sums["reused"], sums["answered"], sums["paid_usd"]) == (6, 0, 0)
     assert sums["reuse_saved_usd"] == sums["list_usd"] == 6 * PAID
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_a_batch_saved_is_told_from_what_a_cache_saved(run):
@@ -75,7 +75,7 @@ def test_calls_of_unknown_cost_are_counted_and_have_no_part_in_any_sum(run):
     sums = totals()
     assert (sums["unpriced"], sums["paid_usd"], sums["list_usd"]) == (6, 0, 0)
     assert LedgerEntry.objects.aggregate(kept=Sum("kept_usd"))["kept"] == 6 * Decimal("0.01")
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_an_answer_that_comes_after_all_moves_its_cost_into_the_ledger(run):
@@ -94,7 +94,7 @@ def test_reconcile_finds_an_entry_that_was_tampered_with(run, column, capsys):
     drain(answering(cost_usd=PAID))
     with connection.cursor() as cursor, without_triggers():
         cursor.execute(f"UPDATE runs_app_ledgerentry SET {column} = {column} + 1")
-    found = differences()
+    found = find_differences()
     assert {difference.counter for difference in found} == {column}
     assert all(difference.row.startswith(f"ledger of run {run.pk} from ") for difference in found)
     with pytest.raises(SystemExit) as ending:
@@ -107,13 +107,13 @@ def test_reconcile_finds_attempts_that_were_removed_behind_the_ledgers_back(run)
     drain(answering(cost_usd=PAID))
     with deleting_anything():
         Attempt.objects.filter(pk=Attempt.objects.first().pk).delete()
-    assert {str(one.row).split()[0] for one in differences()} >= {"ledger", "run"}
+    assert {str(one.row).split()[0] for one in find_differences()} >= {"ledger", "run"}
 
 
 def test_the_ledger_of_a_deleted_experiment_goes_with_it(run, experiment):
-    from runs_app import removing
+    from runs_app import deletion
 
     drain(answering(cost_usd=PAID))
-    removing.delete(experiment, by="owner", reason="no longer needed")
+    deletion.delete(experiment, by="owner", reason="no longer needed")
     assert not LedgerEntry.objects.exists()
-    assert differences() == []
+    assert find_differences() == []

@@ -2,10 +2,10 @@
 
 from decimal import Decimal
 
-from runs_app import steering
+from runs_app import run_control
+from runs_app.cache_purge import purge
 from runs_app.models import Attempt, CachedAnswer, Run, Trial
-from runs_app.purging import purge
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.engine.conftest import reply
 
@@ -38,10 +38,10 @@ def designed(slug, **fields):
 
 def test_what_was_asked_before_is_answered_from_the_cache_at_no_cost(transactional_db):
     call, asked = counting()
-    steering.launch(designed("first"), by="test")
+    run_control.launch(designed("first"), by="test")
     drained(call)
     second = designed("second")
-    steering.launch(second, by="test")
+    run_control.launch(second, by="test")
     drained(call)
 
     assert len(asked) == 6
@@ -50,12 +50,12 @@ def test_what_was_asked_before_is_answered_from_the_cache_at_no_cost(transaction
     trials = Trial.objects.filter(run=run)
     assert set(trials.values_list("answer", "from_cache", "cost_usd")) == {("four", True, Decimal(0))}
     assert set(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == {"cached"}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_repetitions_are_draws_of_their_own(transactional_db):
     call, asked = counting()
-    steering.launch(designed("first"), by="test")
+    run_control.launch(designed("first"), by="test")
     drained(call)
     assert len(asked) == 6
     assert CachedAnswer.objects.count() == 6
@@ -64,9 +64,9 @@ def test_repetitions_are_draws_of_their_own(transactional_db):
 def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
     call, asked = counting()
     experiment = designed("first")
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     drained(call)
-    steering.launch(experiment, by="test", wave="again")
+    run_control.launch(experiment, by="test", wave="again")
     drained(call)
     assert len(asked) == 12
     assert not Trial.objects.filter(from_cache=True).exists()
@@ -75,7 +75,7 @@ def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
 def test_an_experiment_can_do_without_the_cache(transactional_db):
     call, asked = counting()
     for slug in ("first", "second"):
-        steering.launch(designed(slug, cache=False), by="test")
+        run_control.launch(designed(slug, cache=False), by="test")
         drained(call)
     assert len(asked) == 12
     assert not CachedAnswer.objects.exists()
@@ -84,17 +84,17 @@ def test_an_experiment_can_do_without_the_cache(transactional_db):
 def test_salted_requests_are_never_alike(transactional_db):
     call, asked = counting()
     for slug in ("first", "second"):
-        steering.launch(designed(slug, cache_buster=True), by="test")
+        run_control.launch(designed(slug, cache_buster=True), by="test")
         drained(call)
     assert len(asked) == 12
 
 
 def test_a_purged_cache_answers_nothing_and_leaves_the_trials(transactional_db):
     call, asked = counting()
-    steering.launch(designed("first"), by="test")
+    run_control.launch(designed("first"), by="test")
     drained(call)
     assert purge(by="a curator") == 6
-    steering.launch(designed("second"), by="test")
+    run_control.launch(designed("second"), by="test")
     drained(call)
     assert len(asked) == 12
     assert Trial.objects.filter(status="done").count() == 12

@@ -7,14 +7,14 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
-from runs_app import steering
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
-from runs_app.engine.remembering import asked_by_others
+from runs_app import run_control
+from runs_app.cache_purge import size_of_cache
+from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.purging import size_of_cache
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import reply
 from tests.engine.test_the_response_cache import designed
 
@@ -26,7 +26,7 @@ def both(transactional_db):
     """Two experiments that ask the same, started in the same moment."""
     experiments = [designed(slug) for slug in ("first", "second")]
     for one in experiments:
-        steering.launch(one, by="test")
+        run_control.launch(one, by="test")
     return experiments
 
 
@@ -51,15 +51,15 @@ class Provider:
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
-    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.1)
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.1)
 
 
 def drained_by(n, provider):
     """By so many drains at once, each with its own registration."""
-    registrations = [Registration() for _ in range(n)]
+    registrations = [WorkerRegistration() for _ in range(n)]
 
     async def go():
-        drains = [Drain(provider, one, Limits(until_idle=True)) for one in registrations]
+        drains = [Drain(provider, one, DrainLimits(until_idle=True)) for one in registrations]
         await asyncio.gather(*(one.run() for one in drains))
 
     asyncio.run(go())
@@ -74,7 +74,7 @@ def test_two_runs_that_ask_the_same_at_once_pay_for_it_once(both, drains):
     assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["cached"] * TRIALS + ["ok"] * TRIALS
     assert sum(Experiment.objects.values_list("spent_usd", flat=True)) == Decimal("0.06")
     assert set(Trial.objects.values_list("attempts", "error_class")) == {(1, "")}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
@@ -84,7 +84,7 @@ def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
     assert provider.asked == 2 * TRIALS
     assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * TRIALS + ["failed"] * TRIALS
     assert set(CachedAnswer.objects.values_list("trial__status", flat=True)) == {"done"}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_retry_elsewhere_is_no_second_payment(both):
@@ -92,7 +92,7 @@ def test_a_retry_elsewhere_is_no_second_payment(both):
     drained_by(1, provider)
     assert provider.asked == TRIALS + 2
     assert set(Run.objects.values_list("status", "n_done")) == {("done", TRIALS)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
     Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
     CachedAnswer.objects.create(key="k", trial=holder)
     assert size_of_cache().answers == (status == "done"), "a key that is taken is no answer yet"
-    assert asked_by_others({other.pk: "k"}) == ({other.pk} if waits else set())
+    assert requested_elsewhere({other.pk: "k"}) == ({other.pk} if waits else set())
     takes_over = status in ("pending", "failed", "cancelled")
     assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
 
@@ -120,5 +120,5 @@ def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
 def test_of_two_alike_in_one_claim_one_waits_and_whoever_has_the_key_keeps_it(both):
     first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
     Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
-    assert asked_by_others({first: "k", second: "k", third: "l"}) == {second}
-    assert asked_by_others({first: "k"}) == set()
+    assert requested_elsewhere({first: "k", second: "k", third: "l"}) == {second}
+    assert requested_elsewhere({first: "k"}) == set()

@@ -11,12 +11,12 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db.migrations.recorder import MigrationRecorder
 
-from evalsite.lib.versions import RELEASE, SchemaMismatch, check_schema, code_version, known_migrations
+from evalsite.lib.ops.versions import RELEASE, SchemaMismatch, check_schema, code_version, known_migrations
 from runs_app import tasks
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Trial, Worker
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.conftest import answering, drain, reply
 
 NEWER = ("runs_app", "9999_of_tomorrow")
@@ -45,8 +45,8 @@ def test_a_worker_says_its_version(run):
 
 def test_its_pace_is_of_the_last_minute(run, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
-    monkeypatch.setattr("runs_app.engine.registering.time", clock)
-    registration, paces = Registration(), []
+    monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
+    registration, paces = WorkerRegistration(), []
     for passed, recorded in ((30, 100), (60, 150)):
         clock.now += passed
         registration.beat(3, recorded)
@@ -65,15 +65,15 @@ def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(ru
 
 def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
     more = known_migrations() | {"runs_app.9999_of_tomorrow"}
-    monkeypatch.setattr("evalsite.lib.versions.known_migrations", lambda: more)
+    monkeypatch.setattr("evalsite.lib.ops.versions.known_migrations", lambda: more)
     with pytest.raises(SchemaMismatch, match=r"lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
         drain(None)
     assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
 
 
 def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_more(run, monkeypatch):
-    monkeypatch.setattr("runs_app.engine.draining.HEARTBEAT_S", 0.05)
-    registration = Registration()
+    monkeypatch.setattr("runs_app.engine.worker.HEARTBEAT_S", 0.05)
+    registration = WorkerRegistration()
 
     async def go():
         async def call(request):
@@ -82,13 +82,13 @@ def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_mor
                 await drain._stop.wait()  # The next heartbeat's doing.
             return reply()
 
-        drain = Drain(call, registration, Limits(concurrency=1, until_idle=True))
+        drain = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
         await drain.run()
 
     with pytest.raises(SchemaMismatch, match="9999_of_tomorrow"):
         asyncio.run(go())
     assert sorted(run.trials.values_list("status", flat=True)) == ["done"] + ["pending"] * 5
-    assert differences() == []
+    assert find_differences() == []
     assert Worker.objects.get().left_at is not None
 
 

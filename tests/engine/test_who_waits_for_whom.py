@@ -4,10 +4,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from django.db import connection, transaction
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record, write_trials
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results, write_trials
 from runs_app.models import Attempt, LedgerEntry
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.engine.test_fencing_and_leases import result_of, worker
 
 
@@ -31,10 +31,10 @@ def test_a_worker_records_a_run_while_another_has_written_its_answers_and_not_ye
     slow, quick = (result_of(admit(who, 1)[0]) for who in (mine, yours))
     with transaction.atomic():
         assert write_trials([slow], mine).held == [slow]
-        assert in_another_session(lambda: record([quick], yours)) == 1
+        assert in_another_session(lambda: record_results([quick], yours)) == 1
         transaction.set_rollback(True)
     assert Attempt.objects.get().worker_id == yours
-    assert record([slow], mine) == 1
+    assert record_results([slow], mine) == 1
     run.refresh_from_db()
     assert (run.n_attempts, LedgerEntry.objects.filter(run=run).count()) == (2, 2)
-    assert differences() == []
+    assert find_differences() == []

@@ -9,9 +9,9 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from grading_app.exporting import export_chunks
-from grading_app.rating import results
-from grading_app.spreadsheet import escape_cell, escape_cell_sql
+from grading_app.export.formats import export_chunks
+from grading_app.export.spreadsheet import escape_cell, escape_cell_sql
+from grading_app.rating import queue_results
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -110,9 +110,9 @@ def test_only_one_module_writes_or_escapes_csv_cells():
     assert copies == {"exporting.py"}
     for path in files:
         if path.name in {"results.py", "export_columns.py"} and path.parent.name in {"rating", "grading_app"}:
-            assert "from grading_app.spreadsheet import" in path.read_text(), path
+            assert "from grading_app.export.spreadsheet import" in path.read_text(), path
 
 
 def test_the_ratings_of_a_queue_are_defused():
-    line = results._csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
+    line = queue_results._csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
     assert next(csv.reader(io.StringIO(line, newline=""))) == ["'＝1", "'\n=1", "';=1", "-5", "-5", ""]

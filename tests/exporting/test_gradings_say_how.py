@@ -7,14 +7,14 @@ import json
 import pyarrow.parquet as pa_parquet
 import pytest
 
-from grading_app.comparing.adjudicating import adjudicate
-from grading_app.comparing.raters import Scale
-from grading_app.exporting import TABLES, export_chunks
-from grading_app.grading import grade
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
+from grading_app.export.formats import TABLES, export_chunks
 from grading_app.judging import panels
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Adjudication, Grading, Panel
+from grading_app.scoring.grading import grade
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.judging.conftest import drain, judging, make_grader, make_rubric, write_ledger

@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from django.db import IntegrityError, transaction
 from django.urls import reverse
 
-from grading_app.exporting import TABLES, export_chunks
-from grading_app.grading import grade
+from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
 from grading_app.models import Grading, Snapshot
-from grading_app.snapshots.making import SnapshotError, make_snapshot, path_of
+from grading_app.scoring.grading import grade
 from grading_app.tasks import snapshot_experiment
 from runs_app.models import Attempt, Run, Trial
 from tests import factories

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run
 from tests import factories
 from tests.clusters import copied

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from evalsite.lib.postgres import PORT
+from evalsite.lib.ops.postgres import PORT
 from tests.postgres.conftest import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -115,10 +115,10 @@ def database_on(machine, embedded):
 @contextmanager
 def provider_on(machine, config):
     """The address of a simulated provider there, and a function that says what it has counted."""
-    from runs_app.simulating.options import arguments_for
+    from runs_app.simulator.options import arguments_for
 
     process = subprocess.Popen(
-        [*machine.shell, sys.executable, "-m", "runs_app.simulating", *arguments_for(config)],
+        [*machine.shell, sys.executable, "-m", "runs_app.simulator", *arguments_for(config)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from runs_app.engine import concluding
-from runs_app.engine.recording import Result
-from runs_app.engine.retrying import RetryPolicy
-from runs_app.providers.calls import CallFailure, ErrorClass
+from runs_app.engine import outcomes as outcomes_module
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.recorder import Result
+from runs_app.llm.calls import CallFailure, ErrorClass
 from tests.engine.conftest import reply
 
 CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most that a call costs.
@@ -30,20 +30,20 @@ def result_of(claim, outcome):
     calls = []
     if kind == "failure":
         failure = _failure(detail)
-        conclusion = concluding.failed(
+        conclusion = outcomes_module.conclude_failure(
             failure, attempts=claim.attempts, yields=claim.yields, retry=RetryPolicy(MAX_ATTEMPTS)
         )
-        calls.append(concluding.attempt_of_failure(failure))
+        calls.append(outcomes_module.attempt_from_failure(failure))
     elif kind == "released":
-        conclusion = concluding.released()
+        conclusion = outcomes_module.conclude_release()
         calls.append({"outcome": "released"})
     else:
         if kind == "refused schema":
             refusal = CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas", http_status=400)
-            calls.append(concluding.attempt_of_failure(refusal))
+            calls.append(outcomes_module.attempt_from_failure(refusal))
         given = reply(cost_usd=detail)
-        conclusion = concluding.answered(given, None)
-        calls.append(concluding.attempt_of_reply(given))
+        conclusion = outcomes_module.conclude_answer(given, None)
+        calls.append(outcomes_module.attempt_from_reply(given))
     return Result(
         claim,
         conclusion.status,

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import time_machine
 
-from runs_app import steering
-from runs_app.batching.admitting import admit_batches
-from runs_app.batching.holding import take
-from runs_app.engine.admitting import admit
+from runs_app import run_control
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.batches.batch_lease import take_lease
+from runs_app.engine.admission import admit
+from runs_app.llm.calls import CallFailure, ErrorClass
 from runs_app.models import Attempt, Endpoint, Experiment, Run
-from runs_app.providers.calls import CallFailure, ErrorClass
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.batching.world import batched_run
 from tests.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures
 from tests.engine.test_fencing_and_leases import worker
@@ -26,8 +26,8 @@ def clock_off_by(**off):
 @pytest.mark.parametrize("hours", [-1, 1, 24])
 def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypatch, hours):  # noqa: F811
     """Each call outlives two leases, which its worker must renew and nobody may sweep; one waits for its retry."""
-    monkeypatch.setattr("runs_app.engine.draining.SWEEP_S", 0.2)
-    monkeypatch.setattr("runs_app.engine.concluding.backoff_s", lambda *_, **__: 0.2)
+    monkeypatch.setattr("runs_app.engine.worker.SWEEP_S", 0.2)
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.2)
     Experiment.objects.update(lease_s=1)
     asked = []
 
@@ -42,7 +42,7 @@ def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypat
         drain(call)
     assert len(asked) == 7
     assert list(Attempt.objects.values_list("outcome", flat=True).order_by("outcome")) == ["ok"] * 6 + ["transient"]
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
@@ -62,11 +62,11 @@ def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
     batched_run("http://127.0.0.1:9/v1")
     with clock_off_by(minutes=10):
         (made,) = admit_batches()
-    assert take(worker()).batch.pk == made
+    assert take_lease(worker()).batch.pk == made
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
 def test_a_run_ends_after_it_began_whoever_ends_it(run, hours):  # noqa: F811
     with clock_off_by(hours=hours):
-        steering.cancel(Run.objects.all(), by="tester", reason="enough")
+        run_control.cancel(Run.objects.all(), by="tester", reason="enough")
     assert abs(Run.objects.get().finished_at - datetime.now(UTC)) < timedelta(minutes=5)

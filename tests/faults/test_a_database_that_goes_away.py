@@ -7,11 +7,11 @@ import time
 import pytest
 from django.db import connection
 
-from runs_app.engine.sweeping import sweep
+from runs_app.engine.leases import sweep_expired
 from runs_app.models import Attempt, Run
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests.faults.conftest import launched
 from tests.postgres.conftest import servers_in
 from tests.processes.workers import HELD, IN_FLIGHT, busy_workers, drain_process, wait_until
@@ -52,7 +52,7 @@ def assert_all_is_done_once(provider):
     assert provider.counters()["requests"] == TRIALS
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert Attempt.objects.count() == TRIALS
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_server_killed_and_started_again_loses_nothing_and_costs_nothing_twice(mortal, provider):
@@ -105,9 +105,9 @@ def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_
     held = run.trials.filter(status="running").count()
     assert 0 < held <= HELD
     returned = []
-    wait_until(lambda: returned.append(sweep()) or sum(returned) >= held, seconds=60)
+    wait_until(lambda: returned.append(sweep_expired()) or sum(returned) >= held, seconds=60)
     assert sum(returned) == held
     assert time.monotonic() - killed >= LEASE_S
     assert time.monotonic() - started < LEASE_S + 15
     assert run.trials.filter(status="running").count() == 0
-    assert differences() == []
+    assert find_differences() == []

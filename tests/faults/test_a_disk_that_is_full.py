@@ -9,10 +9,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Run
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests.clusters import copied
 from tests.faults.conftest import launched, served_by
 from tests.faults.test_a_database_that_goes_away import TRIALS, assert_all_is_done_once, kill

@@ -22,14 +22,14 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from runs_app import steering
-from runs_app.designs.planning import PlanError
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import record
-from runs_app.engine.registering import Registration
-from runs_app.engine.sweeping import renew, sweep
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_leases, sweep_expired
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
 from tests import factories
 from tests.faults.outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of
 
@@ -52,7 +52,14 @@ workers = st.integers(0, WORKERS - 1)
 waves = st.sampled_from(["", "again"])
 budgets = st.sampled_from(["0.25", "0.55", "1.05", None])
 verbs = st.sampled_from(
-    [steering.pause, steering.resume, steering.resume, steering.resume, steering.retry_failed, steering.cancel]
+    [
+        run_control.pause,
+        run_control.resume,
+        run_control.resume,
+        run_control.resume,
+        run_control.retry_failed,
+        run_control.cancel,
+    ]
 )
 # Each of them as often as it is here: all are one rule, since hypothesis would leave rules out of an example.
 steps = st.one_of(
@@ -87,7 +94,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
             status="active", spent_usd=0, reserved_usd=0, max_usd=None, samples=1, sequential=False
         )
         LanguageModel.objects.update(output_price=PRICE)
-        self.workers = [Registration().worker_id for _ in range(WORKERS)]
+        self.workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
         self.holders = {}
         self.claims = []
         self.outcomes = {}
@@ -128,7 +135,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
 
     def launch(self, wave):
         with suppress(PlanError):  # A wave whose epochs would run into the next one's does not grow.
-            steering.launch(Experiment.objects.get(), by="test", wave=wave)
+            run_control.launch(Experiment.objects.get(), by="test", wave=wave)
 
     def grow(self, wave):
         Experiment.objects.filter(samples__lt=4).update(samples=F("samples") + 1)
@@ -185,15 +192,15 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         trial = picked(self.claims, picks)[0].trial_id
         self.record_all({claim: outcome for claim in self.claims if claim.trial_id == trial})
 
-    def renew(self, picks):
+    def renew_leases(self, picks):
         claim = picked(self.claims, picks)[0]
-        assert renew([claim.trial_id], [claim.token]) == self.holds(claim)
+        assert renew_leases([claim.trial_id], [claim.token]) == self.holds(claim)
 
     def go_silent_until_another_claims(self, picks, worker):
         """Leases end, someone sweeps."""
         lost = {trial_id: self.holders[trial_id] for trial_id in picked(sorted(self.holders), picks)}
         Trial.objects.filter(pk__in=lost, status="running").update(lease_until="2020-01-01T00:00Z")
-        assert sweep() == len(lost)
+        assert sweep_expired() == len(lost)
         for trial_id, token in lost.items():
             del self.holders[trial_id]
             self.calls[trial_id, token, 0] = ("lost", None)
@@ -216,7 +223,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         self.conditions_keep_their_turn()
 
     def counters_equal_rows(self):
-        assert differences() == []
+        assert find_differences() == []
         classes = Counter(Attempt.objects.exclude(error_class="").values_list("run_id", "error_class"))
         errors = Run.objects.values_list("pk", "errors")
         assert {(key, name): n for key, counts in errors for name, n in counts.items()} == classes
@@ -258,15 +265,15 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
                 break
             self.set_budget(None)
             self.time_passes()
-            steering.resume(Run.objects.all(), by="test")
+            run_control.resume(Run.objects.all(), by="test")
             answers = [result_of(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
-            record(answers, self.workers[0])
+            record_results(answers, self.workers[0])
             Trial.objects.filter(status="running").update(lease_until="2020-01-01T00:00Z")
-            sweep()
+            sweep_expired()
             self.holders = dict(Trial.objects.filter(status="running").values_list("pk", "token"))
         assert set(Run.objects.values_list("status", flat=True)) <= {"done", "cancelled"}
         assert not Trial.objects.filter(status__in=["pending", "running"]).exists()
-        assert differences() == []
+        assert find_differences() == []
 
     # The model
 
@@ -280,7 +287,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         """A claim has one result, however often it is recorded."""
         results = [result_of(claim, self.outcomes.setdefault(key_of(claim), come)) for claim, come in batch.items()]
         holding = [result for result in results if self.holds(result.claim)]
-        assert record(results, self.workers[0]) == len(holding)
+        assert record_results(results, self.workers[0]) == len(holding)
         for result in results:
             self.expect_calls_of(result)
         for result in holding:
@@ -318,7 +325,7 @@ def key_of(claim):
 def design(transactional_db, monkeypatch):
     """Two conditions of one item: so few trials that each of them meets a lot."""
     for name in ("wake", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
-        monkeypatch.setattr(f"runs_app.steering.{name}", lambda *_, **__: None)
+        monkeypatch.setattr(f"runs_app.run_control.{name}", lambda *_, **__: None)
     priced = {"max_output_tokens": 10, "input_price": 0, "output_price": PRICE}
     return factories.make_experiment(
         "life",

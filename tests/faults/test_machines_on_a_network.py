@@ -11,10 +11,10 @@ from contextlib import contextmanager
 import pytest
 from django.db import connection, transaction
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from runs_app.models import Attempt, Run, Trial, Worker
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
 from tests.clusters import copied
 from tests.faults.conftest import launched, served_by
 from tests.faults.machines import ROOT, database_on, machines, missing, provider_on
@@ -90,7 +90,7 @@ def test_a_machine_cut_off_for_longer_than_a_lease_costs_what_it_had_in_flight_a
     assert 0 < outcomes.total() <= at_cut
     assert set(Worker.objects.values_list("host", flat=True)) == {near.name, far.name}
     assert Run.objects.get().n_running == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 HOLD = (

@@ -8,17 +8,17 @@ from decimal import Decimal
 
 from django.db import OperationalError, connection
 
-from runs_app import steering
-from runs_app.designs.planning import PlanError
-from runs_app.engine import concluding
-from runs_app.engine.admitting import admit
-from runs_app.engine.recording import Result, record
-from runs_app.engine.registering import Registration
-from runs_app.engine.remembering import asked_by_others
-from runs_app.engine.sweeping import renew, sweep
+from runs_app import run_control
+from runs_app.cache_purge import purge
+from runs_app.engine import outcomes
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_leases, sweep_expired
+from runs_app.engine.recorder import Result, record_results
+from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
-from runs_app.purging import purge
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
 from tests import factories
 from tests.engine.conftest import reply
 
@@ -44,7 +44,7 @@ def at_once(*works):
 
 def answered(claim, cost=PRICE):
     answer = reply(cost_usd=cost)
-    return Result(claim, "done", concluding.answered(answer, None).trial, [concluding.attempt_of_reply(answer)])
+    return Result(claim, "done", outcomes.conclude_answer(answer, None).trial, [outcomes.attempt_from_reply(answer)])
 
 
 def planned(items=40, samples=5, **fields):
@@ -63,13 +63,13 @@ def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transac
     overdrawn = []
 
     def work():
-        worker = Registration().worker_id
+        worker = WorkerRegistration().worker_id
         done = 0
         while claims := admit(worker, random.randint(1, 7)):
             spent, reserved = Experiment.objects.values_list("spent_usd", "reserved_usd").get()
             if spent + reserved > 4:
                 overdrawn.append(spent + reserved)
-            done += record([answered(claim) for claim in claims], worker)
+            done += record_results([answered(claim) for claim in claims], worker)
         return done
 
     done = at_once(*[work] * WORKERS)
@@ -81,18 +81,18 @@ def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transac
     assert Experiment.objects.get().spent_usd == Decimal("4.00")
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_pending) == ("paused", 40, 160)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_slots_of_an_endpoint_hold_over_workers_that_claim_in_the_same_instant(transactional_db):
     planned()
     Endpoint.objects.update(max_concurrency=11)
-    workers = [Registration().worker_id for _ in range(WORKERS)]
+    workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
     claims = at_once(*[lambda worker=worker: admit(worker, 5) for worker in workers])
     held = [claim.trial_id for some in claims for claim in some]
     assert len(held) == len(set(held)) == 11
     assert Endpoint.objects.get().in_flight == 11
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
@@ -100,17 +100,17 @@ def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
     experiment = factories.make_experiment(
         "twice", dataset=factories.make_dataset("twice", 30), models=models, samples=4, max_usd=None
     )
-    reports = at_once(*[lambda: steering.launch(Experiment.objects.get(), by="test")] * 4)
+    reports = at_once(*[lambda: run_control.launch(Experiment.objects.get(), by="test")] * 4)
     assert sorted(report.trials_added for report in reports) == [0, 0, 0, 240]
     assert Trial.objects.count() == 240
     assert set(Run.objects.values_list("n_pending", "status")) == {(120, "running")}
     assert experiment.waves.count() == 1
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_ever(transactional_db, monkeypatch):
     """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
-    monkeypatch.setattr("runs_app.steering.wake", lambda *_: None)
+    monkeypatch.setattr("runs_app.run_control.wake", lambda *_: None)
     models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]
     models[2].endpoint = factories.make_endpoint("other")
     models[2].save()
@@ -118,19 +118,28 @@ def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_eve
     first = factories.make_experiment("busy", dataset=dataset, models=models, samples=1, max_usd=Decimal(50))
     second = factories.make_experiment("two", dataset=dataset, models=models[1:], max_usd=None, sequential=True)
     for experiment in (first, second):
-        steering.launch(experiment, by="test")
+        run_control.launch(experiment, by="test")
     until = time.monotonic() + 4
 
     def is_over():
         return time.monotonic() > until and {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
 
-    verbs = [claim_and_record, claim_and_record, claim_and_vanish, sweep, launch, launch, pause_and_resume, retry]
+    verbs = [
+        claim_and_record,
+        claim_and_record,
+        claim_and_vanish,
+        sweep_expired,
+        launch,
+        launch,
+        pause_and_resume,
+        retry,
+    ]
     verbs += [edit, remember_and_forget]
     deadlocks = at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
     assert sum(deadlocks) == 0
     assert set(Trial.objects.values_list("status", flat=True)) >= {"pending", "done"}
     assert {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
-    assert differences() == []
+    assert find_differences() == []
 
 
 def again_and_again(verb, is_over):
@@ -147,15 +156,15 @@ def again_and_again(verb, is_over):
 
 
 def claim_and_record():
-    worker = Registration().worker_id
+    worker = WorkerRegistration().worker_id
     claims = admit(worker, 9)
-    renew([claim.trial_id for claim in claims], [claim.token for claim in claims])
+    renew_leases([claim.trial_id for claim in claims], [claim.token for claim in claims])
     random.shuffle(claims)
-    record([answered(claim, Decimal("0.00001")) for claim in claims], worker)
+    record_results([answered(claim, Decimal("0.00001")) for claim in claims], worker)
 
 
 def claim_and_vanish():
-    claims = admit(Registration().worker_id, 2)
+    claims = admit(WorkerRegistration().worker_id, 2)
     tokens = [claim.token for claim in claims]
     Trial.objects.filter(token__in=tokens, status="running").update(lease_until="2020-01-01T00:00Z")
 
@@ -164,19 +173,19 @@ def launch():
     experiment = random.choice(list(Experiment.objects.all()))
     Experiment.objects.filter(pk=experiment.pk, samples__lt=300).update(samples=experiment.samples + 1)
     try:
-        steering.launch(Experiment.objects.get(pk=experiment.pk), by="test", wave=random.choice(["", "again"]))
+        run_control.launch(Experiment.objects.get(pk=experiment.pk), by="test", wave=random.choice(["", "again"]))
     except PlanError:  # Epochs of one wave would run into those of the other.
         Experiment.objects.filter(pk=experiment.pk).update(samples=experiment.samples)
 
 
 def pause_and_resume():
     runs = Run.objects.filter(pk__in=random.choices(Run.objects.values_list("pk", flat=True) or [0], k=2))
-    steering.pause(runs, by="test")
-    steering.resume(runs, by="test")
+    run_control.pause(runs, by="test")
+    run_control.resume(runs, by="test")
 
 
 def retry():
-    steering.retry_failed(Run.objects.all(), by="test")
+    run_control.retry_failed(Run.objects.all(), by="test")
 
 
 def edit():
@@ -186,12 +195,12 @@ def edit():
     endpoint = random.choice(Endpoint.objects.all())
     endpoint.max_concurrency = random.randint(10, 99)
     endpoint.save()
-    steering.set_concurrency(random.choice(Run.objects.all()), random.randint(10, 99), by="test")
+    run_control.set_concurrency(random.choice(Run.objects.all()), random.randint(10, 99), by="test")
 
 
 def remember_and_forget():
     """As two drains that ask the same in other orders, while somebody empties the cache."""
     trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
-    asked_by_others({trial: f"key {random.randrange(20)}" for trial in trials})
+    requested_elsewhere({trial: f"key {random.randrange(20)}" for trial in trials})
     if random.random() < 0.2:
         purge(by="test")

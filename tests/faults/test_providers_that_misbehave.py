@@ -4,11 +4,11 @@ import socket
 
 import pytest
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Attempt, Endpoint, Run, Trial
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.faults.misbehaving import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
 from tests.processes.workers import drain_process
@@ -78,7 +78,7 @@ def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
     assert provider.asked == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
     assert Attempt.objects.count() == provider.asked.total()
     assert not Trial.objects.filter(error__contains="sk-abc").exists()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_when_it_is_back():
@@ -93,10 +93,10 @@ def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_wh
 
     with simulator_process(SimulatorConfig()) as provider:
         Endpoint.objects.update(base_url=provider.url)
-        assert steering.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
+        assert run_control.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
         with drain_process() as worker:
             assert worker.wait(timeout=120) == 0
         assert provider.counters()["requests"] == 20
     run.refresh_from_db()
     assert (run.status, run.n_done, run.n_failed) == ("done", 20, 0)
-    assert differences() == []
+    assert find_differences() == []

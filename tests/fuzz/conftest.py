@@ -6,7 +6,7 @@ import pytest
 from django.contrib import admin
 from django.urls import NoReverseMatch, reverse
 
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from runs_app.models import Run
 from tests import factories
 from tests.dataset_pages.conftest import worker  # noqa: F401
@@ -43,7 +43,7 @@ def world(lab):  # noqa: F811
     )
     experiment.refresh_from_db()
     Run.objects.filter(pk=lab.run.pk).update(stop_reason=f"{PRIVATE} reason")
-    lab.people["curator"] = factories.make_user("curator", roles.CURATOR)
+    lab.people["curator"] = factories.make_user("curator", permissions.CURATOR)
     lab.people["superuser"] = factories.make_user("chief", superuser=True)
     for name in ("curator", "operator", "owner"):
         type(lab.people[name]).objects.filter(pk=lab.people[name].pk).update(is_staff=True)

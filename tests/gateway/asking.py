@@ -3,8 +3,8 @@
 import asyncio
 from typing import Any
 
-from runs_app import gateway
-from runs_app.providers.calls import CallFailure, CallReply, CallRequest
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, CallReply, CallRequest
 
 SCHEMA = {
     "type": "json_schema",

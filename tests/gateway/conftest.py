@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from runs_app.simulating import SimulatorConfig, SimulatorProcess, simulator_process
+from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
 from tests.gateway.fake_provider import FakeProvider, fake_provider
 
 

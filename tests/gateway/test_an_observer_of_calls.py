@@ -6,10 +6,10 @@ import threading
 import pytest
 from django.test import override_settings
 
-from evalsite.lib.checks import observer_is_there
-from runs_app.providers import observing
-from runs_app.providers.calls import CallFailure, CallReply
-from runs_app.providers.observing import Telling
+from evalsite.lib.ops.checks import observer_is_there
+from runs_app.llm import call_observer
+from runs_app.llm.call_observer import ObserverQueue
+from runs_app.llm.calls import CallFailure, CallReply
 from tests.gateway.asking import call, failure_of, request
 
 TOLD = []
@@ -25,13 +25,13 @@ def told():
     TOLD.clear()
     with override_settings(CALL_OBSERVER=HERE):
         yield TOLD
-    observing.telling_of.cache_clear()
+    call_observer.observer_queue.cache_clear()
 
 
 def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypatch):
     monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
     reply = call(request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
-    observing.telling_of(HERE).wait()
+    call_observer.observer_queue(HERE).wait()
     ((asked, outcome),) = told
     assert asked.messages[-1]["content"] == "What is 3 + 4?"
     assert outcome == reply
@@ -42,7 +42,7 @@ def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypa
 def test_it_is_told_of_failures(simulator, told):
     simulator.set_faults(errors="500=1")
     failure = failure_of(request(simulator.url))
-    observing.telling_of(HERE).wait()
+    call_observer.observer_queue(HERE).wait()
     ((_, outcome),) = told
     assert isinstance(outcome, CallFailure)
     assert outcome.trace_id == failure.trace_id != ""
@@ -51,7 +51,7 @@ def test_it_is_told_of_failures(simulator, told):
 def test_one_that_fails_changes_nothing_and_is_logged(simulator, caplog):
     with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
         assert isinstance(call(request(simulator.url)), CallReply)
-        observing.telling_of(f"{__name__}.missing_its_arguments").wait()
+        call_observer.observer_queue(f"{__name__}.missing_its_arguments").wait()
     assert "the observer of calls failed" in caplog.text
 
 
@@ -61,7 +61,7 @@ def missing_its_arguments():
 
 def test_one_that_stands_still_keeps_no_call_waiting(caplog):
     goes_on = threading.Event()
-    telling = Telling(lambda asked, outcome: goes_on.wait(), most_waiting=2)
+    telling = ObserverQueue(lambda asked, outcome: goes_on.wait(), most_waiting=2)
     with caplog.at_level(logging.WARNING):
         for _ in range(20):
             telling.tell(None, None)

@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import gateway
-from runs_app.costing.costs import Prices
-from runs_app.providers.calls import CallFailure, CallRequest
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, CallRequest
+from runs_app.pricing.costs import Prices
 from tests.gateway.fake_provider import completion
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from runs_app.providers import failures
-from runs_app.providers.calls import ErrorClass, Kind
-from runs_app.providers.failures import classify, message_of, reported_error, retry_after_s, storable, storable_message
+from runs_app.llm import failures
+from runs_app.llm.calls import ErrorClass, Kind
+from runs_app.llm.failures import classify, message_of, reported_error, retry_after_s, storable, storable_message
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import socket
 
 import pytest
 
-from runs_app.providers.calls import ErrorClass, Kind
-from runs_app.simulating import SimulatorConfig, SimulatorProcess, simulator_process
+from runs_app.llm.calls import ErrorClass, Kind
+from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
 from tests.gateway.asking import SCHEMA, call, failure_of, request
 
 T, P, E = Kind.TRANSIENT, Kind.PERMANENT, Kind.ENDPOINT

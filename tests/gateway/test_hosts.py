@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.providers.hosts import PROVIDER_HOSTS, problem_with_url
+from runs_app.llm.url_allowlist import PROVIDER_HOSTS, problem_with_url
 
 LISTED = ["models.example.org", "gpu.example.org:8443"]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from runs_app.providers import exchange
-from runs_app.providers.calls import CallFailure, ErrorClass, Kind
+from runs_app.llm import http_transport
+from runs_app.llm.calls import CallFailure, ErrorClass, Kind
 from tests.gateway.asking import call, failure_of, request
 from tests.gateway.fake_provider import FakeProvider
 
@@ -82,7 +82,7 @@ def test_an_address_that_is_not_allowed_is_never_called(url: str, monkeypatch: p
     async def send(*_args: Any) -> None:
         raise AssertionError("it was sent")
 
-    monkeypatch.setattr(exchange.Exchange, "_send", send)
+    monkeypatch.setattr(http_transport.Exchange, "_send", send)
     failure = failure_of(request(url))
     assert failure.error_class == ErrorClass.NOT_ALLOWED
     assert failure.kind == Kind.PERMANENT
@@ -118,11 +118,11 @@ def sent_to(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
     """The address that a call would be sent to."""
     urls: list[str] = []
 
-    async def send(_self: exchange.Exchange, url: str, *_args: Any) -> None:
+    async def send(_self: http_transport.Exchange, url: str, *_args: Any) -> None:
         urls.append(url)
         raise TimeoutError
 
-    monkeypatch.setattr(exchange.Exchange, "_send", send)
+    monkeypatch.setattr(http_transport.Exchange, "_send", send)
     failure_of(asked)
     return urls[0]
 
@@ -241,11 +241,11 @@ def test_the_door_can_be_imported_without_what_is_behind_it() -> None:
 
 
 def test_each_loop_has_connections_of_its_own_and_closes_them(fake: FakeProvider) -> None:
-    from runs_app import gateway
+    from runs_app.llm import gateway
 
     async def one() -> bool:
         await gateway.call(request(fake.url))
-        session = exchange.session()
+        session = http_transport.session()
         await gateway.close()
         return session.closed
 

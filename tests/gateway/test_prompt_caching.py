@@ -4,7 +4,7 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app.costing.costs import Prices
+from runs_app.pricing.costs import Prices
 from tests.gateway.asking import call, request
 from tests.gateway.fake_provider import FakeProvider, completion
 

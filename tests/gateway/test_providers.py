@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs_app.providers.calls import CallRequest, ErrorClass
+from runs_app.llm.calls import CallRequest, ErrorClass
 from tests.gateway.asking import SCHEMA, call, failure_of, request
 from tests.gateway.fake_provider import FakeProvider, completion
 

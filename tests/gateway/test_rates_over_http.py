@@ -5,13 +5,13 @@ import time
 
 import pytest
 
-from runs_app import gateway
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm import gateway
 from runs_app.models import Endpoint, Experiment, Run
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
-from runs_app.watching.busyness import with_state
+from runs_app.monitoring.endpoint_load import with_state
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,7 +33,7 @@ def many(url, samples=1, **endpoint):
 
 
 def drain_for(seconds):
-    drain = Drain(gateway.call, Registration(), Limits(seconds=seconds))
+    drain = Drain(gateway.call, WorkerRegistration(), DrainLimits(seconds=seconds))
 
     async def go():
         try:

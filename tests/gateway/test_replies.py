@@ -7,10 +7,10 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import gateway
-from runs_app.costing.costs import Prices
-from runs_app.providers.calls import CallReply, ErrorClass, Kind
-from runs_app.simulating import SimulatorProcess
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallReply, ErrorClass, Kind
+from runs_app.pricing.costs import Prices
+from runs_app.simulator import SimulatorProcess
 from tests.gateway.asking import SCHEMA, call, failure_of, request
 from tests.gateway.fake_provider import FakeProvider, completion
 
@@ -177,7 +177,7 @@ def test_a_200_that_is_no_answer_is_a_failure(
 
 
 def test_a_reply_beyond_the_limit_is_not_read(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runs_app.providers.exchange.MAX_REPLY_BYTES", 2**20)
+    monkeypatch.setattr("runs_app.llm.http_transport.MAX_REPLY_BYTES", 2**20)
     fake.reply = completion("x" * 2**21)
     assert failure_of(request(fake.url)).error_class == ErrorClass.MALFORMED_REPLY
 

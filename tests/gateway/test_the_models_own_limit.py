@@ -2,7 +2,7 @@
 
 import pytest
 
-from runs_app import gateway
+from runs_app.llm import gateway
 from tests.gateway.asking import request
 from tests.gateway.test_batched_requests import run
 

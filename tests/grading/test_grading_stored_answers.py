@@ -3,9 +3,9 @@
 import pytest
 
 from datasets_app.models import StatusChange
-from grading_app.grading import grade
 from grading_app.models import GradeCondition, Grading
-from grading_app.scoring import ScorerError
+from grading_app.scoring.grading import grade
+from grading_app.scoring.scorers import ScorerError
 from grading_app.tasks import grade_experiment
 from grading_app.verdict_history import superseding
 from runs_app.models import Trial
@@ -108,7 +108,7 @@ def test_a_wave_is_graded_alone():
 
 
 def test_pages_leave_nothing_out(monkeypatch):
-    monkeypatch.setattr("grading_app.grading.PAGE_ROWS", 4)
+    monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
     experiment = small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], by="a test")
     assert report.graded == Grading.objects.count() == 21
@@ -150,7 +150,7 @@ def test_what_was_graded_by_whom_is_in_the_history():
 
 
 def test_time_that_is_over_leaves_the_rest_for_the_next_call(monkeypatch):
-    monkeypatch.setattr("grading_app.grading.PAGE_ROWS", 4)
+    monkeypatch.setattr("grading_app.scoring.grading.PAGE_ROWS", 4)
     experiment = small_experiment(samples=7)
     (report,) = grade(experiment, scorers=["numeric"], seconds=0, by="a test")
     assert (report.graded, report.is_complete) == (0, False)

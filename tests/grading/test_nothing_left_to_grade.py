@@ -5,10 +5,10 @@ import re
 import pytest
 from django.db import connection, transaction
 
-from grading_app import grading
-from grading_app.grading import grade
-from grading_app.judging import reading
+from grading_app.judging import verdict_reader
 from grading_app.models import GradeCondition
+from grading_app.scoring import grading
+from grading_app.scoring.grading import grade
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +42,9 @@ def test_blank_answers_graded_before_they_were_left_out_stand_for_no_new_answer(
     assert (again.graded, again.already) == (1, 2)
 
 
-JUDGED = reading.REPLIES.format(unread=reading.UNREAD.replace("FROM runs_app_trial v", reading.WITH_SUBJECT, 1))
+JUDGED = verdict_reader.REPLIES.format(
+    unread=verdict_reader.UNREAD.replace("FROM runs_app_trial v", verdict_reader.WITH_SUBJECT, 1)
+)
 
 
 @pytest.mark.parametrize(

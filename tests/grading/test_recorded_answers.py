@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from grading_app.exporting import export_chunks
-from grading_app.grading import grade
+from grading_app.export.formats import export_chunks
 from grading_app.models import Grading
+from grading_app.scoring.grading import grade
 from tests import recorded
 
 pytestmark = pytest.mark.django_db

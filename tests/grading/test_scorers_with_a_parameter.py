@@ -9,11 +9,11 @@ import yaml
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from grading_app.exporting import export_chunks
-from grading_app.grading import grade
+from grading_app.export.formats import export_chunks
 from grading_app.models import GradeCondition, Grading
-from runs_app.designs.designing import SpecError, create_experiment, read_yaml, to_yaml
+from grading_app.scoring.grading import grade
 from runs_app.models import Experiment
+from runs_app.planning.spec_io import SpecError, create_experiment, read_yaml, to_yaml
 from tests import factories
 
 pytestmark = pytest.mark.django_db

@@ -3,12 +3,12 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from grading_app.comparing.adjudicating import adjudicate
-from grading_app.comparing.raters import Scale
-from grading_app.grading import grade
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
 from grading_app.models import Adjudication, GradeCondition, Grading, SupersededVerdict
+from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
-from runs_app import removing
+from runs_app import deletion
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -87,6 +87,6 @@ def test_former_verdicts_never_change(graded, statement):
 def test_they_all_go_with_their_experiment(graded):
     with superseding():
         Grading.objects.filter(score=1).update(score=0.5)
-    removing.delete(graded, by="owner", reason="no longer needed")
+    deletion.delete(graded, by="owner", reason="no longer needed")
     assert not SupersededVerdict.objects.exists()
     assert not Grading.objects.exists()

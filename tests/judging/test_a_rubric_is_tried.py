@@ -3,13 +3,13 @@
 import pytest
 from django.urls import reverse
 
-from grading_app.judging.reading import read_verdicts
-from grading_app.judging.trying import Try, tried_of, try_out
+from grading_app.judging import item_rubrics
+from grading_app.judging.rubric_preview import Try, tried_of, try_out
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
-from grading_app.writing import correcting
-from runs_app.designs.planning import PlanError
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
 from tests.judging.conftest import drain, judging, make_rubric
 
@@ -36,7 +36,7 @@ def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
     assert [one.verdict.error for one in found if one.verdict.error] == ["no_json_object"] * 2
     assert not Grading.objects.exists()
     assert not GradeCondition.objects.exists()
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
@@ -135,7 +135,7 @@ def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answe
     address = reverse("admin:grading_app_rubric_try", args=[own.pk])
     choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
     assert "texts" in web.post(address, choice).context["form"].errors  # A draft.
-    correcting.approve(texts, by=answered.owner, reason="read")
+    item_rubrics.approve(texts, by=answered.owner, reason="read")
     web.post(address, choice)
     asked = []
     drain(judging(lambda request: asked.append(str(request.messages)) or 1))

@@ -4,14 +4,14 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging import conditions
-from grading_app.judging.foreseeing import judges_foreseen
-from grading_app.judging.planning import judge
+from grading_app.judging import grade_conditions
+from grading_app.judging.cost_forecast import judges_foreseen
+from grading_app.judging.judge_plan import judge
 from grading_app.models import Grading
 from grading_app.tasks import ask_judges, grade_experiment
-from runs_app.designs.estimating import estimate
 from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
-from runs_app.steering import launch
+from runs_app.planning.cost_estimate import estimate
+from runs_app.run_control import launch
 from tests import factories
 from tests.judging.conftest import drain, judge_run, judging, make_grader
 
@@ -97,7 +97,7 @@ def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_ad
     experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
     launch(experiment, by="test")
     (judge_a,) = experiment.manifests.order_by("-pk").first().content["judges"]
-    assert judge_a["id"] == conditions.grade_condition_id_of(grader)
+    assert judge_a["id"] == grade_conditions.grade_condition_id_of(grader)
     assert (judge_a["grader"], judge_a["rubric"]["name"], judge_a["texts"]) == ("judge-a", "standard@1", None)
     assert judge_a["rubric"]["hash"] == grader.rubric.content_hash
     assert (judge_a["model"]["name"], judge_a["model"]["endpoint"]) == ("judge", "lab")

@@ -3,8 +3,8 @@
 import pytest
 
 from grading_app.models import Grader, Rubric
-from runs_app.designs.designing import create_experiment, duplicate, read_yaml, to_yaml
-from runs_app.designs.specs import SpecError
+from runs_app.planning.spec_io import create_experiment, duplicate, read_yaml, to_yaml
+from runs_app.planning.specs import SpecError
 from tests import factories
 from tests.judging.conftest import make_grader
 

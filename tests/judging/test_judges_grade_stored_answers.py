@@ -1,10 +1,10 @@
 """A judge added afterwards grades what is stored, once; the answers stay as they are."""
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
 from tests.judging.conftest import drain, judge_run, judging, make_grader
 
 
@@ -25,7 +25,7 @@ def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered,
     assert [row.judged_by.subject_id for row in rows] == [row.trial_id for row in rows]
     assert list(Trial.objects.filter(subject=None).values_list("pk", "status", "answer").order_by("pk")) == before
     assert judge_run(answered).status == "done"
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_the_same_judge_twice_asks_and_reads_nothing_more(answered, wave):

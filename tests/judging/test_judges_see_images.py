@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
-from runs_app.designs.planning import PlanError
+from runs_app.planning.plan import PlanError
 from tests import factories
 from tests.gateway.fake_provider import completion, fake_provider
 from tests.judging.conftest import make_grader, make_rubric

@@ -4,11 +4,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.urls import reverse
 
-from evalsite.lib import roles
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader, Grading
-from grading_app.writing import correcting
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
 from tests.factories import NOON, make_user
 from tests.judging.conftest import drain, judging, make_grader, make_rubric
@@ -18,7 +18,7 @@ OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 
 @pytest.fixture
 def curator(db):
-    return make_user("curator", roles.CURATOR)
+    return make_user("curator", permissions.CURATOR)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def texts(answered, curator):
     made = TextSet.objects.create(name="own", dataset=answered.dataset)
     for item in answered.dataset.items.all():
         ItemText.objects.create(text_set=made, item=item, text=f"Right if it says {item.target}.")
-    correcting.approve(made, by=curator, reason="read")
+    item_rubrics.approve(made, by=curator, reason="read")
     return made
 
 
@@ -38,8 +38,8 @@ def judged(experiment, grader):
 
 def corrected(texts, curator, key="item-1"):
     item = texts.dataset.items.get(key=key)
-    second = correcting.correct(texts, item, "Needs the word.", by=curator, reason="words")
-    correcting.approve(second, by=curator, reason="read")
+    second = item_rubrics.correct(texts, item, "Needs the word.", by=curator, reason="words")
+    item_rubrics.approve(second, by=curator, reason="read")
     return second
 
 

@@ -8,8 +8,8 @@ from django.core.cache import cache
 from django.urls import reverse
 
 from grading_app.models import GradeCondition, Grading, Preference, Rubric, Sums
-from grading_app.overseeing import keeping
-from grading_app.overseeing.lengths import lengths_of
+from grading_app.reports import verdict_cache
+from grading_app.reports.length_bias import lengths_of
 from grading_app.tasks import work_out_sums
 from grading_app.verdict_history import superseding
 from tests import factories
@@ -95,7 +95,7 @@ def test_scores_of_one_length_have_no_correlation():
 def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(keeping, "MOST_AT_ONCE", 95)
+    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 95)
     judge = graded(experiment, "judge-a", by_model)
     client.force_login(experiment.owner)
     address = reverse("grading_length", args=["pilot"])

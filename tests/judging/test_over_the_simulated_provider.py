@@ -5,16 +5,16 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
-from runs_app import gateway
-from runs_app.engine.draining import Drain, Limits
-from runs_app.engine.registering import Registration
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm import gateway
 from runs_app.models import Experiment, Run
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.judging.conftest import judge_run, make_grader, make_rubric
 
@@ -40,11 +40,11 @@ def generated(endpoint, **fields):
 
 
 def drained():
-    registration = Registration()
+    registration = WorkerRegistration()
 
     async def go():
         try:
-            return await Drain(gateway.call, registration, Limits(until_idle=True)).run()
+            return await Drain(gateway.call, registration, DrainLimits(until_idle=True)).run()
         finally:
             await gateway.close()
 
@@ -75,7 +75,7 @@ def test_a_judge_that_is_added_makes_no_generation_call_and_the_same_judge_twice
     assert drained() == 0
     assert provider.counters()["models"] == after
     assert Grading.objects.filter(parse_ok=True).count() == 6
-    assert differences() == []
+    assert find_differences() == []
 
 
 @pytest.mark.parametrize("kind", ["criteria", "label", "pairwise"])
@@ -160,4 +160,4 @@ def test_generation_and_judges_share_one_budget_that_is_never_passed(lab):
     assert 0 < run.n_done < 6
     assert (run.status, run.n_pending) == ("paused", 6 - run.n_done)
     assert "The budget of" in run.stop_reason
-    assert differences() == []
+    assert find_differences() == []

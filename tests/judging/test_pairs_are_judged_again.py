@@ -5,12 +5,12 @@ import json
 import pytest
 from django.urls import reverse
 
-from grading_app.exporting import export_chunks
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts, unread_verdicts
+from grading_app.export.formats import export_chunks
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts, unread_verdicts
 from grading_app.models import Preference
-from grading_app.overseeing.lines import grade_lines
-from grading_app.overseeing.pairs import pairwise_standing
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_stats import pairwise_standing
 from runs_app.models import Trial
 from tests.judging.conftest import drain, judging, make_grader, make_rubric
 

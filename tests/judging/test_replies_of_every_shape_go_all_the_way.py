@@ -10,15 +10,15 @@ from uuid import uuid4
 
 import pytest
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
-from runs_app import briefing, prompts
+from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Attempt, Experiment, Run, Trial
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.judging import Asked, assorted
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.judging.conftest import make_grader, make_rubric
 from tests.judging.test_over_the_simulated_provider import drained
@@ -74,7 +74,7 @@ def make_judges(base_url):
 
 def expected_code(rubric, subject, rival):
     """What is wrong with the reply that the simulated judge gave on this answer, or on these two."""
-    told = briefing.told_by(rubric.content) | briefing.answers_for(subject.answer, rival and rival.answer)
+    told = judge_prompt.told_by(rubric.content) | judge_prompt.answers_for(subject.answer, rival and rival.answer)
     turns = prompts.render(rubric.messages, told | {"input": subject.item.input, "target": subject.item.target})
     texts = [turn["content"] for turn in turns]
     if rubric.kind == "pairwise":
@@ -113,4 +113,4 @@ def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
         assert sum(n for (of, _), n in seen.items() if of == kind) == ANSWERS
     assert len(seen) == 21  # Each kind has its values, two codes of the form, and one to three of its own.
     assert min(seen.values()) > ANSWERS / 100
-    assert differences() == []
+    assert find_differences() == []

@@ -4,18 +4,17 @@ import pytest
 from django.urls import reverse
 
 from datasets_app.models import TransitionError
-from evalsite.lib import roles
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.rubric_checks import STARTERS
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Rubric
-from grading_app.rubrics import STARTERS
 from grading_app.tasks import grade_experiment
-from grading_app.writing import correcting
-from grading_app.writing.collecting import collect
-from grading_app.writing.planning import Writer, ask_for_rubrics
-from runs_app.designs.planning import PlanError
 from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
 from tests.factories import make_model, make_sampler, make_user
 from tests.judging.conftest import drain, judging, make_grader, make_rubric, reply
 
@@ -24,7 +23,7 @@ OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
 
 @pytest.fixture
 def curator(db):
-    return make_user("curator", roles.CURATOR)
+    return make_user("curator", permissions.CURATOR)
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
     trials = Trial.objects.filter(run__condition=texts.written_by)
     assert {(trial.subject_id, trial.dimension_id) for trial in trials} == {(None, None)}
     assert set(texts.texts.values_list("trial", flat=True)) == set(trials.values_list("pk", flat=True))
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_asking_the_same_writer_again_makes_no_call(writer, texts):
@@ -98,14 +97,14 @@ def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(wri
     made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
     drain(badly)
     assert collect(made) == 1
-    assert correcting.missing_from(made) == ["item-1", "item-2"]
+    assert item_rubrics.missing_from(made) == ["item-1", "item-2"]
     with pytest.raises(ValueError, match="no text for item-1, item-2"):
-        correcting.approve(made, by=curator, reason="read")
+        item_rubrics.approve(made, by=curator, reason="read")
 
 
 def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
     item = texts.dataset.items.get(key="item-1")
-    second = correcting.correct(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
+    second = item_rubrics.correct(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
     texts.refresh_from_db()
     assert (second.version, second.status, texts.status) == (2, "draft", "archived")
     assert said(texts)["item-1"] == "Right if it says 2."
@@ -123,23 +122,23 @@ def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
 
 def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, curator):
     items = {item.key: item for item in texts.dataset.items.all()}
-    second = correcting.correct(texts, items["item-1"], "two", by=curator, reason="one")
-    assert correcting.correct(second, items["item-2"], "four", by=curator, reason="two") == second
-    correcting.approve(second, by=curator, reason="all read")
-    third = correcting.correct(second, items["item-0"], "zero", by=curator, reason="three")
+    second = item_rubrics.correct(texts, items["item-1"], "two", by=curator, reason="one")
+    assert item_rubrics.correct(second, items["item-2"], "four", by=curator, reason="two") == second
+    item_rubrics.approve(second, by=curator, reason="all read")
+    third = item_rubrics.correct(second, items["item-0"], "zero", by=curator, reason="three")
     second.refresh_from_db()
     assert (second.status, third.version, said(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
     assert said(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
     with pytest.raises(ValueError, match="own@3 is newer"):
-        correcting.correct(second, items["item-0"], "nought", by=curator, reason="late")
+        item_rubrics.correct(second, items["item-0"], "nought", by=curator, reason="late")
     with pytest.raises(TransitionError):
-        correcting.approve(second, by=curator, reason="again")
+        item_rubrics.approve(second, by=curator, reason="again")
 
 
 def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     """The other items' requests are the same, letter by letter: the response cache has their verdicts."""
     experiment, waves = writer.experiment, list(writer.experiment.waves.all())
-    correcting.approve(texts, by=curator, reason="read")
+    item_rubrics.approve(texts, by=curator, reason="read")
     rubric = make_rubric("own-rubric", messages=OWN)
     first = make_grader("first", rubric=rubric, text_set=texts)
     judge(experiment, [first], waves, by="test")
@@ -148,8 +147,8 @@ def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
 
     item = texts.dataset.items.get(key="item-1")
-    second = correcting.correct(texts, item, "Needs the word two.", by=curator, reason="words")
-    correcting.approve(second, by=curator, reason="read")
+    second = item_rubrics.correct(texts, item, "Needs the word two.", by=curator, reason="words")
+    item_rubrics.approve(second, by=curator, reason="read")
     judge(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
     asked = []
 
@@ -166,7 +165,7 @@ def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
     assert sorted(outcomes) == ["cached"] * 8 + ["ok"] * 4
     scores = Grading.objects.filter(condition__grader__name="second").values_list("trial__item__key", "score")
     assert set(scores) == {("item-0", 1.0), ("item-1", 0.5), ("item-2", 1.0)}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_draft_of_texts_is_not_judged_with(writer, texts):

@@ -8,13 +8,13 @@ import time_machine
 from django.urls import reverse
 from django.utils import timezone
 
-from grading_app.grading import grade
 from grading_app.judging import panels
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Preference
-from grading_app.overseeing.lines import grade_lines
-from grading_app.overseeing.pairs import pairwise_standing
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_stats import pairwise_standing
+from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
 from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_world, plan_trials

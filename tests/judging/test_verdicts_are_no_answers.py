@@ -6,12 +6,12 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
-from runs_app import removing
+from runs_app import deletion
 from runs_app.models import Experiment, Run, Trial
-from runs_app.watching.progress import totals_of, with_totals
+from runs_app.monitoring.progress import totals_of, with_totals
 from tests.judging.conftest import drain, judge_run, judging, make_grader
 
 MARK = "VERDICT-OF-THE-JUDGE"
@@ -82,7 +82,7 @@ def test_status_says_where_the_judges_stand(judged, capsys):
 
 
 def test_an_experiment_goes_with_its_verdicts(judged):
-    removing.archive(judged, by="test", reason="over")
-    removing.delete(judged, by="test", reason="over")
+    deletion.archive(judged, by="test", reason="over")
+    deletion.delete(judged, by="test", reason="over")
     assert not Trial.objects.exists()
     assert not Grading.objects.exists()

@@ -5,11 +5,11 @@ from decimal import Decimal
 
 import pytest
 
-from grading_app.exporting import export_chunks
-from grading_app.grading import grade
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.export.formats import export_chunks
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Rubric
+from grading_app.scoring.grading import grade
 from tests.judging.conftest import drain, judging, make_grader, make_rubric
 
 

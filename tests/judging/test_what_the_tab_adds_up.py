@@ -6,13 +6,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from grading_app.analysis.caching import fingerprint
-from grading_app.judging import conditions, panels
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging import grade_conditions, panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading, Panel, Sums
-from grading_app.overseeing import keeping
-from grading_app.overseeing.lines import grade_lines
+from grading_app.reports import verdict_cache
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.grader_rows import grade_lines
 from grading_app.tasks import work_out_sums
 from grading_app.verdict_history import superseding
 from runs_app.models import Run, Trial
@@ -103,7 +103,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
 
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
     with superseding():
-        Grading.objects.filter(trial__in=gone, condition=conditions.known(answered, two)).delete()
+        Grading.objects.filter(trial__in=gone, condition=grade_conditions.known(answered, two)).delete()
     with superseding():
         Grading.objects.filter(trial__in=gone, condition=bench).delete()
     line = grade_lines(answered)[-1]
@@ -146,13 +146,13 @@ def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_l
     judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})
     gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
     with superseding():
-        Grading.objects.filter(trial__in=gone, condition__in=[conditions.known(answered, two), bench]).delete()
+        Grading.objects.filter(trial__in=gone, condition__in=[grade_conditions.known(answered, two), bench]).delete()
     at_once = [line.scores for line in grade_lines(answered)]
     assert (at_once[-2].left_out, at_once[-1].preferred) == (3, 12)
 
     asked = []
     monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
-    monkeypatch.setattr(keeping, "MOST_AT_ONCE", 0)
+    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 0)
     cache.clear()
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

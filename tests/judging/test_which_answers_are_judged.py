@@ -4,15 +4,15 @@ import pytest
 from django.core.management import call_command
 from django.urls import reverse
 
-from grading_app.judging.costing import estimate_judging
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading, Preference
 from grading_app.tasks import ask_judges
-from runs_app import steering
-from runs_app.designs.planning import PlanError
+from runs_app import run_control
 from runs_app.models import Run, Trial
-from runs_app.reconciling import differences
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
 from tests import factories
 from tests.judging.conftest import drain, judge_run, judging, make_grader, make_rubric, write_ledger
 from tests.tampering import deleting_anything
@@ -102,7 +102,7 @@ def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wav
     read_verdicts(answered)
     assert set(Grading.objects.values_list("score", "parse_error")) == {(0.75, "")}
     assert set(Trial.objects.exclude(subject=None).values_list("sample_idx", flat=True)) == {0, 1}
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_reading_again_from_the_replies_gives_the_same(answered, wave):
@@ -174,7 +174,7 @@ def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers
 def cancelled(experiment, wave, grader):
     judge(experiment, [grader], [wave], by="test")
     run = judge_run(experiment)
-    steering.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
+    run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
     return run
 
 
@@ -202,7 +202,7 @@ def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_fo
     assert (run.status, run.n_done, run.n_failed, run.n_cancelled) == ("done", 12, 0, 0)
     assert list(Grading.objects.values_list("score", flat=True)) == [1.0] * 12
     assert "its verdicts were asked for again" in run.history.values_list("reason", flat=True)
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
@@ -223,7 +223,7 @@ def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, a
     client.force_login(answered.owner)
     told = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
     assert "12 verdicts are asked for." in told.content.decode()
-    steering.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
+    run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
     call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
     assert "12 verdicts asked for (12 of them had been cancelled)" in capsys.readouterr().out
     assert judge_run(answered).n_pending == 12

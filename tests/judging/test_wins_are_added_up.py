@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from grading_app.agreement.preferences import Comparison, bradley_terry, comparisons_from
-from grading_app.analysis.frames import condition_labels
 from grading_app.models import GradeCondition, Preference
-from grading_app.overseeing.pairs import TALLIES, _rows, pairwise_standing
+from grading_app.reports.frames import condition_labels
+from grading_app.reports.pairwise_stats import TALLIES, _rows, pairwise_standing
+from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
 from runs_app.models import Trial
 from tests.comparing.world import make_answers
 

@@ -7,10 +7,10 @@ from decimal import Decimal
 import pytest
 from django.utils import timezone
 
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
-from datasets_app.storing import asset_file, thumbnail_file
-from evalsite.lib import roles
-from grading_app.rating import queues, sessions
+from evalsite.lib import permissions
+from grading_app.rating import queues, session
 from runs_app.models import Run, Tick, Worker
 from tests import factories
 from tests.rating.world import make_image, make_queue
@@ -33,11 +33,11 @@ class Lab:
 @pytest.fixture
 def people(db):
     return {
-        "rater": factories.make_user("rater", roles.RATER),
-        "viewer": factories.make_user("viewer", roles.VIEWER),
-        "researcher": factories.make_user("researcher", roles.RESEARCHER),
-        "owner": factories.make_user("owner", roles.RESEARCHER),
-        "operator": factories.make_user("operator", roles.OPERATOR),
+        "rater": factories.make_user("rater", permissions.RATER),
+        "viewer": factories.make_user("viewer", permissions.VIEWER),
+        "researcher": factories.make_user("researcher", permissions.RESEARCHER),
+        "owner": factories.make_user("owner", permissions.RESEARCHER),
+        "operator": factories.make_user("operator", permissions.OPERATOR),
     }
 
 
@@ -79,7 +79,7 @@ def _queue(people, dimension):
     image = make_image(1)
     dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
     queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
-    sessions.start(queues.assign(queue, people["rater"], by=people["owner"]))
+    session.start(queues.assign(queue, people["rater"], by=people["owner"]))
     return queue
 
 

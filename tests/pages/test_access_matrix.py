@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from grading_app.snapshots.making import path_of
+from grading_app.export.snapshots import path_of
 from runs_app.models import TextSet
 from tests.comparing.world import make_rubric
 

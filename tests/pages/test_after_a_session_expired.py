@@ -3,7 +3,7 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.addresses import accepts_get, nearest_page
+from evalsite.lib.web.addresses import accepts_get, nearest_page
 from tests.pages.test_access_matrix import MATRIX, served, values_of
 
 SITE = "http://testserver"

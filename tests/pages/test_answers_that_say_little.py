@@ -8,7 +8,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from runs_app.models import Attempt, Run, Trial
-from runs_app.models.work import CHANNELS, ODD
+from runs_app.models.trials import CHANNELS, ODD
 from tests import factories
 
 KINDS = ("empty", "truncated", "refused", "unparsed")

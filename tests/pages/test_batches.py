@@ -9,8 +9,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from runs_app.designs.estimating import estimate
 from runs_app.models import Endpoint, Experiment, ProviderBatch, Run
+from runs_app.planning.cost_estimate import estimate
 from tests import factories
 
 

@@ -9,9 +9,9 @@ from django.forms import model_to_dict
 
 from datasets_app.models import StatusChange
 from datasets_app.models.history import said_in_history
-from runs_app.costing import pricing
 from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
 from runs_app.models import Endpoint, LanguageModel
+from runs_app.pricing import price_list
 from tests import factories
 
 
@@ -83,8 +83,8 @@ def test_a_list_price_that_is_taken_over_is_noted_and_what_it_leaves_is_not(mode
     unread = LanguageModel.objects.get(pk=model.pk)
     LanguageModel.objects.update(max_output_tokens=50)
     before = {"input_price": Decimal(1), "output_price": Decimal(2)}
-    listed = pricing.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
-    assert pricing.take_over([listed], by=people["operator"]) == 1
+    listed = price_list.Repricing(unread, before, before | {"input_price": Decimal("2.5")})
+    assert price_list.take_over([listed], by=people["operator"]) == 1
     assert [change[0] for change in noted(model)] == ["input price", "price source", "price date"]
     assert noted(model)[0][:4] == ("input price", "1", "2.5", "operator")
     assert LanguageModel.objects.get().max_output_tokens == 50

@@ -5,7 +5,7 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Experiment, Manifest, Run, Trial
 from tests import factories
 
@@ -15,7 +15,7 @@ def launched(people):
     experiment = factories.make_experiment(
         "grows", owner=people["owner"], models=[factories.make_model("small", max_output_tokens=100)], samples=2
     )
-    steering.launch(experiment, by=people["owner"])
+    run_control.launch(experiment, by=people["owner"])
     return experiment
 
 
@@ -110,7 +110,7 @@ def test_what_cannot_join_is_said_and_nothing_changes(post, launched, fields, sa
 
 
 def test_of_several_waves_one_is_chosen(post, launched, other, people):
-    steering.launch(launched, by=people["owner"], wave="march")
+    run_control.launch(launched, by=people["owner"], wave="march")
     fields = {"language_models": [other.pk], "wave": "1"}
     seen = post(**fields).context["preview"].digest
     assert post(**fields, seen=seen, extend="1").status_code == 302

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django_q.models import OrmQ
 
 from runs_app.models import Run, Worker
-from runs_app.queueing import TEND
+from runs_app.taskqueue.broker import TEND
 from tests import factories
 
 pytestmark = pytest.mark.django_db

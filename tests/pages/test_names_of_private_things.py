@@ -7,11 +7,11 @@ from django.test import RequestFactory
 from django.urls import reverse
 
 from datasets_app.models import StatusChange
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.models import RaterAssignment, RatingQueue
-from runs_app.designs.designing import SpecError, duplicate
-from runs_app.designs.planning import plan
 from runs_app.models import Experiment
+from runs_app.planning.plan import plan
+from runs_app.planning.spec_io import SpecError, duplicate
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +59,7 @@ ADMIN = ["datasets_app_dataset", "datasets_app_statuschange", "runs_app_experime
 def test_lists_of_the_admin_name_neither_private_experiments_nor_people_who_made_nothing_there(
     name, secret, as_, people
 ):
-    factories.make_user("somebody-who-rates", roles.RATER)
+    factories.make_user("somebody-who-rates", permissions.RATER)
     secret.runs.first().batches.create(endpoint_id=secret.language_models.get().endpoint_id)
     response = as_("researcher").get(reverse(f"admin:{name}_changelist"))
     assert response.status_code in (200, 403)

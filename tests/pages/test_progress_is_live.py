@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import strip_tags
 
 from runs_app.models import Run, Tick
-from runs_app.watching import blockers, curves, progress
+from runs_app.monitoring import blockers, progress, sparklines
 from tests import factories
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -252,28 +252,28 @@ def test_ticks_of_several_runs_add_up_and_only_the_last_hour_counts(lab, run):
 
 
 def test_a_curve_fills_gaps_with_zero_and_ends_on_a_round_top():
-    curve = curves.throughput_curve([(START, 10), (START + timedelta(seconds=30), 20)])
+    curve = sparklines.throughput_curve([(START, 10), (START + timedelta(seconds=30), 20)])
     assert curve.line == "0.0,98.0 240.0,140.0 480.0,140.0 720.0,56.0"
     assert (curve.top, curve.peak) == (200, 120)
 
 
 def test_a_limit_keeps_its_value_where_nothing_was_noted():
-    curve = curves.limit_curve([(START, 16.0), (START + timedelta(seconds=30), 8.0)])
+    curve = sparklines.limit_curve([(START, 16.0), (START + timedelta(seconds=30), 8.0)])
     assert curve.line == "0.0,28.0 240.0,28.0 480.0,28.0 720.0,84.0"
     assert (curve.top, curve.peak) == (20, 16.0)
 
 
 def test_one_tick_is_no_curve():
-    assert curves.throughput_curve([(START, 10)]) is None
-    assert curves.throughput_curve([]) is None
-    assert curves.limit_curve([(START, 16.0)]) is None
+    assert sparklines.throughput_curve([(START, 10)]) is None
+    assert sparklines.throughput_curve([]) is None
+    assert sparklines.limit_curve([(START, 16.0)]) is None
 
 
 @pytest.mark.parametrize(
     ("value", "top"), [(0, 1), (1, 1), (3, 5), (6, 10), (10, 10), (11, 20), (450, 500), (501, 1000)]
 )
 def test_axes_end_in_round_numbers(value, top):
-    assert curves.round_up(value) == top
+    assert sparklines.round_up(value) == top
 
 
 def test_a_hundred_per_cent_is_said_only_when_all_is_done(lab, as_):

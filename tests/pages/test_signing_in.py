@@ -10,10 +10,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from evalsite.lib import roles
-from evalsite.lib.environment import SettingError, networks
+from evalsite.lib import permissions
 from evalsite.lib.models import FailedSignIn
-from evalsite.lib.sign_in import ACCOUNT_FAILURES, ADDRESS_FAILURES
+from evalsite.lib.ops.environment import SettingError, networks
+from evalsite.lib.web.sign_in import ACCOUNT_FAILURES, ADDRESS_FAILURES
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,7 @@ def quick_hashes(settings):
 
 @pytest.fixture
 def ada(quick_hashes):
-    user = factories.make_user("ada", roles.RESEARCHER)
+    user = factories.make_user("ada", permissions.RESEARCHER)
     user.set_password(PASSWORD)
     user.save()
     return user

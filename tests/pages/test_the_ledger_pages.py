@@ -9,7 +9,7 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from runs_app.models import Attempt, LedgerEntry
-from runs_app.watching import ledger
+from runs_app.monitoring import ledger_report
 from tests import factories
 
 LATE_EVENING = datetime(2026, 3, 1, 23, 30, tzinfo=UTC)
@@ -40,7 +40,8 @@ def experiment(lab):
 
 def lines(experiment, by):
     return {
-        line.label: line.sums for line in ledger.lines_of(LedgerEntry.objects.filter(run__experiment=experiment), by)
+        line.label: line.sums
+        for line in ledger_report.lines_of(LedgerEntry.objects.filter(run__experiment=experiment), by)
     }
 
 

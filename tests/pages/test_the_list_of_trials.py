@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from runs_app import browsing
+from runs_app import trial_pagination
 from runs_app.models import Run, Trial
 from tests import factories
 
@@ -81,15 +81,15 @@ FILTERS = {
 
 @pytest.mark.parametrize("query", FILTERS)
 def test_pages_hold_what_a_plain_query_finds(many, as_, query, monkeypatch):
-    monkeypatch.setattr(browsing, "PAGE", 7)
-    monkeypatch.setattr(browsing, "SEARCHED", 25)
+    monkeypatch.setattr(trial_pagination, "PAGE", 7)
+    monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
     wanted = list(Trial.objects.filter(**FILTERS[query]).order_by("pk").values_list("pk", flat=True))
     assert walk(as_("owner"), query) == wanted
 
 
 def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
-    monkeypatch.setattr(browsing, "PAGE", 7)
-    monkeypatch.setattr(browsing, "SEARCHED", 25)
+    monkeypatch.setattr(trial_pagination, "PAGE", 7)
+    monkeypatch.setattr(trial_pagination, "SEARCHED", 25)
     client, beyond = as_("owner"), Trial.objects.order_by("-pk").first().pk + 1
     for query in ("", "rating=2", "status=failed"):
         stem = f"{query}&" if query else ""
@@ -97,7 +97,7 @@ def test_going_back_from_the_end_finds_the_same(many, as_, monkeypatch):
 
 
 def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
-    monkeypatch.setattr(browsing, "PAGE", 7)
+    monkeypatch.setattr(trial_pagination, "PAGE", 7)
     client = as_("owner")
     first = client.get(ADDRESS)
     second = client.get(ADDRESS + first.context["next_url"])
@@ -108,7 +108,7 @@ def test_previous_leads_back_to_the_page_before(many, as_, monkeypatch):
 
 
 def test_a_stretch_without_a_hit_says_so_and_leads_on(many, as_, monkeypatch):
-    monkeypatch.setattr(browsing, "SEARCHED", 10)
+    monkeypatch.setattr(trial_pagination, "SEARCHED", 10)
     response = as_("owner").get(ADDRESS, {"contains": "Answer 7 of 2"})
     assert "No matches in this part of the trials" in response.content.decode()
     assert response.context["next_url"]
@@ -144,7 +144,7 @@ def test_the_number_of_queries_does_not_grow_with_the_rows(many, as_, monkeypatc
     for query in ("", "experiment=mine", "status=failed", "contains=Answer", "item=item-3"):
         counts = set()
         for size in (1, 40):
-            monkeypatch.setattr(browsing, "PAGE", size)
+            monkeypatch.setattr(trial_pagination, "PAGE", size)
             with CaptureQueriesContext(connection) as queries:
                 client.get(f"{ADDRESS}?{query}")
             counts.add(len(queries))

@@ -64,7 +64,7 @@ def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
 
 
 def test_a_search_for_words_reads_one_stretch_only(sixty_thousand, as_, monkeypatch):
-    monkeypatch.setattr("runs_app.browsing.SEARCHED", 1000)
+    monkeypatch.setattr("runs_app.trial_pagination.SEARCHED", 1000)
     response = as_("viewer").get("/trials/?contains=nowhere")
     first = sixty_thousand[0].trials.order_by("pk").first().pk
     assert response.context["page"].searched_to == first + 999

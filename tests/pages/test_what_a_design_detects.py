@@ -1,6 +1,6 @@
 """The design page says what difference a design can detect, and under which assumptions."""
 
-from runs_app.designs.detecting import Assumptions, detectable
+from runs_app.planning.power import Assumptions, detectable
 
 
 def page_of(as_, lab, query=""):

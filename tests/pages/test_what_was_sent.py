@@ -6,8 +6,8 @@ import pytest
 
 from datasets_app.models import Asset
 from grading_app.models import GradeCondition, Grading
-from runs_app.engine import asking
-from runs_app.reading import turns_of
+from runs_app.engine import requests
+from runs_app.prompt_preview import turns_of
 from tests import factories
 
 
@@ -54,7 +54,7 @@ def test_a_picture_at_the_end_stands_alone(picture):
 
 def test_the_page_shows_the_salt_of_this_very_trial(people, as_):
     trial = trial_of("Say: {{input}}", owner=people["owner"], cache_buster=True)
-    sent = asking.messages_of(trial, None)[-1]["content"]
+    sent = requests.rebuild_messages(trial, None)[-1]["content"]
     assert sent.splitlines()[-1] in as_("owner").get(f"/trials/{trial.pk}/").content.decode()
 
 

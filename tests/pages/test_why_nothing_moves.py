@@ -9,10 +9,10 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from runs_app.engine.admitting import admit
-from runs_app.engine.registering import Registration
+from runs_app.engine.admission import admit
+from runs_app.engine.worker_registration import WorkerRegistration
 from runs_app.models import Endpoint, Experiment, Run, Worker
-from runs_app.watching.blockers import blockers_of
+from runs_app.monitoring.blockers import blockers_of
 from tests import factories
 
 PROGRESS, ENDPOINTS = "/experiments/pilot/progress/", "/endpoints/"
@@ -118,7 +118,7 @@ def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(
     Run.objects.update(reserve_usd=Decimal("0.001"))
     (blocker,) = blockers_of(Run.objects.with_design())
     assert blocker.kind == "budget"
-    assert admit(Registration().worker_id, 5) == []
+    assert admit(WorkerRegistration().worker_id, 5) == []
     owner = as_("owner")
     reached = "The budget of $0.0100 is reached"
     for address in (PROGRESS, f"/runs/{waiting.pk}/"):

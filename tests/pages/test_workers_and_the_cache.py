@@ -7,8 +7,8 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from evalsite.lib.versions import code_version
-from evalsite.lib.wording import count_text
+from evalsite.lib.ops.versions import code_version
+from evalsite.lib.text.number_format import format_count
 from runs_app.models import CachedAnswer, Trial, Worker
 from runs_app.views import endpoints
 
@@ -31,7 +31,7 @@ def test_a_worker_of_another_version_is_flagged_while_it_is_alive(as_):
     text = as_("researcher").get("/workers/").content.decode()
     assert f'1 alive worker runs a different version from this site (<span class="mono">{code_version()}</span>' in text
     assert '<span class="chip">another</span>' in row_of(text, "bench")
-    assert count_text(1_200) in row_of(text, "bench")
+    assert format_count(1_200) in row_of(text, "bench")
     Worker.objects.update(version=code_version())
     text = as_("researcher").get("/workers/").content.decode()
     assert "another" not in text
@@ -53,7 +53,7 @@ def test_a_worker_is_silent_after_a_minute_unless_it_left(as_, seen_s_ago, left,
     text = as_("researcher").get("/workers/").content.decode()
     row = row_of(text, "bench")
     assert re.search(rf'data-label="State".*{state}', row[: row.index('data-label="Version"')], re.DOTALL)
-    for shown in ("70007", "0.1.0", "41", count_text(1_234)):
+    for shown in ("70007", "0.1.0", "41", format_count(1_234)):
         assert shown in row
     assert (LIVE in text) is (state == "Alive")
 

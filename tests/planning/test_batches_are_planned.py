@@ -2,10 +2,10 @@
 
 import pytest
 
-from runs_app.designs.crossed import Design
-from runs_app.designs.designing import create_experiment, read_spec, spec_of
-from runs_app.designs.planning import plan
 from runs_app.models import Endpoint, Run
+from runs_app.planning.design import Design
+from runs_app.planning.plan import plan
+from runs_app.planning.spec_io import create_experiment, read_spec, spec_of
 from tests import factories
 
 pytestmark = pytest.mark.django_db

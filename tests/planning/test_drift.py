@@ -6,11 +6,11 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from runs_app import steering
-from runs_app.designs import planning
-from runs_app.designs.drifting import LOOKED_AT, PLACES, Served, drift_warnings, served_in, served_warnings
-from runs_app.designs.estimating import estimate
+from runs_app import run_control
 from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.drift import LOOKED_AT, PLACES, ServedModels, drift_warnings, served_in, served_warnings
 from tests.planning.world import make_dataset, make_experiment, make_model, make_prompt, make_sampler, make_user
 
 pytestmark = pytest.mark.django_db
@@ -18,13 +18,13 @@ pytestmark = pytest.mark.django_db
 
 def test_a_changed_sampler_behind_a_known_name_is_a_drift():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     assert drift_warnings(experiment) == []
     old, new = experiment.samplers.get(), make_sampler("greedy", version=2, temperature=1)
     experiment.samplers.set([new])
     contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
     assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     assert "(3 trials), " in drift_warnings(experiment)[0]
     assert "(0 trials)" not in drift_warnings(experiment)[0]
 
@@ -32,7 +32,7 @@ def test_a_changed_sampler_behind_a_known_name_is_a_drift():
 def changed():
     """Launched with a prompt, and again with its next version."""
     experiment = make_experiment(models=[make_model("a"), make_model("b")])
-    steering.launch(experiment, by=make_user())
+    run_control.launch(experiment, by=make_user())
     new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     experiment.prompts.set([new])
     return experiment, Condition.objects.first().prompt, new
@@ -44,7 +44,7 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
         f"prompt plain has stood for 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
     )
     assert estimate(experiment).warnings == [before]
-    steering.launch(experiment, by=make_user())
+    run_control.launch(experiment, by=make_user())
     (told,) = experiment.manifests.first().content["warnings"]
     assert told == before.replace("(0 trials)", "(6 trials)")
     assert experiment.manifests.last().content["warnings"] == []
@@ -57,11 +57,11 @@ def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_statu
 
 def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
     first = make_experiment("first")
-    planning.plan(first)
+    plan_module.plan(first)
     old, sampler = first.prompts.get(), first.samplers.get()
     same = make_experiment("same", prompts=[old], samplers=[sampler])
     assert drift_warnings(same) == []
-    planning.plan(same)
+    plan_module.plan(same)
     new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
     second = make_experiment("second", prompts=[new], samplers=[sampler])
     told = (
@@ -90,7 +90,7 @@ def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
     prompts = [make_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
     prompts += [make_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
     experiment = make_experiment(models=[make_model("m"), make_model("m_x")], prompts=prompts)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     (warning,) = drift_warnings(experiment)
     assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
     assert warning.count("(3 trials)") == 2
@@ -110,7 +110,7 @@ def answer(run, served, outcome="ok"):
 @pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
 def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
     n = 3 * PLACES * LOOKED_AT
-    planning.plan(make_experiment(dataset=make_dataset(n)))
+    plan_module.plan(make_experiment(dataset=make_dataset(n)))
     run, served = Run.objects.get(), ["sim-1"] * n
     for at in changed:
         served[at] = "sim-2"
@@ -120,17 +120,17 @@ def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
 
 
 def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
-    planning.plan(make_experiment(models=[make_model("a"), make_model("b")]))
+    plan_module.plan(make_experiment(models=[make_model("a"), make_model("b")]))
     one, other = Run.objects.with_design().order_by("pk")
     answer(one, ["a-1"] * 3)
     answer(other, ["b-1"] * 3)
     with django_assert_num_queries(1):
-        assert served_in(one) == Served(("a-1",))
+        assert served_in(one) == ServedModels(("a-1",))
 
 
 def test_several_providers_are_told_unless_routes_name_them():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     run = Run.objects.with_design().get()
     answer(run, [("sim", "north"), ("sim", "south"), ("sim", "north")])
     assert served_in(run).providers == ("north", "south")
@@ -138,14 +138,14 @@ def test_several_providers_are_told_unless_routes_name_them():
         f"model {run.condition.model} was served by north (2 calls), south (1 calls)"
     ]
     Endpoint.objects.update(provider_routes=["north", "south"])
-    assert served_in(Run.objects.with_design().get()) == Served(("sim",))
+    assert served_in(Run.objects.with_design().get()) == ServedModels(("sim",))
     assert served_warnings(experiment) == []
 
 
 def test_a_provider_that_failed_has_served_nothing():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     run = Run.objects.get()
     answer(run, [("", "north"), ("", "south"), ("", "east")], outcome="transient")
-    assert served_in(run) == Served()
+    assert served_in(run) == ServedModels()
     assert served_warnings(experiment) == []

@@ -6,10 +6,10 @@ from decimal import Decimal
 import pytest
 
 from datasets_app.models import Asset
-from runs_app.costing import image_tokens, tokens
-from runs_app.designs import planning
-from runs_app.designs.estimating import estimate
 from runs_app.models import LanguageModel, Run, Sampler
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
+from runs_app.pricing import image_tokens, tokens
 from tests.planning.world import (
     make_dataset,
     make_dimension,
@@ -77,17 +77,17 @@ def test_the_largest_image_is_counted():
 
 def test_the_reservation_of_a_run_is_the_ceiling_of_one_call():
     experiment = make_experiment(dataset=make_dataset(["x"]))
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     each = estimate(experiment).ceiling_usd
     assert 0 <= Run.objects.get().reserve_usd - each < Decimal("0.00000001")
 
 
 def test_new_prices_change_the_reservation_when_it_is_planned_again():
     experiment = make_experiment(dataset=make_dataset(["x"]))
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     before = Run.objects.get().reserve_usd
     LanguageModel.objects.update(output_price=150)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     assert Run.objects.get().reserve_usd > 50 * before
 
 
@@ -111,7 +111,7 @@ def test_prices_are_told_with_their_source_and_date():
 
 def test_what_is_done_is_not_to_do_and_what_was_seen_is_expected():
     experiment = make_experiment(models=[make_model("a"), make_model("b")], dataset=make_dataset(10))
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     run = Run.objects.get(condition__model__name="a")
     Run.objects.filter(pk=run.pk).update(n_pending=6, n_done=4, input_tokens=400, output_tokens=40)
     found = estimate(experiment)
@@ -129,7 +129,7 @@ def test_without_observations_the_ceiling_is_expected_and_nothing_is_covered():
 
 def test_a_new_wave_is_to_do_in_full():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.update(n_pending=0, n_done=3, status="done")
     assert estimate(experiment).to_do == 0
     assert estimate(experiment, wave_label="march").to_do == 3

@@ -4,10 +4,10 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import steering
-from runs_app.designs.extension import Extension, first_wave_label, preview_extension
-from runs_app.designs.planning import PlanError
+from runs_app import run_control
 from runs_app.models import Condition, Run, Trial
+from runs_app.planning.extension import Extension, first_wave_label, preview_extension
+from runs_app.planning.plan import PlanError
 from tests.planning.world import (
     RATING,
     make_dataset,
@@ -26,7 +26,7 @@ def rated():
     """Three items, rated on one dimension, all done and paid."""
     prompt = make_prompt("rate", RATING, answer_format="rating")
     experiment = make_experiment(prompts=[prompt], dimensions=[make_dimension("valence")])
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     Run.objects.update(status="done", n_pending=0, n_done=3, spent_usd=1)
     Trial.objects.update(status="done")
     return experiment
@@ -37,7 +37,7 @@ def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
     extension = Extension(dimensions=[make_dimension("arousal")])
     preview = preview_extension(rated, extension)
     assert (preview.new_conditions, preview.new_trials, preview.after.to_do) == (0, 3, 3)
-    steering.extend(rated, extension, by="rita", reason="Both axes")
+    run_control.extend(rated, extension, by="rita", reason="Both axes")
     assert list(Condition.objects.values()) == conditions
     (run,) = Run.objects.all()
     assert (run.status, run.n_done, run.n_pending, run.spent_usd) == ("running", 3, 3, 1)
@@ -53,7 +53,7 @@ def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
         samples=2,
     )
     preview = preview_extension(rated, extension)
-    report = steering.extend(rated, extension, by="rita")
+    report = run_control.extend(rated, extension, by="rita")
     assert (report.trials_added, preview.new_trials) == (45, 45)
     assert preview.ceiling_usd == preview.after.ceiling_usd > Decimal(0)
     assert preview_extension(rated, Extension()).after.to_do == 45
@@ -61,7 +61,7 @@ def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
 
 def test_the_rest_of_a_pilot_is_told_apart_from_what_joins():
     experiment = make_experiment()
-    steering.launch(experiment, by="test", pilot=1)
+    run_control.launch(experiment, by="test", pilot=1)
     preview = preview_extension(experiment, Extension(language_models=[make_model("other")]))
     assert (preview.new_trials, preview.unlaunched, preview.after.to_do) == (3, 2, 6)
 
@@ -69,7 +69,7 @@ def test_the_rest_of_a_pilot_is_told_apart_from_what_joins():
 def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
     prompt = make_prompt("plain")
     experiment = make_experiment(prompts=[prompt])
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     newer = make_prompt("plain", RATING, version=2)
     (warning,) = [
         said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has stood for" in said
@@ -80,9 +80,9 @@ def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
 def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label():
     experiment = make_experiment()
     for label in ("march", "april"):
-        steering.launch(experiment, by="test", wave=label)
+        run_control.launch(experiment, by="test", wave=label)
     assert first_wave_label(experiment) == "march"
-    steering.extend(experiment, Extension(language_models=[make_model("other")]), by="test", wave="april")
+    run_control.extend(experiment, Extension(language_models=[make_model("other")]), by="test", wave="april")
     assert Run.objects.filter(wave__label="april").count() == 2
     assert Run.objects.filter(wave__label="march").count() == 1
 
@@ -90,18 +90,18 @@ def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label()
 def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_changes():
     experiment = make_experiment()
     for label in ("", "march"):
-        steering.launch(experiment, by="test", wave=label)
+        run_control.launch(experiment, by="test", wave=label)
     with pytest.raises(PlanError, match="its epochs would run into"):
-        steering.extend(experiment, Extension(samples=2), by="test")
+        run_control.extend(experiment, Extension(samples=2), by="test")
     experiment.refresh_from_db()
     assert (experiment.samples, experiment.history.filter(what="samples").count()) == (1, 0)
 
 
 def test_a_dimension_is_refused_where_answers_are_not_rated():
     experiment = make_experiment()
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     with pytest.raises(PlanError, match="launched without any"):
-        steering.extend(experiment, Extension(dimensions=[make_dimension()]), by="test")
+        run_control.extend(experiment, Extension(dimensions=[make_dimension()]), by="test")
     assert not experiment.dimensions.exists()
 
 
@@ -114,11 +114,11 @@ def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
         scorers=["rating"],
         adaptive={"by": "category", "scorer": "rating", "round": 2, "max": 100, "targetci": 0.5},
     )
-    steering.launch(experiment, by="test")
+    run_control.launch(experiment, by="test")
     assert Trial.objects.count() == 2
     assert preview_extension(experiment, Extension()).after.to_do == 4
     extension = Extension(dimensions=[make_dimension("arousal")], samples=3)
     preview = preview_extension(experiment, extension)
     assert (preview.new_trials, preview.after.to_do) == (20, 24)
-    steering.extend(experiment, extension, by="test")
+    run_control.extend(experiment, extension, by="test")
     assert Trial.objects.filter(dimension__name="arousal").count() == 2

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runs_app.designs.crossing import Cell, Facet, cross, identity
+from runs_app.planning.conditions import Cell, Facet, condition_identity, cross_facets
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=20)
 turns = st.fixed_dictionaries({"role": st.sampled_from(["system", "user", "assistant"]), "content": texts})
@@ -34,7 +34,9 @@ def same(one, other):
 @settings(max_examples=80, deadline=None)
 @given(contents, contents)
 def test_the_identity_changes_exactly_when_what_is_seen_changes(one, other):
-    assert (identity(cell(one).condition_id) == identity(cell(other).condition_id)) == same(one, other)
+    assert (condition_identity(cell(one).condition_id) == condition_identity(cell(other).condition_id)) == same(
+        one, other
+    )
 
 
 @settings(max_examples=80, deadline=None)
@@ -43,13 +45,15 @@ def test_a_change_in_any_one_facet_is_another_condition(content, data):
     axis = data.draw(st.integers(0, 2))
     changed = data.draw((models, prompts, samplers)[axis].filter(lambda other: not same(other, content[axis])))
     other = (*content[:axis], changed, *content[axis + 1 :])
-    assert identity(cell(content).condition_id) != identity(cell(other).condition_id)
+    assert condition_identity(cell(content).condition_id) != condition_identity(cell(other).condition_id)
 
 
 @settings(max_examples=80, deadline=None)
 @given(contents, names, names, st.integers())
 def test_names_and_keys_of_rows_have_no_part_in_it(content, one, other, key):
-    assert identity(cell(content, one).condition_id) == identity(cell(content, other, key).condition_id)
+    assert condition_identity(cell(content, one).condition_id) == condition_identity(
+        cell(content, other, key).condition_id
+    )
 
 
 @settings(max_examples=40, deadline=None)
@@ -79,5 +83,5 @@ def test_order_of_settings_and_form_of_numbers_do_not_matter():
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 4), (0, 3, 4)])
 def test_every_cell_is_crossed_once(sizes):
     axes = [[Facet(f"{axis}{at}", {axis: at}) for at in range(size)] for axis, size in zip("mps", sizes, strict=True)]
-    cells = cross(*axes)
+    cells = cross_facets(*axes)
     assert len(cells) == len({one.condition_id for one in cells}) == sizes[0] * sizes[1] * sizes[2]

@@ -1,9 +1,9 @@
 import pytest
 
 from datasets_app.models import StatusChange
-from runs_app.designs import planning
 from runs_app.models import Condition, Run, Trial
 from runs_app.models.designs import Sampler
+from runs_app.planning import plan as plan_module
 from tests.planning.world import (
     make_dataset,
     make_dimension,
@@ -29,7 +29,7 @@ def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
         dimensions=[make_dimension("valence"), make_dimension("arousal")],
         samples=2,
     )
-    report = planning.plan(experiment)
+    report = plan_module.plan(experiment)
     assert (report.conditions, report.runs, report.trials_added, report.trials_total) == (4, 4, 48, 48)
     assert Trial.objects.count() == 48
     assert {run.n_pending for run in Run.objects.all()} == {12}
@@ -37,7 +37,7 @@ def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
 
 def test_trials_lie_in_the_order_in_which_they_are_claimed():
     valence, arousal = make_dimension("valence"), make_dimension("arousal")
-    planning.plan(make_experiment(dataset=make_dataset(2), dimensions=[arousal, valence], samples=2))
+    plan_module.plan(make_experiment(dataset=make_dataset(2), dimensions=[arousal, valence], samples=2))
     assert identities() == [
         (sample, item, dimension)
         for sample in (0, 1)
@@ -47,20 +47,20 @@ def test_trials_lie_in_the_order_in_which_they_are_claimed():
 
 
 def test_without_dimensions_a_trial_has_none():
-    planning.plan(make_experiment(dataset=make_dataset(2)))
+    plan_module.plan(make_experiment(dataset=make_dataset(2)))
     assert identities() == [(0, "q000000", None), (0, "q000001", None)]
 
 
 def test_excluded_items_are_not_asked():
-    planning.plan(make_experiment(dataset=make_dataset(3, excluded={1})))
+    plan_module.plan(make_experiment(dataset=make_dataset(3, excluded={1})))
     assert [key for _, key, _ in identities()] == ["q000000", "q000002"]
 
 
 def test_planning_again_changes_nothing():
     experiment = make_experiment(dimensions=[make_dimension()], samples=2)
-    first = planning.plan(experiment)
+    first = plan_module.plan(experiment)
     before = identities()
-    second = planning.plan(experiment)
+    second = plan_module.plan(experiment)
     assert (second.trials_added, second.trials_total) == (0, first.trials_total)
     assert second.run_ids == first.run_ids
     assert identities() == before
@@ -71,11 +71,11 @@ def test_planning_again_changes_nothing():
 def test_more_samples_add_only_the_new_ones(dimensions):
     chosen = [make_dimension(f"d{at}") for at in range(dimensions)]
     experiment = make_experiment(dataset=make_dataset(2), dimensions=chosen, samples=1)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     before = set(Trial.objects.values_list("pk", flat=True))
     experiment.samples = 3
     experiment.save()
-    report = planning.plan(experiment)
+    report = plan_module.plan(experiment)
     assert report.trials_added == 2 * 2 * max(1, dimensions)
     assert set(Trial.objects.exclude(pk__in=before).values_list("sample_idx", flat=True)) == {1, 2}
     assert Run.objects.get().n_pending == report.trials_total == Trial.objects.count()
@@ -83,20 +83,20 @@ def test_more_samples_add_only_the_new_ones(dimensions):
 
 def test_a_further_model_adds_a_run_and_leaves_the_others():
     experiment = make_experiment(models=[make_model("a")])
-    first = planning.plan(experiment)
+    first = plan_module.plan(experiment)
     experiment.language_models.add(make_model("b"))
-    second = planning.plan(experiment)
+    second = plan_module.plan(experiment)
     assert set(first.run_ids) < set(second.run_ids)
     assert (second.trials_added, second.runs) == (3, 2)
 
 
 def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
     experiment = make_experiment()
-    run_id = planning.plan(experiment).run_ids[0]
+    run_id = plan_module.plan(experiment).run_ids[0]
     Run.objects.filter(pk=run_id).update(status="done")
     experiment.samples = 2
     experiment.save()
-    planning.plan(experiment, by="the test")
+    plan_module.plan(experiment, by="the test")
     run = Run.objects.get()
     change = StatusChange.objects.of(run).get()
     assert run.status == "planned"
@@ -106,16 +106,16 @@ def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
 
 def test_a_done_run_without_new_trials_stays_done():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.update(status="done")
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     assert Run.objects.get().status == "done"
 
 
 def test_samplers_and_dimensions_are_in_use_from_then_on():
     sampler, dimension = make_sampler(), make_dimension()
     experiment = make_experiment(samplers=[sampler], dimensions=[dimension])
-    planning.plan(experiment, by="the test")
+    plan_module.plan(experiment, by="the test")
     for row in (sampler, dimension):
         row.refresh_from_db()
         change = StatusChange.objects.of(row).get()
@@ -125,16 +125,16 @@ def test_samplers_and_dimensions_are_in_use_from_then_on():
 def test_a_renamed_model_keeps_its_condition():
     model = make_model("old-name")
     experiment = make_experiment(models=[model])
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     model.name = "new-name"
     model.save()
-    assert planning.plan(experiment).trials_added == 0
+    assert plan_module.plan(experiment).trials_added == 0
     assert Condition.objects.get().condition_id.startswith("old-name_plain_greedy--")
 
 
 def test_the_condition_is_the_snapshot_of_what_is_asked():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     condition, prompt = Condition.objects.get(), experiment.prompts.get()
     assert condition.content == {
         "model": {"provider": "openai", "model": "sim-large"},
@@ -145,7 +145,7 @@ def test_the_condition_is_the_snapshot_of_what_is_asked():
 
 def test_another_version_of_a_sampler_is_another_condition():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     experiment.samplers.set([Sampler.objects.create(name="greedy", version=2, temperature=0.5, max_tokens=100)])
-    assert planning.plan(experiment).trials_added == 3
+    assert plan_module.plan(experiment).trials_added == 3
     assert Condition.objects.count() == 2

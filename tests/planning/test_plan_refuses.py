@@ -4,10 +4,11 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from datasets_app.models import Item
-from runs_app.designs import planning, sizing
-from runs_app.designs.planning import PlanError
 from runs_app.models import Condition, Dimension, Experiment, Run, Sampler, Trial
-from runs_app.reading import turns_of_draft
+from runs_app.planning import plan as plan_module
+from runs_app.planning import token_bounds
+from runs_app.planning.plan import PlanError
+from runs_app.prompt_preview import turns_of_draft
 from tests.factories import NOON
 from tests.planning.world import (
     QUESTION,
@@ -26,7 +27,7 @@ PICTURE = [{"role": "user", "content": "{{image}} {{input}}"}]
 
 def refused(experiment):
     with pytest.raises(PlanError) as caught:
-        planning.plan(experiment)
+        plan_module.plan(experiment)
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
     return caught.value.problems
 
@@ -94,12 +95,12 @@ def test_nothing_is_frozen_by_a_plan_that_is_refused():
     ],
 )
 def test_a_budget_is_content_with_a_free_endpoint_or_a_limit_by_any_name(fields):
-    planning.plan(make_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
+    plan_module.plan(make_experiment(max_usd=5, **{name: make() for name, make in fields.items()}))
     assert Run.objects.count() == 1
 
 
 def test_without_a_budget_an_unknown_price_reserves_nothing():
-    planning.plan(make_experiment(models=[make_model(input_price=None)]))
+    plan_module.plan(make_experiment(models=[make_model(input_price=None)]))
     assert Run.objects.get().reserve_usd == 0
 
 
@@ -111,14 +112,14 @@ def test_items_of_which_only_some_can_be_asked_are_a_warning():
         dataset, sources=["draft"], target="approved", by="test", content_hash="0" * 64, approved_at=NOON
     )
     prompt = make_prompt(messages=[{"role": "user", "content": "{{input}} in {{meta.year}}"}])
-    report = planning.plan(make_experiment(dataset=dataset, prompts=[prompt]))
+    report = plan_module.plan(make_experiment(dataset=dataset, prompts=[prompt]))
     assert report.warnings == ["prompt plain@1: {{meta.year}} has no value for 2 of 3 items; those trials fail"]
 
 
 def test_what_trials_refer_to_cannot_be_taken_from_under_them():
     """Their keys are not checked row by row, so what they refer to must be held in place."""
     experiment = make_experiment(dimensions=[make_dimension()])
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     held = (Run.objects.all(), Item.objects.all(), Dimension.objects.all(), Sampler.objects.all())
     for rows in held:
         with pytest.raises(IntegrityError), transaction.atomic():
@@ -128,7 +129,7 @@ def test_what_trials_refer_to_cannot_be_taken_from_under_them():
 
 def test_an_experiment_goes_with_all_its_rows():
     experiment = make_experiment()
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Experiment.objects.get(pk=experiment.pk).delete()
     assert not any(kind.objects.exists() for kind in (Condition, Run, Trial))
 
@@ -143,9 +144,9 @@ def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and
 
 
 def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch):
-    monkeypatch.setattr("runs_app.designs.sizing.asking.question_of", None)
+    monkeypatch.setattr("runs_app.planning.token_bounds.asking.question_of", None)
     dataset, prompt = make_dataset(["x" * 200_000]), make_prompt("echo", messages=QUESTION)
-    assert sizing.longest_request(prompt, dataset, []) == ("", 0)
+    assert token_bounds.longest_request(prompt, dataset, []) == ("", 0)
 
 
 def test_the_preview_of_a_request_that_is_too_long_names_prompt_and_item():

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from django.db import connection, transaction
 
-from runs_app import steering
-from runs_app.designs import planning
+from runs_app import run_control
 from runs_app.models import Condition, Experiment, Run, Trial
+from runs_app.planning import plan as plan_module
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_sampler
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -20,7 +20,7 @@ SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wai
 def plan_alone(experiment):
     """As another process would: over a connection of its own."""
     try:
-        return planning.plan(experiment)
+        return plan_module.plan(experiment)
     finally:
         connection.close()
 
@@ -59,7 +59,7 @@ def test_both_wait_for_the_experiment_and_the_second_finds_all_done():
 
 def launch_alone(experiment):
     try:
-        return steering.launch(Experiment.objects.get(pk=experiment.pk), by="test")
+        return run_control.launch(Experiment.objects.get(pk=experiment.pk), by="test")
     finally:
         connection.close()
 
@@ -80,5 +80,5 @@ def test_of_launches_at_once_one_plans_and_the_others_find_it_launched():
 def test_each_launch_that_adds_something_writes_a_manifest():
     experiment = make_experiment(dataset=make_dataset(5))
     for pilot, added in ((2, 2), (2, 0), (None, 3), (None, 0)):
-        assert steering.launch(experiment, by="test", pilot=pilot).trials_added == added
+        assert run_control.launch(experiment, by="test", pilot=pilot).trials_added == added
     assert experiment.manifests.count() == 2

@@ -6,22 +6,22 @@ import pytest
 from django.core.cache import cache
 
 from datasets_app.models import Asset
-from runs_app.costing import counting, image_tokens, tokens
-from runs_app.designs import sizing
-from runs_app.designs.estimating import estimate
+from runs_app.planning import token_bounds
+from runs_app.planning.cost_estimate import estimate
+from runs_app.pricing import image_tokens, token_counter, tokens
 from tests.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt
 
 pytestmark = pytest.mark.django_db
 BARE = [{"role": "user", "content": "{{input}}"}]
 DENSE = "7 {} [] 8 () ; 9 ! " * 12  # Three bytes make two tokens of it.
-SALT = f"\n\n[{sizing.A_SALT}]"
+SALT = f"\n\n[{token_bounds.A_SALT}]"
 PLAIN = "a plain English sentence about nothing " * 8
 
 
 @pytest.fixture(autouse=True)
 def nothing_is_remembered():
     cache.clear()
-    counting.failed.clear()
+    token_counter.failed.clear()
 
 
 def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
@@ -32,13 +32,13 @@ def largest(model_id, inputs, *, messages=BARE, dimensions=(), **fields):
         dimensions=dimensions,
     )
     (model,), (prompt,) = experiment.language_models.all(), experiment.prompts.all()
-    return sizing.largest_input(model, prompt, experiment.dataset, list(dimensions))
+    return token_bounds.largest_input(model, prompt, experiment.dataset, list(dimensions))
 
 
 def counted(model_id, *requests):
     """By the tokenizer itself, of requests as they are sent."""
     salted = [[f"{text}{SALT}"] for text in requests]
-    return counting.largest_of(salted, tokens.rule_for(model_id))
+    return token_counter.largest_of(salted, tokens.rule_for(model_id))
 
 
 def test_the_most_tokens_count_and_not_the_most_bytes():
@@ -66,13 +66,13 @@ def test_what_is_too_much_to_count_is_taken_at_a_token_a_byte(monkeypatch):
     inputs = ["a plain sentence " * 20, *["9 8 7 6 5 4 3 2 1 0 " * 10] * 3]
     most = largest("gpt-4o", inputs)
     assert most == len(inputs[1]) + len(SALT) + 4 + 3
-    assert most >= counting.largest_of([[text] for text in inputs], few)
+    assert most >= token_counter.largest_of([[text] for text in inputs], few)
 
 
 def test_an_approved_dataset_is_counted_once(monkeypatch):
     experiment = make_experiment(models=[make_model(model="gpt-4o")])
     first = estimate(experiment).ceiling_usd
-    monkeypatch.setattr(counting, "largest_of", lambda requests, rule: pytest.fail("counted again"))
+    monkeypatch.setattr(token_counter, "largest_of", lambda requests, rule: pytest.fail("counted again"))
     assert estimate(experiment).ceiling_usd == first > 0
 
 
@@ -80,7 +80,7 @@ def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypa
     experiment = make_experiment(models=[make_model(model="gpt-4o")], dataset=make_dataset([PLAIN]))
     counted_ceiling = estimate(experiment).ceiling_usd
     cache.clear()
-    monkeypatch.setattr(counting.sys, "executable", "/nonexistent")
+    monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     found = estimate(experiment)
     assert found.ceiling_usd > counted_ceiling
     assert "its tokenizer could not be run" in found.prices[0].counted
@@ -119,5 +119,5 @@ def test_where_an_answers_length_alone_is_known_bytes_count_too():
     experiment = make_experiment(dataset=make_dataset(["x"]), models=[make_model(model="gpt-4o")])
     (model,) = experiment.language_models.all()
     prompt = make_prompt("judge", [{"role": "user", "content": "{{input}} {{answer}}"}])
-    most = sizing.largest_input(model, prompt, experiment.dataset, [], {"answer": "x" * 3000})
+    most = token_bounds.largest_input(model, prompt, experiment.dataset, [], {"answer": "x" * 3000})
     assert most >= 1000

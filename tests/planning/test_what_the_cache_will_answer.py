@@ -5,10 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from runs_app import purging
-from runs_app.designs import planning
-from runs_app.designs.estimating import estimate
+from runs_app import cache_purge
 from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
 from tests.planning.world import make_dataset, make_dimension, make_experiment
 from tests.tampering import without_triggers
 
@@ -30,7 +30,7 @@ def same_design(slug, known, **fields):
 def known():
     """An experiment whose three trials are done."""
     experiment = make_experiment("known", samples=1)
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     Run.objects.update(
         n_pending=0, n_done=3, input_tokens=300, output_tokens=30, started_at=timezone.now(), status="done"
     )
@@ -62,7 +62,7 @@ def test_nothing_is_foreseen_where_no_cache_is_read(known, fields):
 
 def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
     again = same_design("again", known)
-    planning.plan(again)
+    plan_module.plan(again)
     assert estimate(again).foreseen == 3
     assert estimate(again, wave_label="second").foreseen == 0
     assert estimate(same_design("others", known, dataset=make_dataset(3))).foreseen == 0
@@ -70,7 +70,7 @@ def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
 
 
 def test_nor_after_the_cache_was_emptied(known):
-    purging.purge(by="a curator")
+    cache_purge.purge(by="a curator")
     assert estimate(same_design("again", known)).foreseen == 0
     Run.objects.filter(experiment=known).update(started_at=timezone.now() + timedelta(seconds=1))
     assert estimate(same_design("later", known)).foreseen == 3
@@ -86,7 +86,7 @@ def test_what_is_left_is_told_from_the_whole(known):
 
 def reused(experiment, n):
     """As if so many of its trials had been answered by the cache, and no others."""
-    planning.plan(experiment)
+    plan_module.plan(experiment)
     run = Run.objects.get(experiment=experiment)
     with without_triggers():
         LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=n, answered=n, reused=n)
@@ -118,5 +118,5 @@ def test_the_same_model_at_another_endpoint_has_trials_of_its_own(known):
         model=model.model,
     )
     both = same_design("both", known)
-    planning.plan(both)
+    plan_module.plan(both)
     assert estimate(both).to_do == 6

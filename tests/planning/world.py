@@ -5,7 +5,7 @@ from itertools import count
 
 from django.contrib.auth.models import User
 
-from datasets_app.curating import stored_hash
+from datasets_app.curation import stored_hash
 from datasets_app.models import Dataset
 from tests import factories
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 
 ROOT = Path(__file__).resolve().parents[2]
 USE = (
-    "import os, sys; from pathlib import Path; from evalsite.lib.postgres import Embedded; "
+    "import os, sys; from pathlib import Path; from evalsite.lib.ops.postgres import Embedded; "
     "e = Embedded(Path(sys.argv[1])); "
 )
 # Says `in` once it holds the server and leaves when its input ends.

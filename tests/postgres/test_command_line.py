@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from manage import needs_database
 from tests.postgres.conftest import ROOT, leaves_nothing, line_of, query
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib import postgres
-from evalsite.lib.postgres import Embedded, PostgresError
+from evalsite.lib.ops import postgres
+from evalsite.lib.ops.postgres import Embedded, PostgresError
 from tests.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
 
 pytestmark = pytest.mark.processes

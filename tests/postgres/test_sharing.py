@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from tests.postgres.conftest import HOLD, USE, Spawn, leaves_nothing, line_of, postmaster, query, wait_for
 
 pytestmark = pytest.mark.processes

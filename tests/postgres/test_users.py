@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from evalsite.lib import postgres
-from evalsite.lib.postgres import Embedded, PostgresError
+from evalsite.lib.ops import postgres
+from evalsite.lib.ops.postgres import Embedded, PostgresError
 from tests.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, line_of, postmaster, query
 
 pytestmark = [

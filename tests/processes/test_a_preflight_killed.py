@@ -12,11 +12,11 @@ from django.db.models import Sum
 from django.utils import timezone
 
 from runs_app import tasks
-from runs_app.engine import preflighting
+from runs_app.engine import preflight
 from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.processes.workers import ROOT, data_dir, database_url, wait_until
 
@@ -59,7 +59,7 @@ def test_its_slot_returns_after_its_lease_and_the_ledger_holds_both_calls():
         assert Experiment.objects.get().reserved_usd == lost.reserved_usd > 0
 
         full = ask(draft)
-        preflighting.make(full.pk, never)
+        preflight.make_preflight(full.pk, never)
         full.refresh_from_db()
         assert (full.status, full.said) == ("unverified", "the endpoint rehearsal has 1 of 1 calls in flight")
 
@@ -82,4 +82,4 @@ def test_its_slot_returns_after_its_lease_and_the_ledger_holds_both_calls():
     assert entered == {"attempts": 2, "unpriced": 1, "paid_usd": answered.cost_usd}
     draft.refresh_from_db()
     assert (draft.spent_usd, draft.reserved_usd) == (answered.cost_usd, lost.kept_usd)
-    assert differences() == []
+    assert find_differences() == []

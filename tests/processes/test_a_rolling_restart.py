@@ -5,9 +5,9 @@ from contextlib import ExitStack
 import pytest
 
 from runs_app.models import Attempt, Endpoint, Run
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests.faults.conftest import launched
 from tests.processes.workers import busy_workers, drain_process, wait_until
 
@@ -53,4 +53,4 @@ def test_a_rolling_restart_loses_nothing_doubles_nothing_and_pays_nothing_twice(
     assert list(Attempt.objects.values_list("outcome", flat=True)) == ["ok"] * TRIALS
     assert Attempt.objects.values("trial").distinct().count() == TRIALS
     assert busy_workers() == 3
-    assert differences() == []
+    assert find_differences() == []

@@ -10,11 +10,11 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models.functions import Now
 
-from runs_app.engine.journal import LINES
+from runs_app.engine.result_spool import LINES
 from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
 
@@ -67,7 +67,7 @@ def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again(
     lost = Attempt.objects.filter(outcome="lost").count()
     assert lost == Trial.objects.filter(attempts=2).count() <= held <= HELD
     assert Endpoint.objects.get().in_flight == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 def unwritten(folder):
@@ -105,7 +105,7 @@ def test_answers_that_had_come_in_are_written_by_another_and_not_asked_again():
     assert len(had) > IN_FLIGHT
     assert set(Attempt.objects.filter(trial__in=had).values_list("outcome", "trial__attempts")) == {("ok", 1)}
     assert Attempt.objects.filter(outcome="ok").count() == 400
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_worker_told_to_stop_ends_what_it_began_and_gives_nothing_away():
@@ -119,4 +119,4 @@ def test_a_worker_told_to_stop_ends_what_it_began_and_gives_nothing_away():
         assert run.n_running == 0
         assert provider.counters()["requests"] == run.n_done
     assert Worker.objects.get().left_at is not None
-    assert differences() == []
+    assert find_differences() == []

@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from runs_app.models import Attempt, ProviderBatch, Run
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests.batching.world import batched_run, give_up_waiting, make_due
 from tests.processes.workers import drain_process, wait_until
 
@@ -54,4 +54,4 @@ def test_one_batch_outlives_three_workers():
     assert (run.status, run.n_done, run.n_attempts) == ("done", CALLS, CALLS)
     assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
     assert ProviderBatch.objects.get().n_answered == CALLS
-    assert differences() == []
+    assert find_differences() == []

@@ -7,15 +7,15 @@ from collections import Counter
 
 import pytest
 
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial, Worker
-from runs_app.reading import turns_of
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.judging import Asked, assorted
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.prompt_preview import turns_of
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.judging.conftest import make_grader, write_ledger
 from tests.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
@@ -64,7 +64,7 @@ def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
     assert requests <= ANSWERS + IN_FLIGHT
     assert held <= HELD
     assert Attempt.objects.filter(run=run, outcome="ok").count() == ANSWERS
-    assert differences() == []
+    assert find_differences() == []
 
     (read,) = read_verdicts(experiment)
     assert read.read == Grading.objects.count() == ANSWERS

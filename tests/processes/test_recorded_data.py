@@ -11,9 +11,9 @@ from PIL import Image
 from datasets_app.models import Item
 from grading_app.models import Grading
 from runs_app.models import Attempt, Run, Trial
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.core.realdata import csv_rows, json_lines, recorded
 from tests.processes.workers import drain_process
@@ -36,7 +36,7 @@ def run_to_the_end(experiment):
     command("experiment", "launch", experiment, "--yes")
     with drain_process() as worker:
         assert worker.wait(timeout=120) == 0
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_gsm8k_numeric_scores_count_286_and_515_right(tmp_path):

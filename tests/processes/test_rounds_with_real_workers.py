@@ -7,12 +7,12 @@ from decimal import Decimal
 
 import pytest
 
-from runs_app import steering
+from runs_app import run_control
 from runs_app.models import Endpoint, Point, Run, Trial
-from runs_app.reconciling import differences
-from runs_app.simulating.config import SimulatorConfig
-from runs_app.simulating.launching import simulator_process
-from runs_app.watching.point_lines import point_lines, savings
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.monitoring.point_status import point_lines, savings
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
 from tests import factories
 from tests.processes.workers import IN_FLIGHT, drain_process, wait_until
 
@@ -52,7 +52,7 @@ def launched(url, rows, **fields):
         cache=False,
         **fields,
     )
-    steering.launch(experiment, by=experiment.owner)
+    run_control.launch(experiment, by=experiment.owner)
     return experiment
 
 
@@ -67,7 +67,7 @@ def check(experiment):
         asked = Trial.objects.filter(run=point.run_id, item__in=point.items)
         assert set(asked.values_list("item", flat=True)) == set(point.items[: point.n_planned])
         assert point.n_total + point.n_unread == point.n_planned
-    assert differences() == []
+    assert find_differences() == []
 
 
 def test_a_worker_stops_early_and_pays_for_what_it_asked_alone(questions):

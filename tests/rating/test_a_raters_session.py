@@ -3,9 +3,9 @@
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from datasets_app import curating
+from datasets_app import curation
 from grading_app.models import Rating, RatingQueue
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, session
 from tests import factories
 from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
@@ -20,7 +20,7 @@ def test_every_item_is_rated_exactly_once():
     assert sorted(keys) == [f"thing-{number}" for number in range(7)]
     rater.refresh_from_db()
     assert rater.finished_at
-    assert sessions.due(rater) is None
+    assert session.due(rater) is None
 
 
 def test_two_raters_meet_the_same_things_in_different_orders():
@@ -35,28 +35,28 @@ def test_starting_again_changes_nothing():
     rater = make_rater(queue, started=True)
     rate_all(rater)
     before = list(rater.ratings.values())
-    assert sessions.start(rater)
+    assert session.start(rater)
     assert list(rater.ratings.values()) == before
 
 
 def test_a_rating_sent_twice_is_recorded_once():
     rater = make_rater(make_queue(), started=True)
-    assert sessions.rate(rater, position=1, value=3, seconds=2)
-    assert not sessions.rate(rater, position=1, value=5, seconds=2)
+    assert session.rate(rater, position=1, value=3, seconds=2)
+    assert not session.rate(rater, position=1, value=5, seconds=2)
     assert [rating.value for rating in rater.ratings.given()] == [3]
 
 
 def test_nobody_rates_out_of_turn():
     rater = make_rater(make_queue(), started=True)
-    assert not sessions.rate(rater, position=4, value=3, seconds=2)
+    assert not session.rate(rater, position=4, value=3, seconds=2)
     assert not rater.ratings.given().exists()
 
 
 @pytest.mark.parametrize("value", [0, 8, -1, 10**9])
 def test_a_value_beside_the_scale_is_refused(value):
     rater = make_rater(make_queue(), started=True)
-    with pytest.raises(sessions.RatingError, match="scale"):
-        sessions.rate(rater, position=1, value=value, seconds=2)
+    with pytest.raises(session.RatingError, match="scale"):
+        session.rate(rater, position=1, value=value, seconds=2)
 
 
 def test_the_database_itself_holds_a_value_to_the_scale():
@@ -68,10 +68,10 @@ def test_the_database_itself_holds_a_value_to_the_scale():
 def test_taking_back_makes_the_last_one_due_again_and_is_counted():
     rater = make_rater(make_queue(), started=True)
     for position in (1, 2):
-        sessions.rate(rater, position=position, value=3, seconds=2)
-    assert sessions.undo(rater)
-    assert sessions.due(rater).position == 2
-    assert sessions.rate(rater, position=2, value=6, seconds=1)
+        session.rate(rater, position=position, value=3, seconds=2)
+    assert session.undo(rater)
+    assert session.due(rater).position == 2
+    assert session.rate(rater, position=2, value=6, seconds=1)
     last = rater.ratings.get(position=2)
     assert (last.value, last.revisions) == (6, 1)
 
@@ -79,18 +79,18 @@ def test_taking_back_makes_the_last_one_due_again_and_is_counted():
 def test_taking_back_goes_on_to_the_start_and_no_further():
     rater = make_rater(make_queue(), started=True)
     for position in (1, 2):
-        sessions.rate(rater, position=position, value=3, seconds=2)
-    assert [sessions.undo(rater) for _ in range(3)] == [True, True, False]
-    assert sessions.due(rater).position == 1
+        session.rate(rater, position=position, value=3, seconds=2)
+    assert [session.undo(rater) for _ in range(3)] == [True, True, False]
+    assert session.due(rater).position == 1
 
 
 def test_taking_back_the_very_last_reopens_the_session():
     rater = make_rater(make_queue(), started=True)
     rate_all(rater)
-    assert sessions.undo(rater)
+    assert session.undo(rater)
     rater.refresh_from_db()
     assert rater.finished_at is None
-    assert sessions.due(rater).position == 6
+    assert session.due(rater).position == 6
 
 
 def test_practice_comes_first_and_checks_are_mixed_in():
@@ -107,7 +107,7 @@ def test_practice_comes_first_and_checks_are_mixed_in():
 
 def test_an_item_gets_no_more_raters_than_it_wants():
     queue = make_queue(items=4, raters_wanted=2)
-    makes = [sessions.start(make_rater(queue)) for _ in range(3)]
+    makes = [session.start(make_rater(queue)) for _ in range(3)]
     assert makes == [True, True, False]
     assert Rating.objects.filter(assignment__queue=queue).count() == 8
 
@@ -115,8 +115,8 @@ def test_an_item_gets_no_more_raters_than_it_wants():
 def test_with_a_limit_a_rater_the_items_fill_up_evenly():
     queue = make_queue(items=6, raters_wanted=2, items_per_rater=3)
     for _ in range(4):
-        assert sessions.start(make_rater(queue))
-    assert not sessions.start(make_rater(queue))
+        assert session.start(make_rater(queue))
+    assert not session.start(make_rater(queue))
     counts = [queue.dataset.items.get(pk=pk).ratings.count() for pk in queue.dataset.items.values_list("pk", flat=True)]
     assert counts == [2] * 6
 
@@ -127,13 +127,13 @@ def test_raters_are_spread_evenly_over_the_dimensions():
     raters = [make_rater(queue, started=True) for _ in range(4)]
     assert [rater.dimension.name for rater in raters] == ["arousal", "valence", "arousal", "valence"]
     assert all(set(rater.ratings.values_list("dimension", flat=True)) == {rater.dimension_id} for rater in raters)
-    assert not sessions.start(make_rater(queue))
+    assert not session.start(make_rater(queue))
 
 
 def test_who_stops_early_leaves_the_rest_to_others():
     queue = make_queue(items=4, raters_wanted=1)
     first = make_rater(queue, started=True)
-    sessions.rate(first, position=1, value=3, seconds=2)
+    session.rate(first, position=1, value=3, seconds=2)
     queues.release(first, by=queue.owner, reason="went home")
     second = make_rater(queue, started=True)
     rate_all(second)
@@ -157,8 +157,8 @@ def test_whoever_was_added_by_mistake_never_begins():
     button = f"/ratings/queues/study/raters/{rater.number}/exclude/"
     assert button in asker.get("/ratings/queues/study/").content.decode()
     asker.post(button, {"reason": "the wrong account"})
-    with pytest.raises(sessions.RatingError, match="not open"):
-        sessions.start(rater)
+    with pytest.raises(session.RatingError, match="not open"):
+        session.start(rater)
     assert signed_in(rater.user).get("/ratings/study/").status_code == 404
     assert button not in asker.get("/ratings/queues/study/").content.decode()
 
@@ -177,8 +177,8 @@ def test_a_closed_queue_takes_no_rating():
     queue = make_queue()
     rater = make_rater(queue, started=True)
     queues.close_queue(queue, by=queue.owner, reason="enough")
-    with pytest.raises(sessions.RatingError, match="not open"):
-        sessions.rate(rater, position=1, value=3, seconds=2)
+    with pytest.raises(session.RatingError, match="not open"):
+        session.rate(rater, position=1, value=3, seconds=2)
 
 
 @pytest.mark.parametrize("change", [{"practice_items": 3}, {"instructions": "Other"}, {"status": "draft"}])
@@ -230,6 +230,6 @@ def test_a_queue_with_nothing_to_rate_does_not_open():
 
 def test_a_dataset_that_was_archived_meanwhile_is_not_rated():
     queue = make_queue(opened=False)
-    curating.archive(queue.dataset, by=queue.owner, reason="superseded")
+    curation.archive(queue.dataset, by=queue.owner, reason="superseded")
     with pytest.raises(queues.QueueError, match="approved datasets"):
         queues.open_queue(queue, by=queue.owner, reason="")

@@ -14,18 +14,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datasets_app.models import TransitionError
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.admin.forms import AnswerForm
-from grading_app.exporting import export_chunks
-from grading_app.judging.answers import Answers
-from grading_app.judging.trying import Try
+from grading_app.export.formats import export_chunks
+from grading_app.forms.rating import AnswerQueueForm
+from grading_app.judging.answer_selection import Answers
+from grading_app.judging.rubric_preview import Try
 from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
-from grading_app.rating import queues, results, sessions
-from grading_app.rating.drawing import chosen, sampled
-from grading_app.rating.forms import AnswerQueueForm
-from grading_app.rating.norms import make_norms
-from grading_app.rating.ordering import Material, kept_apart, steps
-from runs_app import removing
+from grading_app.rating import queue_results, queues, session
+from grading_app.rating.answer_draw import chosen, sampled
+from grading_app.rating.presentation_order import Material, kept_apart, steps
+from grading_app.rating.rated_norms import make_norms
+from runs_app import deletion
 from runs_app.models import Trial
 from tests import factories
 from tests.comparing.world import make_answers, make_rubric
@@ -163,7 +163,7 @@ def test_the_experiment_cannot_be_deleted_under_the_ratings():
     study = queue.experiment
     study.runs.update(status="done")
     with pytest.raises(TransitionError, match="rating queue"):
-        removing.delete(study, by=queue.owner)
+        deletion.delete(study, by=queue.owner)
     assert Rating.objects.given().count() == 12
 
 
@@ -236,9 +236,9 @@ def test_a_session_has_every_answer_once_and_no_two_of_an_item_in_a_row():
 def test_no_answer_gets_more_raters_than_it_wants():
     queue = make_answer_queue(raters_wanted=2)
     first, second, third = (make_rater(queue) for _ in range(3))
-    assert sessions.start(first)
-    assert sessions.start(second)
-    assert not sessions.start(third)
+    assert session.start(first)
+    assert session.start(second)
+    assert not session.start(third)
     per_answer = Counter(Rating.objects.values_list("trial", flat=True))
     assert set(per_answer.values()) == {2}
 
@@ -253,15 +253,15 @@ def test_a_given_rating_keeps_its_answer():
 def test_undo_resume_and_checks_work_as_with_items():
     queue = make_answer_queue(attention_checks={"item-3": [1]}, practice_items=1)
     rater = make_rater(queue, started=True)
-    due = sessions.due(rater)
+    due = session.due(rater)
     assert due.kind == "practice"
-    assert sessions.rate(rater, position=1, value=2, seconds=1)
-    assert sessions.undo(rater)
-    assert sessions.due(rater).trial_id == due.trial_id
+    assert session.rate(rater, position=1, value=2, seconds=1)
+    assert session.undo(rater)
+    assert session.due(rater).trial_id == due.trial_id
     rate_all(rater, value=1)
     rater.refresh_from_db()
     assert rater.finished_at
-    (line,) = results.rater_lines(queue)
+    (line,) = queue_results.rater_lines(queue)
     assert (line.passed, line.checked) == (1, 1)
     assert Rating.objects.counted().count() == 8
 
@@ -270,15 +270,15 @@ def test_what_comes_of_it_is_by_answer(client):
     queue = make_answer_queue()
     for value in (2, 4):
         rate_all(make_rater(queue, started=True), lambda due, value=value: value)
-    means = results.item_means(queue)
+    means = queue_results.item_means(queue)
     assert len(means) == 12
     assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
-    assert results.items_left(queue) == (12, 12)
+    assert queue_results.items_left(queue) == (12, 12)
     client.force_login(queue.owner)
     text = client.get(queue.get_absolute_url()).content.decode()
     assert "12 of 12 answers have all 2 raters" in text
     assert "small / reading-study-prompt" in text
-    rows = list(csv.DictReader(io.StringIO("".join(results.csv_lines(queue)))))
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
     assert len(rows) == 24
     assert {row["experiment"] for row in rows} == {"reading-study"}
     assert {row["condition_id"] for row in rows} == set(
@@ -291,7 +291,7 @@ def test_what_people_gave_is_a_table_of_the_experiments_exports():
     queue = make_answer_queue(practice_items=1)
     first, second = (make_rater(queue, started=True) for _ in range(2))
     rate_all(first, 2)
-    sessions.rate(second, position=1, value=5, seconds=1)
+    session.rate(second, position=1, value=5, seconds=1)
     queues.exclude(second, by=queue.owner, reason="x")
     lines = b"".join(export_chunks(queue.experiment, "ratings", "jsonl")).decode().splitlines()
     rows = [json.loads(line) for line in lines]
@@ -345,7 +345,7 @@ def test_conditions_of_another_experiment_cannot_be_chosen():
 
 def test_who_does_not_see_the_experiment_does_not_see_its_queue(client):
     queue = make_answer_queue()
-    stranger = factories.make_user("stranger", roles.RESEARCHER)
+    stranger = factories.make_user("stranger", permissions.RESEARCHER)
     client.force_login(stranger)
     addresses = [
         queue.get_absolute_url(),

@@ -10,10 +10,11 @@ from django.contrib.auth import get_user_model
 from django.test import Client
 from django.utils import timezone
 
-from evalsite.lib import roles
-from evalsite.lib.roles import roles_of
+from evalsite.lib import permissions
+from evalsite.lib.permissions import roles_of
 from grading_app.models import RaterInvitation
-from grading_app.rating import queues, results, sessions
+from grading_app.rating import queue_results, queues
+from grading_app.rating import session as session_module
 from tests import factories
 from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
@@ -35,7 +36,7 @@ def test_a_link_makes_an_account_that_can_only_rate():
     client, response = join(token_of(queue))
     assert response.redirect_chain[-1][0] == "/ratings/study/"
     user = queue.assignments.get().user
-    assert roles_of(user) == {roles.RATER}
+    assert roles_of(user) == {permissions.RATER}
     assert not user.has_usable_password()
     assert not user.is_staff
     for beyond in ("/datasets/", "/experiments/", "/trials/", "/ratings/queues/"):
@@ -50,11 +51,11 @@ def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
     client.post(f"/ratings/join/{token}/", {"alias": " <b>North</b> wind "})
     rater = queue.assignments.get()
     assert rater.alias == "<b>North</b> wind"
-    sessions.start(rater)
+    session_module.start(rater)
     rate_all(rater)
     page = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
     assert "&lt;b&gt;North&lt;/b&gt; wind" in page
-    (row, *_) = csv.DictReader(io.StringIO("".join(results.csv_lines(queue))))
+    (row, *_) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
     assert row["alias"] == "<b>North</b> wind"
     other = make_rater(queue, started=True)
     assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
@@ -142,8 +143,8 @@ def test_a_new_link_leads_back_to_the_same_session():
     queue = make_queue()
     join(token_of(queue))
     rater = queue.assignments.get()
-    sessions.start(rater)
-    sessions.rate(rater, position=1, value=3, seconds=1)
+    session_module.start(rater)
+    session_module.rate(rater, position=1, value=3, seconds=1)
     token = queues.invite_again(rater, by=queue.owner)
     client, _ = join(token)
     assert "1 of 6" in client.get("/ratings/study/").content.decode()
@@ -165,7 +166,7 @@ def test_a_link_is_worth_nothing_once_its_account_can_do_more(change):
     token = queues.invite_again(rater, by=queue.owner)
     user = get_user_model().objects.get(pk=rater.user_id)
     if change == "role":
-        user.groups.add(factories.Group.objects.get(name=roles.OPERATOR))
+        user.groups.add(factories.Group.objects.get(name=permissions.OPERATOR))
     elif change == "password":
         user.set_password("correct horse battery")
     else:

@@ -3,7 +3,7 @@
 import pytest
 
 from datasets_app.models import Dataset
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.models import RatingQueue
 from tests import factories
 from tests.rating.world import make_queue, make_rater, make_things, rate_all, signed_in
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def asker(db):
-    return factories.make_user("asker", roles.RESEARCHER)
+    return factories.make_user("asker", permissions.RESEARCHER)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
 
 def test_raters_with_an_account_are_chosen_from_those_with_the_role(asker):
     queue = make_queue(owner=asker)
-    rater, viewer = factories.make_user("may-rate", roles.RATER), factories.make_user("looks", roles.VIEWER)
+    rater, viewer = factories.make_user("may-rate", permissions.RATER), factories.make_user("looks", permissions.VIEWER)
     client = signed_in(asker)
     for user in (rater, viewer, rater):
         client.post("/ratings/queues/study/assign/", {"user": user.pk})
@@ -152,7 +152,7 @@ def test_a_rater_is_let_go_with_a_button(asker, verb):
 
 def test_others_of_the_group_look_and_change_nothing():
     queue = make_queue()
-    client = signed_in(factories.make_user("colleague", roles.RESEARCHER))
+    client = signed_in(factories.make_user("colleague", permissions.RESEARCHER))
     page = client.get("/ratings/queues/study/").content.decode()
     assert "/invite/" not in page
     assert "/close/" not in page

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from datasets_app.models import Asset
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.models import Rating
-from grading_app.rating import sessions
+from grading_app.rating import session
 from tests import factories
 from tests.rating.world import make_image, make_queue, make_rater, rate_all, signed_in
 
@@ -137,7 +137,7 @@ def test_nothing_that_is_sent_gives_anything_away(study):
 
 def test_the_reader_of_everything_would_notice(study):
     """The same reading, of a member's page, finds what it looks for."""
-    member = Listener(factories.make_user("member", roles.RESEARCHER))
+    member = Listener(factories.make_user("member", permissions.RESEARCHER))
     member.get(f"/ratings/queues/{study.name}/")
     found = [word for word in secrets_of(study) if tells("\n".join(member.heard), word)]
     assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(found)
@@ -147,12 +147,12 @@ def test_checks_and_items_look_alike(study):
     """Only practice is marked; a check's page differs from an item's by nothing but its place."""
     me = make_rater(study, started=True)
     pages = {}
-    while waiting := sessions.due(me):
+    while waiting := session.due(me):
         html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
         pages.setdefault(waiting.kind, set()).add(re.sub(r"\s+", " ", html))
-        sessions.rate(me, position=waiting.position, value=3, seconds=1)
+        session.rate(me, position=waiting.position, value=3, seconds=1)
     assert len(pages["item"]) == 1
     assert pages["check"] == pages["item"]
     assert pages["practice"] != pages["item"]
@@ -167,13 +167,13 @@ def test_an_image_is_shown_when_it_is_due_and_never_before(study):
 
 def test_the_image_is_the_one_that_is_rated(study):
     me = make_rater(study, started=True)
-    due = sessions.due(me)
+    due = session.due(me)
     sent = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{due.position}/").streaming_content)
     assert sent == make_image_bytes(due)
 
 
 def make_image_bytes(rating):
-    from datasets_app.storing import asset_file
+    from datasets_app.image_storage import asset_file
 
     return asset_file(rating.item.image).read_bytes()
 
@@ -196,6 +196,6 @@ def test_one_rater_never_reaches_anothers_place(study):
 
 def test_an_image_that_was_rated_while_it_still_loaded_is_sent_all_the_same(study):
     me = make_rater(study, started=True)
-    assert sessions.rate(me, position=1, value=4, seconds=1.0)
+    assert session.rate(me, position=1, value=4, seconds=1.0)
     client, name = signed_in(me.user), study.name
     assert [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (1, 2, 3)] == [200, 200, 404]

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from grading_app.models import Grading, Preference, Rubric
-from grading_app.rating import sessions
+from grading_app.rating import session
 from runs_app.models import TextSet, Trial
 from tests import factories
 from tests.comparing.world import graded
@@ -118,7 +118,7 @@ def test_pairs_look_alike_whoever_stands_first(study):
     me = make_rater(make_study_queue(study, "pairwise"), started=True)
     pages, firsts = set(), set()
     runs = dict(Trial.objects.values_list("pk", "run"))
-    while waiting := sessions.due(me):
+    while waiting := session.due(me):
         html = signed_in(me.user).get("/ratings/blindly/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
@@ -126,7 +126,7 @@ def test_pairs_look_alike_whoever_stands_first(study):
         if waiting.kind == "item":
             pages.add(re.sub(r"\s+", " ", html))
             firsts.add(runs[waiting.trial_id])
-        sessions.rate(me, position=waiting.position, value=1, seconds=1)
+        session.rate(me, position=waiting.position, value=1, seconds=1)
     assert len(pages) == 1
     assert firsts
 

@@ -5,9 +5,9 @@ import re
 import pytest
 
 from datasets_app.models import Asset
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.models import GradeCondition
-from grading_app.rating import sessions
+from grading_app.rating import session
 from tests import factories
 from tests.comparing.world import graded
 from tests.rating.test_answers_are_rated import make_answer_queue
@@ -113,7 +113,7 @@ def test_pages_that_would_tell_are_not_there_for_a_rater(study):
 
 
 def test_the_reader_of_everything_would_notice(study):
-    teammate = factories.make_user("member", roles.RESEARCHER)
+    teammate = factories.make_user("member", permissions.RESEARCHER)
     study.experiment.shared_with.add(teammate)
     member = Listener(teammate)
     member.get(f"/ratings/queues/{study.name}/")
@@ -127,12 +127,12 @@ def test_answers_of_both_models_look_alike(study):
     """Two pages differ by the words of question and answer, and by nothing else."""
     me = make_rater(study, started=True)
     pages = {}
-    while waiting := sessions.due(me):
+    while waiting := session.due(me):
         html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
         html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
         html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
         html = re.sub(r"What is shown, \d\?|A plain answer to \d\.", "", html)
         pages.setdefault(waiting.kind, set()).add(re.sub(r"\s+", " ", html))
-        sessions.rate(me, position=waiting.position, value=3, seconds=1)
+        session.rate(me, position=waiting.position, value=3, seconds=1)
     assert len(pages["item"]) == 1
     assert pages["check"] == pages["item"]

@@ -10,13 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grading_app.admin.rubrics import uses_of
-from grading_app.exporting import export_chunks
+from grading_app.export.formats import export_chunks
 from grading_app.judging.verdicts import read_verdict
 from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
-from grading_app.overseeing.pairs import pairwise_standing
-from grading_app.rating import queues, results, sessions
-from grading_app.rating.aspects import by_rubric, said_of
-from grading_app.rating.drawing import paired
+from grading_app.rating import queue_results, queues, session
+from grading_app.rating.answer_draw import paired
+from grading_app.rating.questions import by_rubric, said_of
+from grading_app.reports.pairwise_stats import pairwise_standing
 from runs_app.models import Trial
 from tests import factories
 from tests.comparing.world import make_answers
@@ -82,11 +82,11 @@ def test_everything_that_a_person_can_press_is_a_verdict(kind):
 def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
     queue = make_rubric_queue()
     rater = make_rater(queue, started=True)
-    first = sessions.due(rater)
+    first = session.due(rater)
     assert (first.criterion, first.dimension) == ("correct", None)
-    sessions.rate(rater, position=1, value=1, seconds=1)
+    session.rate(rater, position=1, value=1, seconds=1)
     assert not Grading.objects.exists()
-    sessions.rate(rater, position=2, value=0, seconds=1)
+    session.rate(rater, position=2, value=0, seconds=1)
     grading = Grading.objects.select_related("condition").get()
     reply = json.dumps({"criteria": {"correct": True, "complete": False}})
     judged = read_verdict(reply, queue.rubric.content)
@@ -99,15 +99,15 @@ def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
 def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
     rater = make_rater(make_rubric_queue(), started=True)
     for position in (1, 2):
-        sessions.rate(rater, position=position, value=1, seconds=1)
-    sessions.undo(rater)
+        session.rate(rater, position=position, value=1, seconds=1)
+    session.undo(rater)
     assert not Grading.objects.exists()
-    sessions.rate(rater, position=2, value=0, seconds=1)
+    session.rate(rater, position=2, value=0, seconds=1)
     assert Grading.objects.get().score == 0.75
-    sessions.undo(rater)
-    sessions.undo(rater)
-    sessions.rate(rater, position=1, value=0, seconds=1)
-    sessions.rate(rater, position=2, value=0, seconds=1)
+    session.undo(rater)
+    session.undo(rater)
+    session.rate(rater, position=1, value=0, seconds=1)
+    session.rate(rater, position=2, value=0, seconds=1)
     assert Grading.objects.get().score == 0
 
 
@@ -130,7 +130,7 @@ def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
     assert not Rating.objects.given().exists()
     client.post(f"{address}rate/", {"shown": shown, "rating": "0,12345678"})
     assert Grading.objects.get().score == 0.12345678
-    (exported,) = csv.DictReader(io.StringIO("".join(results.csv_lines(queue))))
+    (exported,) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
     assert exported["rating"] == "0.12345678"
 
 
@@ -143,7 +143,7 @@ def test_practice_and_attention_checks_are_no_gradings():
     rater = make_rater(queue, started=True)
     rate_all(rater, lambda due: 0 if due.criterion == "complete" else 1)
     assert Grading.objects.count() == 2 * 2
-    (line,) = results.rater_lines(queue)
+    (line,) = queue_results.rater_lines(queue)
     assert (line.passed, line.checked, line.failed) == (1, 2, ("item-3",))
 
 
@@ -185,9 +185,9 @@ def test_who_won_is_a_preference_whatever_the_order():
     condition = GradeCondition.objects.filter(kind="person").first()
     labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
     assert pairwise_standing([condition], labels).ranked[0].label == "large"
-    (line,) = results.aspect_lines(queue)
+    (line,) = queue_results.aspect_lines(queue)
     assert (line.n, line.items, line.raters) == (12, 6, 2)
-    assert results.items_left(queue) == (6, 6)
+    assert queue_results.items_left(queue) == (6, 6)
     client, study = signed_in(queue.owner), queue.experiment.slug
     assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
     assert "6 of 6 pairs have all 2 raters" in page_of(client, queue.get_absolute_url())
@@ -201,9 +201,9 @@ def winner_of(preference):
 
 def test_a_preference_is_taken_back_with_its_rating():
     rater = make_rater(make_rubric_queue("pairwise"), started=True)
-    sessions.rate(rater, position=1, value=0, seconds=1)
+    session.rate(rater, position=1, value=0, seconds=1)
     assert Preference.objects.get().winner == "tie"
-    sessions.undo(rater)
+    session.undo(rater)
     assert not Preference.objects.exists()
 
 
@@ -246,8 +246,8 @@ def test_the_database_opens_no_queue_by_a_draft():
                                              ("score", 5.5), ("pairwise", 3)])  # fmt: skip
 def test_the_database_refuses_what_is_not_on_the_rubrics_scale(kind, value):
     rater = make_rater(make_rubric_queue(kind), started=True)
-    with pytest.raises(sessions.RatingError, match="not on the scale"):
-        sessions.rate(rater, position=1, value=value, seconds=1)
+    with pytest.raises(session.RatingError, match="not on the scale"):
+        session.rate(rater, position=1, value=value, seconds=1)
     with pytest.raises(IntegrityError, match="not on the scale"), transaction.atomic():
         rater.ratings.filter(position=1).update(value=value, seconds=1, rated_at=factories.NOON)
 
@@ -314,7 +314,7 @@ def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
     queue = make_rubric_queue(attention_checks={"item-3": [1]})
     for _ in range(2):
         rate_all(make_rater(queue, started=True), level_of)
-    lines = {line.name: line for line in results.aspect_lines(queue)}
+    lines = {line.name: line for line in queue_results.aspect_lines(queue)}
     assert list(lines) == ["correct", "complete", "in total"]
     totals = list(Grading.objects.values_list("score", flat=True))
     assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
@@ -337,7 +337,7 @@ def test_exports_carry_the_rubric_beside_what_people_gave():
     ratings = exported(queue, "ratings")
     assert {row["rated_on"] for row in ratings} == {"correct", "complete"}
     assert all(by_rubric.items() <= row.items() for row in ratings)
-    rows = list(csv.DictReader(io.StringIO("".join(results.csv_lines(queue)))))
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
     assert {(row["criterion"], row["rating"]) for row in rows} <= {
         (c, v) for c in ("correct", "complete") for v in "01"
     }

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grading_app.rating.ordering import Material, least_used, most_wanted, steps
+from grading_app.rating.presentation_order import Material, least_used, most_wanted, steps
 
 ITEMS, CHECKS, PRACTICE = list(range(100, 140)), [200, 201, 202], [300, 301]
 MATERIAL = Material(PRACTICE, ITEMS, CHECKS)

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from evalsite.lib import roles
-from grading_app.rating import queues, sessions
+from evalsite.lib import permissions
+from grading_app.rating import queues, session
 from tests import factories
 from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
@@ -44,7 +44,7 @@ def test_a_rater_with_two_queues_chooses():
 
 
 def test_a_rater_without_anything_is_told_so():
-    user = factories.make_user("idle", roles.RATER)
+    user = factories.make_user("idle", permissions.RATER)
     assert "No tasks yet" in signed_in(user).get("/ratings/").content.decode()
 
 
@@ -117,7 +117,7 @@ def test_seconds_are_counted_from_the_page_to_the_rating():
 def test_items_without_an_image_show_their_text():
     rater = make_rater(make_queue(), started=True)
     html = signed_in(rater.user).get("/ratings/study/").content.decode()
-    assert sessions.due(rater).item.input in html
+    assert session.due(rater).item.input in html
     assert "<img" not in html
 
 
@@ -147,7 +147,7 @@ def test_hostile_words_are_text():
 
 def test_whoever_was_not_asked_finds_nothing():
     queue = make_queue()
-    for stranger in (queue.owner, factories.make_user("passer-by", roles.RATER), factories.make_user("nobody")):
+    for stranger in (queue.owner, factories.make_user("passer-by", permissions.RATER), factories.make_user("nobody")):
         client = signed_in(stranger)
         assert client.get("/ratings/study/").status_code == 404
         assert client.post("/ratings/study/start/").status_code == 404
@@ -174,7 +174,7 @@ def test_a_closed_queue_is_not_there():
 def test_whoever_was_at_it_when_the_queue_was_closed_learns_that_nothing_is_lost(verb):
     queue = make_queue()
     rater = make_rater(queue, started=True)
-    sessions.rate(rater, position=1, value=3, seconds=2)
+    session.rate(rater, position=1, value=3, seconds=2)
     queues.close_queue(queue, by=queue.owner, reason="enough")
     client = signed_in(rater.user)
     answer = client.post(f"/ratings/study/{verb}/") if verb else client.get("/ratings/study/")

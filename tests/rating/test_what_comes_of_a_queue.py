@@ -7,10 +7,10 @@ from statistics import mean, stdev
 import pytest
 
 from datasets_app.models import Norm
-from evalsite.lib.hashing import content_hash
-from grading_app.agreement.alpha import krippendorff_alpha
-from grading_app.agreement.ratings import ratings_of
-from grading_app.rating import norms, queues, results, sessions
+from evalsite.lib.text.hashing import content_hash
+from grading_app.rating import queue_results, queues, rated_norms, session
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.ratings import ratings_of
 from tests import factories
 from tests.rating.world import make_queue, make_rater, rate_all, signed_in
 
@@ -35,7 +35,7 @@ def _value(due, column):
 def test_means_are_of_the_items_alone():
     queue = rated_queue()
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in results.item_means(queue)}
+    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.item_means(queue)}
     assert found == {
         key: (3, pytest.approx(mean(values)), pytest.approx(stdev(values))) for key, values in TABLE.items()
     }
@@ -43,7 +43,7 @@ def test_means_are_of_the_items_alone():
 
 def test_agreement_is_that_of_the_table():
     queue = rated_queue()
-    (line,) = results.aspect_lines(queue)
+    (line,) = queue_results.aspect_lines(queue)
     expected = krippendorff_alpha(ratings_of(list(TABLE.values())), "ordinal").estimate
     assert line.alpha.estimate == pytest.approx(expected)
     assert 0.8 < line.icc.estimate < 1
@@ -55,7 +55,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
     queue = make_queue()
     for value in (2, 5):
         rate_all(make_rater(queue, started=True), value=value)
-    (line,) = results.aspect_lines(queue)
+    (line,) = queue_results.aspect_lines(queue)
     assert line.icc.estimate == 0
     assert line.icc.low is None
     assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
@@ -64,7 +64,7 @@ def test_raters_who_always_say_the_same_agree_on_nothing():
 def test_one_rater_alone_agrees_with_nobody():
     queue = make_queue()
     rate_all(make_rater(queue, started=True))
-    (line,) = results.aspect_lines(queue)
+    (line,) = queue_results.aspect_lines(queue)
     assert line.alpha is None
     assert line.icc is None
 
@@ -72,16 +72,16 @@ def test_one_rater_alone_agrees_with_nobody():
 def test_more_people_are_asked_for_until_their_shares_cover_all():
     """Six items want two raters each, and a rater is given four of them: three people do it."""
     queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
-    assert results.raters_missing(queue, 6) == 3
+    assert queue_results.raters_missing(queue, 6) == 3
     queues.invite(queue, 1, by=queue.owner)
     first = make_rater(queue, started=True)
-    assert results.raters_missing(queue, 6) == 1
+    assert queue_results.raters_missing(queue, 6) == 1
     make_rater(queue)
-    assert results.raters_missing(queue, 6) == 0
+    assert queue_results.raters_missing(queue, 6) == 0
     assert "has enough ratings" not in _page_of(queue)
-    sessions.rate(first, position=1, value=4, seconds=1.0)
+    session.rate(first, position=1, value=4, seconds=1.0)
     queues.release(first, by=queue.owner, reason="had to go")
-    assert results.raters_missing(queue, 6) == 1
+    assert queue_results.raters_missing(queue, 6) == 1
 
 
 def test_who_asks_is_told_when_nothing_is_left_to_rate():
@@ -99,10 +99,10 @@ def _page_of(queue):
 def test_checks_passed_and_progress_are_told_for_each_rater():
     queue = rated_queue()
     late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
-    lines = results.rater_lines(queue)
+    lines = queue_results.rater_lines(queue)
     assert [(line.passed, line.checked) for line in lines] == [(1, 1), (1, 1), (0, 1)]
     assert [(line.done, line.total, line.seconds) for line in lines] == [(6, 6, 1.5)] * 3
-    assert [(line.done, line.total) for line in results.rater_lines(late.queue)] == [(0, 0)]
+    assert [(line.done, line.total) for line in queue_results.rater_lines(late.queue)] == [(0, 0)]
 
 
 def test_excluded_raters_count_nowhere_but_in_the_export():
@@ -110,14 +110,14 @@ def test_excluded_raters_count_nowhere_but_in_the_export():
     last = queue.assignments.last()
     queues.exclude(last, by=queue.owner, reason="failed the check")
     keys = dict(queue.dataset.items.values_list("pk", "key"))
-    assert {keys[line.item]: line.mean for line in results.item_means(queue)}["thing-1"] == 1.5
-    assert results.items_left(queue) == (0, 4)
+    assert {keys[line.item]: line.mean for line in queue_results.item_means(queue)}["thing-1"] == 1.5
+    assert queue_results.items_left(queue) == (0, 4)
     rows = exported(queue)
     assert {row["excluded"] for row in rows if row["rater"] == str(last.number)} == {"true"}
 
 
 def exported(queue):
-    return list(csv.DictReader(io.StringIO("".join(results.csv_lines(queue)))))
+    return list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
 
 
 def test_the_export_holds_every_rating_and_recomputes_the_means():
@@ -142,7 +142,7 @@ def test_the_export_is_defused_for_spreadsheets():
 def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     queue = rated_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
-    draft = norms.make_norms(queue, by=queue.owner, reason="norming study")
+    draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
     assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
     assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
     found = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
@@ -153,7 +153,7 @@ def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
     said = f"12 ratings (hash {content_hash(given)[:12]})"
     assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
     assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
-    assert norms.out_of_date(queue) is None
+    assert rated_norms.out_of_date(queue) is None
 
 
 def test_norms_replace_those_of_the_dimension_and_keep_the_others():
@@ -161,7 +161,7 @@ def test_norms_replace_those_of_the_dimension_and_keep_the_others():
     queue = make_queue(dataset=dataset)
     rate_all(make_rater(queue, started=True), value=6)
     queues.close_queue(queue, by=queue.owner, reason="")
-    draft = norms.make_norms(queue, by=queue.owner, reason="")
+    draft = rated_norms.make_norms(queue, by=queue.owner, reason="")
     found = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
     assert found == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
 
@@ -170,15 +170,15 @@ def test_without_ratings_there_are_no_norms():
     queue = make_queue()
     queues.close_queue(queue, by=queue.owner, reason="")
     with pytest.raises(queues.QueueError, match="no rating that counts"):
-        norms.make_norms(queue, by=queue.owner, reason="")
+        rated_norms.make_norms(queue, by=queue.owner, reason="")
 
 
 def test_a_rating_taken_back_counts_no_more():
     queue = make_queue(items=2)
     rater = make_rater(queue, started=True)
-    sessions.rate(rater, position=1, value=3, seconds=1)
-    sessions.undo(rater)
-    assert results.item_means(queue) == []
+    session.rate(rater, position=1, value=3, seconds=1)
+    session.undo(rater)
+    assert queue_results.item_means(queue) == []
     assert exported(queue) == []
 
 

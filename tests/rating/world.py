@@ -7,11 +7,11 @@ from itertools import count
 from django.test import Client
 from PIL import Image
 
+from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset
-from datasets_app.storing import asset_file, thumbnail_file
-from evalsite.lib import roles
+from evalsite.lib import permissions
 from grading_app.models import RatingQueue
-from grading_app.rating import queues, sessions
+from grading_app.rating import queues, session
 from tests import factories
 
 SERIAL = count()
@@ -47,7 +47,7 @@ def make_things(slug="things", items=6, *, images=False, **fields):
 
 def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=True, dataset=None, **fields):
     """A queue over plain things on one dimension, open."""
-    owner = owner or factories.make_user(f"asker-{next(SERIAL)}", roles.RESEARCHER)
+    owner = owner or factories.make_user(f"asker-{next(SERIAL)}", permissions.RESEARCHER)
     dataset = dataset or make_things(f"{name}-things", items)
     queue = RatingQueue.objects.create(
         name=name, owner=owner, dataset=dataset,
@@ -60,18 +60,18 @@ def make_queue(name="study", *, items=6, owner=None, dimensions=None, opened=Tru
 
 
 def make_rater(queue, name=None, *, started=False):
-    user = factories.make_user(name or f"person-{next(SERIAL)}", roles.RATER)
+    user = factories.make_user(name or f"person-{next(SERIAL)}", permissions.RATER)
     assignment = queues.assign(queue, user, by=queue.owner)
     if started:
-        assert sessions.start(assignment)
+        assert session.start(assignment)
     return assignment
 
 
 def rate_all(assignment, value=4):
     """Rate what is left; `value` is a number, or a function of the rating that is due."""
-    while waiting := sessions.due(assignment):
+    while waiting := session.due(assignment):
         chosen = value(waiting) if callable(value) else value
-        assert sessions.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)
+        assert session.rate(assignment, position=waiting.position, value=chosen, seconds=1.5)
 
 
 def signed_in(user):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from django.conf import settings
 
-from grading_app.analysis import drawing
-from grading_app.analysis.figures import FIGURES
-from grading_app.analysis.frames import load_frames
-from grading_app.grading import grade
+from grading_app.reports import plot_style
+from grading_app.reports.figures import FIGURES
+from grading_app.reports.frames import load_frames
+from grading_app.scoring.grading import grade
 from runs_app.models import Point
 from tests import factories, recorded
 
@@ -46,10 +46,10 @@ def frames_with_everything():
     return load_frames(made)
 
 
-def drawn(name, frames, width=drawing.WIDE, theme="auto"):
+def drawn(name, frames, width=plot_style.WIDE, theme="auto"):
     figure = FIGURES[name]
     frame = figure.frame(frames)
-    return drawing.svg(lambda: figure.draw(frame, width), theme).decode()
+    return plot_style.svg(lambda: figure.draw(frame, width), theme).decode()
 
 
 def tree_of(picture):
@@ -75,22 +75,22 @@ def test_names_are_shown_as_they_are_and_never_set_as_formulas(name, frames_with
 
 
 @pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize("width", [drawing.WIDE, drawing.NARROW])
+@pytest.mark.parametrize("width", [plot_style.WIDE, plot_style.NARROW])
 def test_a_figure_has_the_size_that_the_page_keeps_for_it(name, width, frames_with_everything):
     figure, picture = FIGURES[name], drawn(name, frames_with_everything, width)
     points = tuple(float(number) for number in re.search(r'width="([\d.]+)pt" height="([\d.]+)pt"', picture).groups())
     expected = figure.size(figure.frame(frames_with_everything), width)
-    assert tuple(point / drawing.PIXEL for point in points) == pytest.approx(expected, abs=1)
+    assert tuple(point / plot_style.PIXEL for point in points) == pytest.approx(expected, abs=1)
     assert expected[0] <= width
 
 
 def test_a_figure_follows_the_readers_theme_or_keeps_the_one_asked_for(frames_with_everything):
     auto, light, dark = (drawn("accuracy", frames_with_everything, theme=theme) for theme in ("auto", "light", "dark"))
-    assert f"light-dark({drawing.DATA}, {drawing.DARK_OF[drawing.DATA]})" in auto
-    assert drawing.DATA in light
-    assert drawing.DARK_OF[drawing.DATA] not in light
-    assert drawing.DARK_OF[drawing.DATA] in dark
-    assert drawing.DATA not in dark
+    assert f"light-dark({plot_style.DATA}, {plot_style.DARK_OF[plot_style.DATA]})" in auto
+    assert plot_style.DATA in light
+    assert plot_style.DARK_OF[plot_style.DATA] not in light
+    assert plot_style.DARK_OF[plot_style.DATA] in dark
+    assert plot_style.DATA not in dark
 
 
 def test_the_same_figure_gives_the_same_bytes(frames_with_everything):
@@ -100,12 +100,12 @@ def test_the_same_figure_gives_the_same_bytes(frames_with_everything):
 def test_colours_are_those_of_the_site():
     tokens = (settings.BASE_DIR / "evalsite/static/evalsite/tokens.css").read_text()
     for token, light in {
-        "text": drawing.TEXT,
-        "muted": drawing.MUTED,
-        "line": drawing.LINE,
-        "accent": drawing.DATA,
+        "text": plot_style.TEXT,
+        "muted": plot_style.MUTED,
+        "line": plot_style.LINE,
+        "accent": plot_style.DATA,
     }.items():
-        assert f"--{token}: light-dark({light}, {drawing.DARK_OF[light]})" in tokens
+        assert f"--{token}: light-dark({light}, {plot_style.DARK_OF[light]})" in tokens
 
 
 def test_nothing_is_shown_where_there_is_nothing_to_show():

@@ -9,10 +9,10 @@ from statistics import mean, stdev
 import pytest
 from scipy.stats import t
 
-from grading_app.analysis.frames import load_frames
-from grading_app.analysis.summaries import score_lines
-from grading_app.exporting import export_chunks
-from grading_app.grading import grade
+from grading_app.export.formats import export_chunks
+from grading_app.reports.frames import load_frames
+from grading_app.reports.score_lines import score_lines
+from grading_app.scoring.grading import grade
 from runs_app.models import Wave
 from tests import factories
 

@@ -6,12 +6,12 @@ from decimal import Decimal
 import pytest
 from django.urls import reverse
 
-from grading_app.exporting import export_chunks
+from grading_app.export.formats import export_chunks
 from runs_app.models import Point
+from runs_app.monitoring.point_status import point_lines, savings
+from runs_app.monitoring.status_report import build_status_report
 from runs_app.stopping import rating_coverage
 from runs_app.stopping.coverage import COVERAGE
-from runs_app.watching.point_lines import point_lines, savings
-from runs_app.watching.standing import standing_of
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -208,7 +208,7 @@ def test_rated_points_are_exported_and_told_by_status(rated):
         ("valence", 4.25, 1.0, 64),
         ("calm", 4.25, 1.0, 64),
     }
-    told = standing_of(rated)["points"]
+    told = build_status_report(rated)["points"]
     assert {(point["label"], point["dimension"], point["mean"], point["right"]) for point in told} == {
         ("even, valence", "valence", 4.25, None),
         ("even, calm", "calm", 4.25, None),
@@ -231,7 +231,7 @@ def test_the_export_holds_every_point_with_its_counts(experiment):
 
 def test_status_tells_the_points(experiment):
     make_points(experiment)
-    points = standing_of(experiment)["points"]
+    points = build_status_report(experiment)["points"]
     assert {(point["label"], point["status"], point["asked"], point["saved"]) for point in points} == {
         ("even", "enough", 128, 128),
         ("odd", "enough", 128, 128),

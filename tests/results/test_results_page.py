@@ -4,9 +4,9 @@ import pytest
 from django.core.cache import cache
 from django.urls import reverse
 
-from evalsite.lib import roles
-from grading_app.grading import grade
+from evalsite.lib import permissions
 from grading_app.models import Grading
+from grading_app.scoring.grading import grade
 from grading_app.verdict_history import superseding
 from tests import factories
 
@@ -120,7 +120,7 @@ def test_a_figure_without_data_is_404(client, experiment):
 
 
 def test_others_find_nothing_until_it_is_shared(client, experiment):
-    client.force_login(factories.make_user("viewer", roles.VIEWER))
+    client.force_login(factories.make_user("viewer", permissions.VIEWER))
     addresses = [
         reverse("experiment_results", args=["pilot"]),
         reverse("experiment_figure", args=["pilot", "accuracy"]),
@@ -157,7 +157,7 @@ def test_grades_are_asked_for_by_whoever_may_edit(client, experiment, monkeypatc
     assert asked == [(experiment.pk, ["exact_match"], "owner")]
     client.post(address)
     assert len(asked) == 1
-    teammate = factories.make_user("teammate", roles.RESEARCHER)
+    teammate = factories.make_user("teammate", permissions.RESEARCHER)
     experiment.shared_with.add(teammate)
     client.force_login(teammate)
     assert client.post(address, {"scorer": "numeric"}).status_code == 404

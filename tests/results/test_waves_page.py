@@ -6,10 +6,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from evalsite.lib import roles
-from grading_app.analysis.waves import wave_lines
-from grading_app.grading import grade
+from evalsite.lib import permissions
 from grading_app.rating import queues
+from grading_app.reports.waves import wave_lines
+from grading_app.scoring.grading import grade
 from tests import factories
 from tests.rating.test_answers_are_rated import make_answer_queue
 from tests.rating.test_rating_by_a_rubric import make_rubric_queue
@@ -161,7 +161,7 @@ def test_new_grades_show_at_once(client, experiment):
 
 
 def test_others_find_nothing(client, experiment):
-    client.force_login(factories.make_user("viewer", roles.VIEWER))
+    client.force_login(factories.make_user("viewer", permissions.VIEWER))
     assert client.get(reverse("experiment_waves", args=[experiment.slug])).status_code == 404
 
 

@@ -3,10 +3,10 @@
 import pytest
 from django.urls import reverse
 
-from evalsite.lib.hashing import content_hash
+from evalsite.lib.text.hashing import content_hash
+from grading_app.judging.rubric_checks import STARTERS
 from grading_app.models import GradeCondition, Rubric
-from grading_app.rubrics import STARTERS
-from runs_app import briefing
+from runs_app.llm import judge_prompt
 from runs_app.models import Condition
 from tests.factories import make_model, make_user
 from tests.rubrics.world import make_answers, make_rubric, make_texts, turns_of
@@ -106,9 +106,9 @@ def test_the_editor_lists_the_variables_that_a_kind_may_use(as_user, researcher)
     shown = as_user(researcher).get(ADD).context["variables"]
     for kind, variables in shown.items():
         names = {variable.name for variable in variables}
-        allowed = briefing.FOR_WRITERS if kind == "writer" else briefing.allowed(kind)
+        allowed = judge_prompt.FOR_WRITERS if kind == "writer" else judge_prompt.allowed(kind)
         assert names - {"meta.NAME"} <= allowed
-        assert names >= set(briefing.ANSWERS.get(kind, {"target"}))
+        assert names >= set(judge_prompt.ANSWERS.get(kind, {"target"}))
 
 
 def test_approval_is_a_curators_and_freezes_the_rubric(as_user, researcher, curator):
@@ -141,7 +141,7 @@ def test_the_preview_shows_a_judges_exact_messages_about_a_stored_answer(as_user
     shown = as_user(researcher).get(page(rubric, "preview"), {"experiment": experiment.pk, "trial": trials[1].pk})
     system, user = shown.context["shown"]["turns"].turns
     assert "from 0 (wrong or missing) to 1 (right" in system.text
-    assert briefing.fenced(trials[1].answer) in user.text
+    assert judge_prompt.fenced(trials[1].answer) in user.text
     assert "What is 1 plus 1?" in user.text
     assert "Forty-&lt;b&gt;two" in shown.content.decode()
 

@@ -1,7 +1,7 @@
 """Rubrics, graders and answers to judge."""
 
+from grading_app.judging.rubric_checks import STARTERS
 from grading_app.models import Grader, Rubric
-from grading_app.rubrics import STARTERS
 from runs_app.models import ItemText, TextSet
 from tests.factories import make_experiment, make_model, make_runs, make_sampler, plan_trials
 

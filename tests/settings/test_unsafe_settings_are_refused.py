@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib import checks, environment
-from evalsite.lib.environment import SettingError
+from evalsite.lib.ops import checks, environment
+from evalsite.lib.ops.environment import SettingError
 
 
 def test_a_misspelt_setting_is_refused_and_the_known_ones_are_named():

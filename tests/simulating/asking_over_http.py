@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import aiohttp
 
-from runs_app.simulating import RunningSimulator, SimulatorConfig, start
+from runs_app.simulator import RunningSimulator, SimulatorConfig, start
 
 Result = TypeVar("Result")
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.simulating.answer_key import AnswerKey
-from runs_app.simulating.answering import Answerer
-from runs_app.simulating.asking import Scale, asked_scale, choices
-from runs_app.simulating.reading import ChatRequest, read_chat
+from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.model_behaviour import Answerer
+from runs_app.simulator.request_kind import Scale, asked_scale, choices
+from runs_app.simulator.request_parser import ChatRequest, read_chat
 from tests.simulating.asking_over_http import IMAGE, IMAGE_SHA, question
 
 RATE = 'Rate the {dimension} of the image. Answer with JSON alone: {{"rating": N}}, an integer from {low} to {high}.'

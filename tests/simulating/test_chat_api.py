@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from runs_app.simulating import SimulatorConfig
+from runs_app.simulator import SimulatorConfig
 from tests.simulating.asking_over_http import IMAGE, Client, question, until, with_simulator
 
 

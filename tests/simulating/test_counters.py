@@ -2,7 +2,7 @@
 
 import asyncio
 
-from runs_app.simulating import SimulatorConfig
+from runs_app.simulator import SimulatorConfig
 from tests.simulating.asking_over_http import Client, until, with_simulator
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.simulating import SimulatorConfig
-from runs_app.simulating.config import NAMED_FAULTS, ConfigError, parse_pairs, spread
-from runs_app.simulating.faults import choose_fault, latency_s
+from runs_app.simulator import SimulatorConfig
+from runs_app.simulator.config import NAMED_FAULTS, ConfigError, parse_pairs, spread
+from runs_app.simulator.faults import choose_fault, latency_s
 from tests.simulating.asking_over_http import Client, Response, with_simulator
 
 

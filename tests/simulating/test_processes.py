@@ -13,9 +13,9 @@ from django.core.management import CommandError, call_command
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.simulating import SimulatorConfig, simulator_process
-from runs_app.simulating.config import NAMED_FAULTS
-from runs_app.simulating.options import add_options, arguments_for, config_from
+from runs_app.simulator import SimulatorConfig, simulator_process
+from runs_app.simulator.config import NAMED_FAULTS
+from runs_app.simulator.options import add_options, arguments_for, config_from
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from runs_app.simulating import SimulatorConfig
+from runs_app.simulator import SimulatorConfig
 from tests.simulating.asking_over_http import Client, Response, with_simulator
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runs_app.simulating import SimulatorConfig
-from runs_app.simulating.config import ConfigError
-from runs_app.simulating.reading import read_chat
-from runs_app.simulating.replaying import Recordings
-from runs_app.simulating.text_index import Haystack, TextIndex
+from runs_app.simulator import SimulatorConfig
+from runs_app.simulator.config import ConfigError
+from runs_app.simulator.recordings import Recordings
+from runs_app.simulator.request_parser import read_chat
+from runs_app.simulator.text_index import Haystack, TextIndex
 from tests.simulating.asking_over_http import IMAGE, IMAGE_SHA, Client, question, with_simulator
 
 

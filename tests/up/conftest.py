@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from tests.clusters import copied, environment
 from tests.postgres.conftest import ROOT, open_folder, query
 

@@ -19,12 +19,12 @@ from django_q.monitor import save_task
 from django_q.signing import SignedPackage
 from django_q.tasks import async_task
 
-from runs_app import queueing
-from runs_app.queueing import Broker
-from runs_app.task_payloads import FUNCTIONS, TaskRefused, check_task, load_plain
+from runs_app.taskqueue import broker
+from runs_app.taskqueue.broker import Broker
+from runs_app.taskqueue.task_payloads import FUNCTIONS, TaskRefused, check_task, load_plain
 
 ROOT = Path(__file__).resolve().parents[2]
-TEND = queueing.TEND
+TEND = broker.TEND
 
 
 class MakesFolder:

@@ -11,10 +11,11 @@ from django_q.conf import Conf
 from django_q.models import OrmQ
 from django_q.tasks import async_task
 
-from runs_app import queueing, tasks
-from runs_app.engine.draining import Drain
-from runs_app.noticeboard import VARIABLE, Noticeboard
-from runs_app.queueing import LATE_LOOKS, Broker, Pulse, hand_back
+from runs_app import tasks
+from runs_app.engine.worker import Drain
+from runs_app.taskqueue import broker
+from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, hand_back
+from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
 from tests.engine.conftest import experiment, reply, run  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +32,7 @@ def board(tmp_path, monkeypatch):
 def within_a_test(monkeypatch):
     """No pauses, and a connection that is kept: it holds the test's transaction."""
     monkeypatch.setattr(Conf, "POLL", 0)
-    monkeypatch.setattr(queueing, "close_old_connections", lambda: None)
+    monkeypatch.setattr(broker, "close_old_connections", lambda: None)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def busy(board, n):
 
 
 def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
-    async_task(queueing.TEND)
+    async_task(broker.TEND)
     ((pk, payload),) = Broker().dequeue()
     row = OrmQ.objects.get()
     assert (row.pk, row.payload, row.key) == (pk, payload, board.queue)
@@ -69,8 +70,8 @@ def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
 
 
 def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board, monkeypatch):
-    async_task(queueing.TEND, cluster=board.queue)
-    async_task(queueing.TEND)
+    async_task(broker.TEND, cluster=board.queue)
+    async_task(broker.TEND)
     monkeypatch.delenv(VARIABLE)
     assert len(Broker().dequeue()) == 1
     assert Broker().dequeue() == []
@@ -78,7 +79,7 @@ def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board
 
 
 def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
-    async_task(queueing.TEND)
+    async_task(broker.TEND)
     assert Broker().dequeue()
     hand_back(board)
     assert keys() == [Conf.CLUSTER_NAME]
@@ -98,7 +99,7 @@ def test_a_cluster_is_asked_to_tend_the_work_by_its_own_queue(board, pulse):
     pulse()
     row = OrmQ.objects.get()
     assert row.key == board.pulse_queue
-    assert (row.task["func"], row.task["args"]) == (queueing.TEND, (board.queue,))
+    assert (row.task["func"], row.task["args"]) == (broker.TEND, (board.queue,))
     pulse()
     assert OrmQ.objects.count() == 1, "nothing is asked twice"
 
@@ -108,7 +109,7 @@ def test_one_that_answers_is_asked_again_only_after_a_while(pulse, monkeypatch):
     OrmQ.objects.all().delete()
     pulse()
     assert not OrmQ.objects.exists()
-    monkeypatch.setattr(queueing, "PULSE_S", 0)
+    monkeypatch.setattr(broker, "PULSE_S", 0)
     pulse._due = 0
     pulse()
     assert OrmQ.objects.count() == 1
@@ -161,7 +162,7 @@ def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced
 
 
 def test_a_new_cluster_starts_with_nothing_held_against_it(board, pulse, replaced):
-    async_task(queueing.TEND)
+    async_task(broker.TEND)
     Broker().dequeue()
     for _ in range(LATE_LOOKS - 1):
         pulse()
@@ -182,7 +183,7 @@ def _end(sleepers):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_drain_told_to_stop_claims_no_more_and_gives_its_place_back(board, run, monkeypatch):  # noqa: F811
-    from runs_app import gateway
+    from runs_app.llm import gateway
 
     stop, is_told = Drain.stop, []
 

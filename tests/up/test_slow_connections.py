@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from evalsite.lib.web_connections import BODY_BYTES, HEAD_S
+from evalsite.lib.ops.web_connections import BODY_BYTES, HEAD_S
 from tests.up.conftest import Site, until
 
 pytestmark = pytest.mark.processes

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib import supervising
-from evalsite.lib.supervising import Child, GivingUp, Supervisor, kept_running
+from evalsite.lib.ops import supervisor
+from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, kept_running
 from tests.up.conftest import until
 
 
 @pytest.fixture(autouse=True)
 def without_patience(monkeypatch):
-    monkeypatch.setattr(supervising, "FIRST_DELAY_S", 0.01)
-    monkeypatch.setattr(supervising, "LOOK_S", 0.01)
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.01)
 
 
 def shell(script: str, **options) -> Child:

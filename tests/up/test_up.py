@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from evalsite.lib.postgres import Embedded
+from evalsite.lib.ops.postgres import Embedded
 from tests.clusters import environment
 from tests.postgres.conftest import ROOT, postmaster
 from tests.up.conftest import Site, children, free_port, processes_of, until

@@ -7,16 +7,16 @@ from typing import Any, ClassVar
 
 from django.db.models import Count
 
-from datasets_app import curating
+from datasets_app import curation
 from datasets_app.drafts import CurationError
 from datasets_app.importing import Refused, parse_mapping
+from datasets_app.importing.dataset_writer import create_dataset, save_items, save_norms
 from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_upload
 from datasets_app.importing.records import Report
-from datasets_app.importing.saving import create_dataset, save_items, save_norms
 from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
 from datasets_app.sampling import STRATEGIES
-from evalsite.lib.commands import VerbCommand, actor, add_list_option, bad_input
+from evalsite.lib.ops.commands import VerbCommand, actor, add_list_option, bad_input
 
 
 class Command(VerbCommand):
@@ -45,7 +45,7 @@ class Command(VerbCommand):
         if options["dry_run"]:
             self.say(f"{len(reading.items)} items could be imported; nothing was saved")
             return
-        about = {field: options[field] for field in curating.ABOUT}
+        about = {field: options[field] for field in curation.ABOUT}
         dataset = create_dataset(reading, slug=name, by=self.by, norms=norms.norms, **about)
         self._describe(dataset)
         self.say(f"It is a draft. Freeze it with: dataset approve {dataset} --reason TEXT")
@@ -98,7 +98,7 @@ class Command(VerbCommand):
         for category, count in _categories(dataset).items():
             self.say(f"  {category or '(no category)'}: {count}")
         if dataset.content_hash:
-            holds = "holds" if curating.stored_hash(dataset) == dataset.content_hash else "DOES NOT HOLD"
+            holds = "holds" if curation.stored_hash(dataset) == dataset.content_hash else "DOES NOT HOLD"
             self.say(f"  content hash {dataset.content_hash} {holds}")
 
     def _show_history(self, dataset: Dataset) -> None:
@@ -110,7 +110,7 @@ class Command(VerbCommand):
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
         parent = _dataset(dataset)
-        self._describe(curating.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
+        self._describe(curation.generate(parent, slug=name, strategy=strategy, n=n, seed=seed, by=self.by))
 
     def do_add(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
@@ -123,60 +123,60 @@ class Command(VerbCommand):
             source = _dataset(options["from"]) if options["from"] else draft.parent
             if source is None:
                 raise CurationError(f"from: say which dataset the items are in; {draft} was not drawn from one")
-            curating.add_items(draft, keys, source=source, by=self.by, reason=reason)
+            curation.add_items(draft, keys, source=source, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_remove(self, dataset: str, keys: list[str], reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.remove_items(draft, keys, by=self.by, reason=reason)
+        curation.remove_items(draft, keys, by=self.by, reason=reason)
         self._describe(draft)
 
     def do_exclude(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.exclude_items(draft, keys, by=self.by, reason=note)
+        curation.exclude_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_include(self, dataset: str, keys: list[str], note: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.include_items(draft, keys, by=self.by, reason=note)
+        curation.include_items(draft, keys, by=self.by, reason=note)
         self._describe(draft)
 
     def do_replace(self, dataset: str, key: str, seed: int, reason: str, **options: Any) -> None:
-        new = curating.replace_item(_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
+        new = curation.replace_item(_dataset(dataset), key, by=self.by, seed=seed, reason=reason)
         self.say(f"{dataset}: {key} is replaced by {new}")
 
     def do_reshuffle(self, dataset: str, seed: int, reason: str, **options: Any) -> None:
         draft = _dataset(dataset)
-        curating.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
+        curation.reshuffle_items(draft, by=self.by, seed=seed, reason=reason)
         self._describe(draft)
 
     # --- states ------------------------------------------------------------------------------------------------------
 
     def do_approve(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        curating.approve(found, by=self.by, reason=reason)
+        curation.approve(found, by=self.by, reason=reason)
         self._describe(found)
 
     def do_describe(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        about = {field: options[field] for field in curating.ABOUT if options[field] is not None}
+        about = {field: options[field] for field in curation.ABOUT if options[field] is not None}
         if not about:
-            bad_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curating.ABOUT)}")
-        changed = curating.describe(found, about, by=self.by, reason=reason)
+            bad_input(f"say what to change: {', '.join(f'--{field} TEXT' for field in curation.ABOUT)}")
+        changed = curation.describe(found, about, by=self.by, reason=reason)
         self.say(f"{found}: changed {', '.join(changed)}" if changed else f"{found}: nothing is different")
 
     def do_archive(self, dataset: str, reason: str, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
-        curating.archive(found, by=self.by, reason=reason)
+        curation.archive(found, by=self.by, reason=reason)
         self.say(f"{found} is archived")
 
     def do_duplicate(self, dataset: str, name: str, reason: str, **options: Any) -> None:
-        self._describe(curating.duplicate(_dataset(dataset), by=self.by, slug=name, reason=reason))
+        self._describe(curation.duplicate(_dataset(dataset), by=self.by, slug=name, reason=reason))
 
     def do_delete(self, dataset: str, reason: str, yes: bool, **options: Any) -> None:
         found = _dataset(dataset, exact=True)
         self.confirm(f"Delete {found} with its {found.item_count} items?", yes)
-        curating.delete_draft(found, by=self.by, reason=reason)
+        curation.delete_draft(found, by=self.by, reason=reason)
         self.say(f"{dataset} is deleted")
 
 
@@ -227,7 +227,7 @@ def _add_reading_verbs(verbs: Any) -> None:
     _add_source_options(parser)
     parser.add_argument("--norms", type=Path, metavar="FILE")
     parser.add_argument("--dry-run", action="store_true", help="read and report, save nothing")
-    for field in curating.ABOUT:
+    for field in curation.ABOUT:
         parser.add_argument(f"--{field}", default="", metavar="TEXT")
     parser = _verb(verbs, "norms", "human norms from a file to a draft")
     parser.add_argument("file", type=Path)
@@ -266,7 +266,7 @@ def _add_state_verbs(verbs: Any) -> None:
     for verb, what in (("approve", "freeze a draft for ever"), ("archive", "take an approved dataset out of use")):
         _verb(verbs, verb, what).add_argument("--reason", required=True, metavar="TEXT")
     parser = _verb(verbs, "describe", "change title, description, source or licence", reason=True)
-    for field in curating.ABOUT:
+    for field in curation.ABOUT:
         parser.add_argument(f"--{field}", metavar="TEXT")
     parser = _verb(verbs, "duplicate", "a new draft with the active items", reason=True)
     parser.add_argument("--name", default="", metavar="SLUG", help="default: the next version of the same name")

@@ -12,10 +12,10 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
-from evalsite.lib import bars, statuses, wording
-from evalsite.lib.access import is_reader, may_open, uses_admin
-from evalsite.lib.icons import ICONS, SPRITE
-from evalsite.lib.roles import is_member
+from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
+from evalsite.lib.text import number_format
+from evalsite.lib.web import stacked_bar, statuses
+from evalsite.lib.web.icons import ICONS, SPRITE
 
 register = template.Library()
 
@@ -35,7 +35,7 @@ def minus(number: str) -> str:
 @register.filter
 def score(value: float | None) -> str:
     """Nothing where there is none."""
-    return "" if value is None else wording.score_text(value)
+    return "" if value is None else number_format.format_score(value)
 
 
 @register.simple_tag
@@ -45,7 +45,7 @@ def icon(name: str, label: str = "") -> SafeString:
     Raises ValueError for a name that the sprite does not have.
     """
     if name not in ICONS:
-        raise ValueError(f"no icon is called {name!r}; see evalsite/lib/icons.py")
+        raise ValueError(f"no icon is called {name!r}; see evalsite/lib/web/icons.py")
     href = f"{static(SPRITE)}#{name}"
     if label:
         markup = '<svg class="icon" role="img" aria-label="{}" focusable="false"><use href="{}"></use></svg>'
@@ -57,7 +57,7 @@ def icon(name: str, label: str = "") -> SafeString:
 def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
     """A status as shape, colour and word. `status` is a word or a member of a TextChoices."""
     if status is None or status == "":
-        return format_html('<span class="unknown">{}</span>', wording.MISSING)
+        return format_html('<span class="unknown">{}</span>', number_format.MISSING)
     word = str(getattr(status, "value", status))
     look = statuses.look(word)
     text = label or str(getattr(status, "label", word.replace("_", " ").capitalize()))
@@ -86,11 +86,13 @@ def progress(
     """A bar of segments with its legend. Numbers are trials (or any other counts); pending is the empty track."""
     counts = [("done", done), ("running", running), ("failed", failed), ("cancelled", cancelled)]
     total = sum(amount for _, amount in counts) + pending
-    said = [(name, wording.count_text(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
-    spoken = f"{label}: " + ", ".join(f"{text} {name}" for name, text in said) + f" of {wording.count_text(total)}"
+    said = [(name, number_format.format_count(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
+    spoken = (
+        f"{label}: " + ", ".join(f"{text} {name}" for name, text in said) + f" of {number_format.format_count(total)}"
+    )
     return format_html(
         '<div class="meter">{}{}</div>',
-        _bar(bars.segments(counts, total), spoken),
+        _bar(stacked_bar.segments(counts, total), spoken),
         _legend(said) if legend else NOTHING,
     )
 
@@ -100,18 +102,18 @@ def budget(
     spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True
 ) -> SafeString:
     """Money spent and reserved against a limit, all in US dollars; without a limit there is no bar, only the words."""
-    said = [("spent", wording.money_text(spent)), ("reserved", wording.money_text(reserved))]
-    said += [("budget", wording.money_text(limit))] if limit is not None else []
+    said = [("spent", number_format.format_money(spent)), ("reserved", number_format.format_money(reserved))]
+    said += [("budget", number_format.format_money(limit))] if limit is not None else []
     words = _legend(said, amount_first=False) if legend else NOTHING
     if limit is None:
         return format_html('<div class="meter">{}</div>', words)
     parts = [("spent", float(spent or 0)), ("reserved", float(reserved or 0))]
     total = max(float(limit), sum(amount for _, amount in parts))
     spoken = "Budget: " + ", ".join(f"{name} {text}" for name, text in said)
-    return format_html('<div class="meter">{}{}</div>', _bar(bars.segments(parts, total), spoken), words)
+    return format_html('<div class="meter">{}{}</div>', _bar(stacked_bar.segments(parts, total), spoken), words)
 
 
-def _bar(segments: list[bars.Segment], spoken: str) -> SafeString:
+def _bar(segments: list[stacked_bar.Segment], spoken: str) -> SafeString:
     rects = format_html_join(
         "",
         '<rect class="bar-{}" x="{}%" y="0" width="{}%" height="100%"></rect>',
@@ -128,7 +130,7 @@ def _legend(said: list[tuple[str, str]], *, amount_first: bool = True) -> SafeSt
 @register.simple_tag
 def money(value: Decimal | float | str | None) -> SafeString:
     """US dollars in sensible digits, the exact value on hover; "unknown" for None."""
-    text = wording.money_text(value)
+    text = number_format.format_money(value)
     if text == "unknown":
         return format_html('<span class="unknown">{}</span>', text)
     return format_html('<span class="figure-text" title="${}">{}</span>', format(Decimal(str(value)), "f"), text)
@@ -137,20 +139,20 @@ def money(value: Decimal | float | str | None) -> SafeString:
 @register.simple_tag
 def count(value: float | Decimal | None) -> str:
     """A number with thin spaces between thousands: plain text, good inside attributes too."""
-    return wording.count_text(value)
+    return number_format.format_count(value)
 
 
 @register.simple_tag
 def duration(seconds: float | timedelta | None) -> str:
     """Seconds (or a timedelta) in at most two units: plain text."""
-    return wording.duration_text(seconds)
+    return number_format.format_duration(seconds)
 
 
 @register.simple_tag
 def local_time(moment: datetime | None, *, seconds: bool = False, date_only: bool = False) -> SafeString:
     """A moment in the reader's zone, with UTC on hover. Raises ValueError for a time without a zone."""
     if moment is None:
-        return format_html('<span class="unknown">{}</span>', wording.MISSING)
+        return format_html('<span class="unknown">{}</span>', number_format.MISSING)
     if timezone.is_naive(moment):
         raise ValueError("a time without a zone cannot be shown in the reader's")
     pattern = "%Y-%m-%d" if date_only else "%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M"
@@ -189,7 +191,9 @@ def tab(context: RequestContext, href: str, label: str, amount: int | None = Non
     """One tab of a `<nav class="tabs">`: marked when it is this page, or one below `within`; `amount` is a small count
     beside the label."""
     number = (
-        NOTHING if amount is None else format_html(' <span class="tab-count">{}</span>', wording.count_text(amount))
+        NOTHING
+        if amount is None
+        else format_html(' <span class="tab-count">{}</span>', number_format.format_count(amount))
     )
     here = _current(context, href, section=False)
     if within and getattr(context.get("request"), "path", "").startswith(within):

@@ -16,15 +16,15 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 
 from datasets_app.models import Dataset
-from evalsite.lib.commands import BAD_INPUT, WORK_FAILED, SayingCommand
-from evalsite.lib.supervising import Child, GivingUp, kept_running
-from grading_app import demonstrating
-from grading_app.demonstrating import DATASETS, ENDPOINT, EXPERIMENTS, PRICES, USERNAME
-from runs_app.management.waiting import wait_for
+from evalsite.lib.ops.commands import BAD_INPUT, WORK_FAILED, OutputCommand
+from evalsite.lib.ops.supervisor import Child, GivingUp, kept_running
+from grading_app import demo_data
+from grading_app.demo_data import DATASETS, ENDPOINT, EXPERIMENTS, PRICES, USERNAME
+from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run
-from runs_app.serving import AddressError, listening, migrate, serve
-from runs_app.simulating import SimulatorConfig, SimulatorProcess, simulator_process
-from runs_app.simulating.options import arguments_for
+from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
+from runs_app.simulator.options import arguments_for
+from runs_app.taskqueue.site_processes import AddressError, listening, migrate, serve
 
 SAMPLES = Path("samples")
 IMPORTS = {
@@ -39,7 +39,7 @@ SAID_ABOUT_KEYS = "A provider's key is in the environment. The demonstration doe
 KEYS = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY")
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Do the whole work of the lab on the sample data, with simulated models, then serve the site."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -69,16 +69,16 @@ class Command(SayingCommand):
         if any(os.environ.get(key) for key in KEYS):
             self.say(SAID_ABOUT_KEYS)
         migrate()
-        password = demonstrating.password_of_user()
+        password = demo_data.password_of_user()
         # The worker takes some seconds to get ready: meanwhile there is enough to do.
-        with nullcontext() if demonstrating.is_finished() else kept_running(_worker()):
+        with nullcontext() if demo_data.is_finished() else kept_running(_worker()):
             self._curate()
-            models = demonstrating.simulated_models()
+            models = demo_data.simulated_models()
             with simulator_process(models) as provider:
                 self._design(provider)
                 self._run()
         self._publish()
-        if not demonstrating.is_finished():
+        if not demo_data.is_finished():
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
         return password, models
 
@@ -110,7 +110,7 @@ class Command(SayingCommand):
 
     def _run(self) -> None:
         self._head("Run")
-        if demonstrating.is_finished():
+        if demo_data.is_finished():
             self.say("  all trials were done before, and none is paid for twice")
             return
         for slug in EXPERIMENTS:
@@ -125,12 +125,12 @@ class Command(SayingCommand):
         self._do("reconcile")
         for slug in EXPERIMENTS:
             for table, form in (("trials", "csv"), ("trials", "parquet"), ("gradings", "csv"), ("ledger", "csv")):
-                out = demonstrating.folder() / f"{slug}-{table}.{form}"
+                out = demo_data.folder() / f"{slug}-{table}.{form}"
                 self._do("export", slug, "--table", table, "--format", form, "--out", str(out), silently=True)
-        self.say(f"  exported to {demonstrating.folder()}")
+        self.say(f"  exported to {demo_data.folder()}")
         for slug in EXPERIMENTS:
             self._head(slug)
-            for line in demonstrating.results(slug):
+            for line in demo_data.results(slug):
                 self.say(f"  {line}")
 
     # --- saying ------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def _in_samples(words: list[str]) -> list[str]:
 
 
 def _provider(models: SimulatorConfig) -> Child:
-    command = [sys.executable, "-m", "runs_app.simulating", *arguments_for(models)]
+    command = [sys.executable, "-m", "runs_app.simulator", *arguments_for(models)]
     return Child("models", command, directory=settings.BASE_DIR)
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from evalsite.lib.commands import SayingCommand, add_list_option
-from grading_app.exporting import FORMATS, TABLES, ExportError, export_chunks, write_export
+from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from grading_app.export.formats import FORMATS, TABLES, ExportError, export_chunks, write_export
 from runs_app.models import Experiment
 
 NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Write a table of an experiment to a file: any size, in flat memory."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

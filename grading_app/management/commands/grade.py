@@ -6,26 +6,26 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 from typing import Any
 
-from evalsite.lib.commands import SayingCommand, actor, bad_input
-from grading_app.grading import grade
-from grading_app.judging import choosing, panels
-from grading_app.judging.costing import estimate_judging
-from grading_app.judging.planning import judge
-from grading_app.judging.reading import read_verdicts
+from evalsite.lib.ops.commands import OutputCommand, actor, bad_input
+from grading_app.judging import grader_lookup, panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import Grader
-from grading_app.scoring import ScorerError
-from runs_app.designs.planning import PlanError
-from runs_app.management.approving import approve, say_estimate
+from grading_app.scoring.grading import grade
+from grading_app.scoring.scorers import ScorerError
 from runs_app.management.condition_options import add_condition_option, chosen_ids
-from runs_app.management.waiting import wait_for
+from runs_app.management.cost_confirmation import approve, say_estimate
+from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
+from runs_app.planning.plan import PlanError
 
 NOTHING = (
     "Nothing to grade by: the design names no scorer, no grader and no dimension. Choose one by --scorer or --grader."
 )
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Grade the stored answers of an experiment that have no grade yet. Answers are never changed."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -66,13 +66,14 @@ class Command(SayingCommand):
         is_open = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
         said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
         if is_open:
-            graders = choosing.of_design(experiment)
+            graders = grader_lookup.of_design(experiment)
         else:
-            graders = choosing.chosen(options["grader"], options["rubric"], options["texts"])
+            graders = grader_lookup.chosen(options["grader"], options["rubric"], options["texts"])
         if graders:
             self._by_judges(experiment, graders, [wave] if wave else list(experiment.waves.all()), options)
         for name in options["panel"]:
-            self.say(f"{panels.convene(experiment, choosing.panel(name))}: {choosing.panel(name).get_rule_display()}")
+            panel = grader_lookup.panel(name)
+            self.say(f"{panels.convene(experiment, panel)}: {panel.get_rule_display()}")
         if is_open and not said and not graders:
             self.say(NOTHING)
 
@@ -101,7 +102,7 @@ class Command(SayingCommand):
             approve(self, experiment, found, options["yes"], "Judge")
         report = judge(
             experiment,
-            choosing.saved(graders, actor(options["user"])),
+            grader_lookup.saved(graders, actor(options["user"])),
             waves,
             by=actor(options["user"]),
             force=options["force"],

@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 from django.db import transaction
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import VerbCommand, actor, add_reason, bad_input, owner
-from grading_app.judging.archiving import archive_grader
-from grading_app.judging.designing import built_graders, grader_spec
+from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, bad_input, owner
+from grading_app.judging.archive_rules import archive_grader
+from grading_app.judging.grader_specs import built_graders, grader_spec
 from grading_app.models import Grader
-from runs_app.designs.designing import dump_yaml
-from runs_app.designs.row_builder import RowBuilder
-from runs_app.designs.specs import GraderSpec, SpecError, read_part
 from runs_app.management.versions import add_create, add_list_and_show, say_history, text_of
+from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.spec_io import dump_yaml
+from runs_app.planning.specs import GraderSpec, SpecError, read_part
 
 PARTS = ("language_model__endpoint", "rubric", "sampler", "text_set", "created_by")
 

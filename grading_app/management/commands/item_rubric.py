@@ -8,19 +8,17 @@ from typing import Any, ClassVar
 from django.db.models import Count
 
 from datasets_app.models import TransitionError
-from evalsite.lib.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
-from evalsite.lib.wording import count_text, money_text
-from grading_app.judging.samplers import usual_sampler
+from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_user, bad_input, owner
+from evalsite.lib.text.number_format import format_count, format_money
+from grading_app.judging.default_sampler import usual_sampler
+from grading_app.judging.item_rubrics import Writer, approve, ask_for_rubrics, collect, correct, missing_from
 from grading_app.models import Rubric
-from grading_app.writing.collecting import collect
-from grading_app.writing.correcting import approve, correct, missing_from
-from grading_app.writing.planning import Writer, ask_for_rubrics
-from runs_app.designs import versioning
-from runs_app.designs.estimating import needs_confirmation
-from runs_app.designs.planning import PlanError
+from runs_app.management.progress_bar import wait_for
 from runs_app.management.versions import REFERENCE, add_list_and_show, say_history, text_of
-from runs_app.management.waiting import wait_for
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
+from runs_app.planning import row_versions
+from runs_app.planning.cost_estimate import needs_confirmation
+from runs_app.planning.plan import PlanError
 
 
 class Command(VerbCommand):
@@ -48,7 +46,7 @@ class Command(VerbCommand):
             self.say_json([_facts(texts) for texts in sets])
             return
         for texts in sets:
-            self.say(f"{texts!s:<40} {texts.status:<10} {count_text(texts.n):>8} texts  {texts.dataset}")
+            self.say(f"{texts!s:<40} {texts.status:<10} {format_count(texts.n):>8} texts  {texts.dataset}")
 
     def do_show(self, reference: str, json: bool, **options: Any) -> None:
         texts, missing = _found(reference), []
@@ -56,7 +54,7 @@ class Command(VerbCommand):
         if json:
             self.say_json({**_facts(texts), **texts.content, "missing": missing})
             return
-        self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {count_text(len(missing))} items have no text")
+        self.say(f"# {texts}, {texts.status}, for {texts.dataset}; {format_count(len(missing))} items have no text")
         for key, text in texts.content["texts"].items():
             self.say(f"## {key}\n{text}\n")
         say_history(self, texts)
@@ -70,19 +68,19 @@ class Command(VerbCommand):
             raise PlanError(problems)
         n, each = writer.to_do, writer.ceiling
         ceiling = None if each is None else n * each
-        self.say(f"{count_text(n)} rubrics to write; cost: at most {money_text(ceiling)}")
+        self.say(f"{format_count(n)} rubrics to write; cost: at most {format_money(ceiling)}")
         if needs_confirmation(found, ceiling):
-            limit = money_text(found.confirm_above_usd)
-            self.confirm(f"This may cost {money_text(ceiling)}, more than {limit}. Write?", yes)
+            limit = format_money(found.confirm_above_usd)
+            self.confirm(f"This may cost {format_money(ceiling)}, more than {limit}. Write?", yes)
         texts = ask_for_rubrics(writer, name=options["name"] or f"{found.slug}-rubrics", by=owner(user))
-        self.say(f"{texts}: {count_text(n)} rubrics are asked for")
+        self.say(f"{texts}: {format_count(n)} rubrics are asked for")
         if wait:
             wait_for(self, Run.objects.filter(condition=texts.written_by))
-            self.say(f"{texts}: {count_text(collect(texts))} new texts")
+            self.say(f"{texts}: {format_count(collect(texts))} new texts")
 
     def do_collect(self, reference: str, **options: Any) -> None:
         texts = _found(reference)
-        self.say(f"{texts}: {count_text(collect(texts))} new texts, {count_text(len(missing_from(texts)))} missing")
+        self.say(f"{texts}: {format_count(collect(texts))} new texts, {format_count(len(missing_from(texts)))} missing")
 
     def do_correct(self, reference: str, item: str, file: Path, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
@@ -99,7 +97,7 @@ class Command(VerbCommand):
 
     def do_archive(self, reference: str, reason: str, user: str, **options: Any) -> None:
         texts = _found(reference)
-        versioning.archive(texts, by=actor(user), reason=reason)
+        row_versions.archive(texts, by=actor(user), reason=reason)
         self.say(f"{texts} is archived")
 
 

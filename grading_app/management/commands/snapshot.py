@@ -5,14 +5,14 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.commands import SayingCommand, actor, bad_input
-from grading_app.exporting import write_export
-from grading_app.snapshots.archive import read_file
-from grading_app.snapshots.making import SnapshotError, make_snapshot, path_of
+from evalsite.lib.ops.commands import OutputCommand, actor, bad_input
+from grading_app.export.formats import write_export
+from grading_app.export.snapshot_archive import read_file
+from grading_app.export.snapshots import SnapshotError, make_snapshot, path_of
 from runs_app.models import Experiment
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Freeze an experiment: all its tables, what was asked, a study card and checksums, in one file."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

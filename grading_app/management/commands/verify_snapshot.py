@@ -8,11 +8,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from evalsite.lib.commands import WORK_FAILED, SayingCommand, bad_input
-from grading_app.snapshots.verifying import SnapshotFileError, verify
+from evalsite.lib.ops.commands import WORK_FAILED, OutputCommand, bad_input
+from grading_app.export.snapshot_check import SnapshotFileError, verify
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Check a snapshot's checksums, and count its study card again from its tables."
     requires_system_checks: Any = []
 

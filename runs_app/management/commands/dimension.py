@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs_app.designs.designing import dimension_spec
-from runs_app.designs.row_builder import dimension_row
-from runs_app.designs.specs import DimensionSpec
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Dimension
+from runs_app.planning.row_builder import dimension_row
+from runs_app.planning.spec_io import dimension_spec
+from runs_app.planning.specs import DimensionSpec
 
 
 class Command(VersionCommand):

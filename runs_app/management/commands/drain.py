@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from django.core.management.base import BaseCommand
 
-from evalsite.lib.commands import bad_input
-from evalsite.lib.versions import SchemaMismatch
+from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.versions import SchemaMismatch
 
 if TYPE_CHECKING:
-    from runs_app.engine.draining import Drain
+    from runs_app.engine.worker import Drain
 
 
 class Command(BaseCommand):
@@ -32,15 +32,15 @@ class Command(BaseCommand):
         parser.add_argument("--until-idle", action="store_true", help="end when no run has work left")
 
     def handle(self, *args: Any, concurrency: int, grace: float, until_idle: bool, **options: Any) -> None:
-        from runs_app import gateway
-        from runs_app.engine.draining import Drain, Limits
-        from runs_app.engine.registering import Registration
-        from runs_app.providers.local_servers import evict
+        from runs_app.engine.worker import Drain, DrainLimits
+        from runs_app.engine.worker_registration import WorkerRegistration
+        from runs_app.llm import gateway
+        from runs_app.llm.local_servers import evict
 
         gateway.warm_up()
-        limits = Limits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)
+        limits = DrainLimits(concurrency=concurrency, until_idle=until_idle, grace_s=grace)
         try:
-            registration = Registration()
+            registration = WorkerRegistration()
             drain = Drain(gateway.call, registration, limits, evict=evict)
             recorded = asyncio.run(self._drain(drain, registration.name, gateway.close))
         except SchemaMismatch as mismatch:

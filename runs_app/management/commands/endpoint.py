@@ -6,10 +6,10 @@ import os
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.commands import VerbCommand, actor, add_reason, add_switches, add_user, bad_input
+from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_switches, add_user, bad_input
 from runs_app.forms.fields import names_in
+from runs_app.management.field_updates import set_given
 from runs_app.management.preflights import make_preflights
-from runs_app.management.setting import set_given
 from runs_app.models import Endpoint
 
 FIELDS = (

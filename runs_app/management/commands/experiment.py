@@ -16,13 +16,22 @@ from django.forms import model_to_dict
 
 from datasets_app.models import TransitionError
 from datasets_app.models.history import Actor
-from evalsite.lib.commands import VerbCommand, actor, add_list_option, add_reason, add_user, bad_input, owner
-from evalsite.lib.wording import count_text, money_text
-from runs_app import removing, steering
-from runs_app.designs.crossed import Design
-from runs_app.designs.designing import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
-from runs_app.designs.estimating import estimate
-from runs_app.designs.extension import (
+from evalsite.lib.ops.commands import VerbCommand, actor, add_list_option, add_reason, add_user, bad_input, owner
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app import deletion, run_control
+from runs_app.forms.audience import people_to_share_with
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.management.condition_options import add_condition_option, chosen_ids
+from runs_app.management.cost_confirmation import approve, say_estimate
+from runs_app.management.experiment_list import say_experiments
+from runs_app.management.preflights import make_preflights
+from runs_app.management.progress_bar import wait_for
+from runs_app.models import Experiment, Run
+from runs_app.models.runs import RunQuerySet
+from runs_app.monitoring.progress import totals_of, with_totals
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.design import Design
+from runs_app.planning.extension import (
     Extension,
     ExtensionPreview,
     first_wave_label,
@@ -30,18 +39,9 @@ from runs_app.designs.extension import (
     read_extension,
     settings_that_differ,
 )
-from runs_app.designs.planning import PlanError, PlanReport
-from runs_app.designs.specs import ExtensionSpec, read_extension_yaml
-from runs_app.forms.launched import LaunchedExperimentForm
-from runs_app.forms.sharing import people_to_share_with
-from runs_app.management.approving import approve, say_estimate
-from runs_app.management.condition_options import add_condition_option, chosen_ids
-from runs_app.management.listing import say_experiments
-from runs_app.management.preflights import make_preflights
-from runs_app.management.waiting import wait_for
-from runs_app.models import Experiment, Run
-from runs_app.models.runs import RunQuerySet
-from runs_app.watching.progress import totals_of, with_totals
+from runs_app.planning.plan import PlanError, PlanReport
+from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
+from runs_app.planning.specs import ExtensionSpec, read_extension_yaml
 
 # Fields that `set` changes, by the names of their options.
 CHANGEABLE = {
@@ -68,7 +68,7 @@ OVER_THE_BUDGET = "the ceiling is above the budget; the budget holds, so calls m
 
 class Command(VerbCommand):
     help = "Create, look at, launch, steer, copy and remove experiments."
-    refusals = (SpecError, PlanError, TransitionError, steering.LaunchError)
+    refusals = (SpecError, PlanError, TransitionError, run_control.LaunchError)
 
     def add_verbs(self, verbs: Any) -> None:
         _add_design_verbs(verbs)
@@ -146,7 +146,7 @@ class Command(VerbCommand):
             raise PlanError(found.problems)
         say_estimate(self, found)
         approve(self, experiment, found, yes)
-        report = steering.launch(
+        report = run_control.launch(
             experiment, by=actor(user), wave=wave, pilot=pilot, approved=found, only=only, policy=policy
         )
         done = "is launched" if report.is_new else "was launched before, and nothing has changed"
@@ -184,18 +184,18 @@ class Command(VerbCommand):
             transaction.set_rollback(True)
             return None
         approve(self, experiment, preview.after, options["yes"], "Extend")
-        report = steering.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
+        report = run_control.extend(experiment, extension, by=by, reason=reason, wave=wave, approved=preview.after)
         self.say(f"{experiment} is extended: {report.summary}")
         for note in report.notes:
             self.say(note)
         return report
 
     def _say_preview(self, preview: ExtensionPreview) -> None:
-        new, most = count_text(preview.new_trials), money_text(preview.ceiling_usd)
-        likely = money_text(preview.expected_usd)
+        new, most = format_count(preview.new_trials), format_money(preview.ceiling_usd)
+        likely = format_money(preview.expected_usd)
         self.say(f"{preview.new_conditions} new conditions, {new} new trials: at most {most}, expected {likely}")
         if preview.unlaunched:
-            rest = count_text(preview.unlaunched)
+            rest = format_count(preview.unlaunched)
             self.say(f"and {rest} trials of the design as it was, which were not launched yet")
         say_estimate(self, preview.after)
         if preview.is_over_budget:
@@ -221,22 +221,22 @@ class Command(VerbCommand):
             self.say(f"`experiment launch {name}` adds the missing trials of {experiment.samples} samples")
 
     def do_pause(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
-        self._say_moved("paused", steering.pause(_runs(name, condition), by=actor(user), reason=reason))
+        self._say_moved("paused", run_control.pause(_runs(name, condition), by=actor(user), reason=reason))
 
     def do_resume(self, name: str, reason: str, user: str, condition: list[str], **options: Any) -> None:
-        self._say_moved("resumed", steering.resume(_runs(name, condition), by=actor(user), reason=reason))
+        self._say_moved("resumed", run_control.resume(_runs(name, condition), by=actor(user), reason=reason))
 
     def do_cancel(self, name: str, reason: str, user: str, yes: bool, condition: list[str], **options: Any) -> None:
         runs = _runs(name, condition)
         part = f"{len(runs)} runs of " if condition else ""
         self.confirm(f"Cancel {part}{name}? What is pending will never start.", yes)
-        self._say_moved("cancelled", steering.cancel(runs, by=actor(user), reason=reason))
+        self._say_moved("cancelled", run_control.cancel(runs, by=actor(user), reason=reason))
 
     def do_retry(
         self, name: str, error_class: str | None, reason: str, user: str, condition: list[str], **options: Any
     ) -> None:
-        n = steering.retry_failed(_runs(name, condition), error_class=error_class, by=actor(user), reason=reason)
-        self.say(f"{count_text(n)} failed trials will be tried again")
+        n = run_control.retry_failed(_runs(name, condition), error_class=error_class, by=actor(user), reason=reason)
+        self.say(f"{format_count(n)} failed trials will be tried again")
 
     def do_priority(self, name: str, n: int, reason: str, user: str, **options: Any) -> None:
         experiment = _experiment(name)
@@ -259,23 +259,23 @@ class Command(VerbCommand):
     # --- out of use --------------------------------------------------------------------------------------------------
 
     def do_archive(self, name: str, reason: str, user: str, **options: Any) -> None:
-        removing.archive(_experiment(name), by=actor(user), reason=reason)
+        deletion.archive(_experiment(name), by=actor(user), reason=reason)
         self.say(f"{name} is archived")
 
     def do_delete_run(self, name: str, run: int, reason: str, user: str, yes: bool, **options: Any) -> None:
         found = _experiment(name).runs.with_design().filter(pk=run).first()
         if found is None:
             bad_input(f"run: {name} has no run {run}; `status {name} --json` names them")
-        self.confirm(f"Delete {found} ({found.condition.label})? {removing.describe_run_deletion(found)}", yes)
-        removing.delete_run(found, by=actor(user), reason=reason)
+        self.confirm(f"Delete {found} ({found.condition.label})? {deletion.describe_run_deletion(found)}", yes)
+        deletion.delete_run(found, by=actor(user), reason=reason)
         self.say(f"run {run} of {name} is deleted")
 
     def do_delete(self, name: str, reason: str, user: str, yes: bool, **options: Any) -> None:
         experiment = _experiment(name)
         totals = totals_of(with_totals(Experiment.objects.filter(pk=experiment.pk)).get())
-        spent = money_text(experiment.spent_usd)
-        self.confirm(f"Delete {name} with its {count_text(totals.trials)} trials, which cost {spent}?", yes)
-        removing.delete(experiment, by=actor(user), reason=reason)
+        spent = format_money(experiment.spent_usd)
+        self.confirm(f"Delete {name} with its {format_count(totals.trials)} trials, which cost {spent}?", yes)
+        deletion.delete(experiment, by=actor(user), reason=reason)
         self.say(f"{name} is deleted")
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from django.utils import timezone
 
-from evalsite.lib.commands import VerbCommand, actor, add_reason, add_switches, bad_input
-from runs_app.costing import pricing
-from runs_app.management.setting import set_given
+from evalsite.lib.ops.commands import VerbCommand, actor, add_reason, add_switches, bad_input
+from runs_app.management.field_updates import set_given
 from runs_app.models import Endpoint, LanguageModel
 from runs_app.models.preflights import with_last_preflight
+from runs_app.pricing import price_list
 
 PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price")
 SWITCHES = (
@@ -74,14 +74,14 @@ class Command(VerbCommand):
     def do_price(self, names: list[str], all: bool, dry_run: bool, user: str, reason: str, **options: Any) -> None:
         if bool(names) == all:
             bad_input("name: say which models, or --all of those in use")
-        found = pricing.repricings(_models(names))
+        found = price_list.repricings(_models(names))
         for one in found:
             self.say(one.said)
         unlisted = [one for one in found if one.why_not]
         if names and unlisted:
             bad_input(f"name: {unlisted[0].said}; nothing was changed. `model set` takes prices by hand")
-        n = 0 if dry_run else pricing.take_over(found, by=actor(user), reason=reason)
-        self.say(f"{n} models priced by {pricing.source()}, {len(unlisted)} left as they were")
+        n = 0 if dry_run else price_list.take_over(found, by=actor(user), reason=reason)
+        self.say(f"{n} models priced by {price_list.source()}, {len(unlisted)} left as they were")
 
     def do_list(self, endpoint: str | None, json: bool, **options: Any) -> None:
         models = with_last_preflight(LanguageModel.objects.select_related("endpoint"))

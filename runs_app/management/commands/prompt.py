@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runs_app.designs.designing import prompt_spec
-from runs_app.designs.row_builder import prompt_row
-from runs_app.designs.specs import PromptSpec
 from runs_app.management.versions import VersionCommand
 from runs_app.models import Prompt
+from runs_app.planning.row_builder import prompt_row
+from runs_app.planning.spec_io import prompt_spec
+from runs_app.planning.specs import PromptSpec
 
 
 class Command(VersionCommand):

@@ -3,16 +3,16 @@
 import sys
 from typing import Any
 
-from evalsite.lib.commands import SayingCommand
-from runs_app.above import grading
-from runs_app.reconciling import differences
+from evalsite.lib.ops.commands import OutputCommand
+from runs_app.grading_interface import grading
+from runs_app.monitoring.consistency_check import find_differences
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Compare every counter with its rows; exit 1 and the differences if any."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        found = differences()
+        found = find_differences()
         for difference in found:
             self.stdout.write(str(difference))
         for note in grading().points_of_earlier_rules():

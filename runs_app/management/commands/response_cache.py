@@ -6,9 +6,9 @@ from typing import Any
 
 from django.template.defaultfilters import filesizeformat
 
-from evalsite.lib.commands import VerbCommand, actor
-from evalsite.lib.wording import count_text
-from runs_app.purging import purge, purges, size_of_cache
+from evalsite.lib.ops.commands import VerbCommand, actor
+from evalsite.lib.text.number_format import format_count
+from runs_app.cache_purge import purge, purges, size_of_cache
 
 
 class Command(VerbCommand):
@@ -30,7 +30,7 @@ class Command(VerbCommand):
             ]
             self.say_json({"answers": size.answers, "bytes": size.bytes, "oldest": size.oldest, "emptied": emptied})
             return
-        self.say(f"{count_text(size.answers)} answers are remembered, {filesizeformat(size.bytes)} of keys")
+        self.say(f"{format_count(size.answers)} answers are remembered, {filesizeformat(size.bytes)} of keys")
         for one in purges():
             reason = f": {one.reason}" if one.reason else ""
             self.say(f"{one.at:%Y-%m-%d %H:%M:%S} UTC  {one.actor} emptied it of {one.from_value}{reason}")
@@ -38,8 +38,8 @@ class Command(VerbCommand):
     def do_purge(self, yes: bool, reason: str, user: str, **options: Any) -> None:
         by = actor(user)
         held = size_of_cache().answers
-        self.confirm(f"Forget {count_text(held)} answers? They will be asked and paid for anew.", yes)
-        self.say(f"{count_text(purge(by=by, reason=reason))} answers are forgotten")
+        self.confirm(f"Forget {format_count(held)} answers? They will be asked and paid for anew.", yes)
+        self.say(f"{format_count(purge(by=by, reason=reason))} answers are forgotten")
 
 
 def _emptied() -> list[dict[str, Any]]:

@@ -5,9 +5,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from runs_app.simulating.config import ConfigError
-from runs_app.simulating.options import add_options, config_from
-from runs_app.simulating.server import run
+from runs_app.simulator.config import ConfigError
+from runs_app.simulator.options import add_options, config_from
+from runs_app.simulator.server import run
 
 
 class Command(BaseCommand):

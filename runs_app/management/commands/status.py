@@ -5,16 +5,16 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.commands import SayingCommand, bad_input
-from evalsite.lib.wording import count_text, money_text
-from runs_app.management.listing import say_experiments
+from evalsite.lib.ops.commands import OutputCommand, bad_input
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app.management.experiment_list import say_experiments
 from runs_app.models import Experiment
-from runs_app.watching.judge_lines import text_of
-from runs_app.watching.progress import COUNTED
-from runs_app.watching.standing import CHANNELS, standing_of
+from runs_app.monitoring.judge_status import text_of
+from runs_app.monitoring.progress import COUNTED
+from runs_app.monitoring.status_report import CHANNELS, build_status_report
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "The completion of one experiment, condition by condition; or of all, a line each."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
@@ -28,18 +28,18 @@ class Command(SayingCommand):
         found = Experiment.objects.select_related("dataset").filter(slug=experiment).first()
         if found is None:
             bad_input(f"experiment: there is no experiment {experiment}")
-        standing = standing_of(found)
+        standing = build_status_report(found)
         if json:
             self.say_json(standing)
         else:
             self._print(standing)
 
     def _print(self, standing: dict[str, Any]) -> None:
-        budget = money_text(standing["max_usd"]) if standing["max_usd"] else "no budget"
+        budget = format_money(standing["max_usd"]) if standing["max_usd"] else "no budget"
         self.say(f"{standing['experiment']} ({standing['status']}) over {standing['dataset']}")
-        self.say(f"{count_text(standing['done'])} of {count_text(standing['trials'])} trials done")
+        self.say(f"{format_count(standing['done'])} of {format_count(standing['trials'])} trials done")
         self.say(
-            f"{money_text(standing['spent_usd'])} spent, {money_text(standing['reserved_usd'])} reserved, {budget}"
+            f"{format_money(standing['spent_usd'])} spent, {format_money(standing['reserved_usd'])} reserved, {budget}"
         )
         for blocker in standing["blockers"]:
             self.say(f"waiting: {blocker['sentence']}")
@@ -51,27 +51,27 @@ class Command(SayingCommand):
         for rule in standing["rules"]:
             self._print_rule(rule)
         for line in standing["judging"]:
-            self.say(f"\n{text_of(line)}\n  {money_text(line['spent_usd'])} spent")
+            self.say(f"\n{text_of(line)}\n  {format_money(line['spent_usd'])} spent")
         for sentence in standing["warnings"]:
             self.stderr.write(f"warning: {sentence}", self.style.WARNING)
 
     def _print_rule(self, rule: dict[str, Any]) -> None:
         unread, codes = sum(rule["unread"].values()), ", ".join(f"{n} {code}" for code, n in rule["unread"].items())
-        could_not = f", {count_text(unread)} answers could not be read ({codes})" if unread else ""
-        self.say(f"\nscorer {rule['scorer']}: {count_text(rule['scored'])} answers scored{could_not}")
+        could_not = f", {format_count(unread)} answers could not be read ({codes})" if unread else ""
+        self.say(f"\nscorer {rule['scorer']}: {format_count(rule['scored'])} answers scored{could_not}")
 
     def _print_wave(self, wave: dict[str, Any]) -> None:
-        rest = [f", {count_text(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]
-        done = f"{count_text(wave['done'])} of {count_text(wave['trials'])} done{''.join(rest)}"
+        rest = [f", {format_count(wave[name])} {name}" for name in COUNTED if wave[name] and name != "done"]
+        done = f"{format_count(wave['done'])} of {format_count(wave['trials'])} done{''.join(rest)}"
         name = wave["label"] or f"wave {wave['number']}"
-        self.say(f"  {name}: {done}, {money_text(wave['spent_usd'])} spent")
+        self.say(f"  {name}: {done}, {format_money(wave['spent_usd'])} spent")
 
     def _print_run(self, run: dict[str, Any]) -> None:
         wave = f" [{run['wave_label'] or run['wave']}]" if run["wave"] else ""
         self.say(f"\n{run['condition_id']}{wave}: {run['status']} {run['stop_reason']}".rstrip())
         counts = [(name, run[name]) for name in ("done", "failed", "pending", "running", "cancelled", *CHANNELS)]
-        self.say("  " + ", ".join(f"{count_text(n)} {name}" for name, n in counts if n))
+        self.say("  " + ", ".join(f"{format_count(n)} {name}" for name, n in counts if n))
         if run["errors"]:
             self.say("  errors: " + ", ".join(f"{n} {name}" for name, n in run["errors"].items()))
         unpriced = f", {run['unpriced']} attempts of unknown cost" if run["unpriced"] else ""
-        self.say(f"  {money_text(run['spent_usd'])} for {count_text(run['attempts'])} attempts{unpriced}")
+        self.say(f"  {format_money(run['spent_usd'])} for {format_count(run['attempts'])} attempts{unpriced}")

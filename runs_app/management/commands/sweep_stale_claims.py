@@ -4,11 +4,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from runs_app.engine.sweeping import sweep
+from runs_app.engine.leases import sweep_expired
 
 
 class Command(BaseCommand):
     help = "Return every trial whose lease has ended to the queue."
 
     def handle(self, *args: Any, **options: Any) -> None:
-        self.stdout.write(f"{sweep()} stale claims returned")
+        self.stdout.write(f"{sweep_expired()} stale claims returned")

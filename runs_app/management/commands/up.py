@@ -9,8 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from evalsite.lib.supervising import GivingUp
-from runs_app.serving import LOOPBACK, AddressError, listening, migrate, serve
+from evalsite.lib.ops.supervisor import GivingUp
+from runs_app.taskqueue.site_processes import LOOPBACK, AddressError, listening, migrate, serve
 
 WORK_FAILED, BAD_INPUT = 1, 2
 AS_ROOT = (

@@ -23,7 +23,7 @@ DISK, RAGE = "disk", "rage"
 
 def main():
     options = read_options()
-    from runs_app.simulating.config import SimulatorConfig
+    from runs_app.simulator.config import SimulatorConfig
 
     config = SimulatorConfig(latency_ms=options.latency_ms, latency_sigma=0.5, retry_after_s=0.05, seed=options.seed)
     accounts, notes = [], []

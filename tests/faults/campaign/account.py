@@ -26,7 +26,7 @@ def account_of(fault, run, *, answers=None, in_flight=0, recovery="", ended=("do
     from django.db.models import Count
 
     from runs_app.models import Attempt
-    from runs_app.reconciling import differences
+    from runs_app.monitoring.consistency_check import find_differences
 
     run.refresh_from_db()
     attempts = Attempt.objects.filter(run=run)
@@ -34,7 +34,7 @@ def account_of(fault, run, *, answers=None, in_flight=0, recovery="", ended=("do
     again = answered.values("trial").annotate(n=Count("pk")).filter(n__gt=1).count()
     malformed = run.errors.get("malformed_reply", 0)
     unread = max(0, answers - answered.count() - malformed) if answers is not None else 0
-    found = differences()
+    found = find_differences()
     return Account(
         fault,
         run.n_trials,

@@ -94,14 +94,14 @@ class Lab:
 @contextmanager
 def lab(config, folder=None):
     """With a server in a folder of its own, or below this one; Django is set up on it."""
-    from evalsite.lib.postgres import Embedded
+    from evalsite.lib.ops.postgres import Embedded
     from tests.postgres.conftest import open_folder
 
     with open_folder() as own, tempfile.TemporaryDirectory(prefix="campaign-", ignore_cleanup_errors=True) as data:
         server = Embedded((folder or own) / "postgres")
         server.start()
         set_up(server, data)
-        from runs_app.simulating.launching import simulator_process
+        from runs_app.simulator.process import simulator_process
 
         with simulator_process(config) as provider:
             made = Lab(server, provider)

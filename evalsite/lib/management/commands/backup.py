@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evalsite.lib.backing_up import BackupError, back_up
-from evalsite.lib.commands import WORK_FAILED, bad_input
-from evalsite.lib.wording import count_text
+from evalsite.lib.ops.backup import BackupError, back_up
+from evalsite.lib.ops.commands import WORK_FAILED, bad_input
+from evalsite.lib.text.number_format import format_count
 
 
 class Command(BaseCommand):
@@ -27,4 +27,4 @@ class Command(BaseCommand):
             dump, copied = back_up(folder.resolve(), keep)
         except (BackupError, OSError) as error:
             raise CommandError(str(error), returncode=WORK_FAILED) from None
-        self.stdout.write(f"{dump}: {count_text(dump.stat().st_size)} bytes; {count_text(copied)} new images")
+        self.stdout.write(f"{dump}: {format_count(dump.stat().st_size)} bytes; {format_count(copied)} new images")

@@ -8,9 +8,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from evalsite.lib.backing_up import BackupError, restore
-from evalsite.lib.commands import bad_input
-from evalsite.lib.wording import count_text
+from evalsite.lib.ops.backup import BackupError, restore
+from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.text.number_format import format_count
 
 
 class Command(BaseCommand):
@@ -25,4 +25,4 @@ class Command(BaseCommand):
             copied = restore(dump.resolve())
         except (BackupError, OSError) as error:
             bad_input(str(error))
-        self.stdout.write(f"restored; {count_text(copied)} images put back. `reconcile` proves the counters.")
+        self.stdout.write(f"restored; {format_count(copied)} images put back. `reconcile` proves the counters.")

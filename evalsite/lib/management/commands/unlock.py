@@ -5,11 +5,11 @@ from __future__ import annotations
 from argparse import ArgumentParser
 from typing import Any
 
-from evalsite.lib.commands import SayingCommand, bad_input
-from evalsite.lib.sign_in import account_key, address_key, forget
+from evalsite.lib.ops.commands import OutputCommand, bad_input
+from evalsite.lib.web.sign_in import account_key, address_key, forget
 
 
-class Command(SayingCommand):
+class Command(OutputCommand):
     help = "Forget failed sign-ins, so that people need not wait."
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -1,0 +1,332 @@
+"""What curators do with datasets: draw, mend, approve, archive, duplicate, delete.
+
+Only a draft changes. Each verb is one transaction that holds the dataset's row, does its work, counts the items and
+writes a line of history; it raises TransitionError where the dataset is in the wrong state, and CurationError where
+what was asked makes no sense. Either way nothing was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Max
+from django.db.models.deletion import ProtectedError
+from django.utils import timezone
+
+from datasets_app.drafts import CurationError, changing, hold_draft, listed, note
+from datasets_app.importing import dataset_hash, item_content
+from datasets_app.importing.dataset_writer import new_draft
+from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models.history import Actor, record_changes, save_noted
+from datasets_app.sampling import SamplingError, Strategy, replace_one, reshuffle, sample
+
+COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category", "metadata")
+BATCH = 2000
+
+
+# --- what a dataset is -----------------------------------------------------------------------------------------------
+
+
+def stored_hash(dataset: Dataset) -> str:
+    """The hash of the active items and their norms, as they are in the database now."""
+    items = dataset.items.active().order_by("pk").prefetch_related("norms")
+    return dataset_hash(_content(item) for item in items.iterator(chunk_size=BATCH))
+
+
+def _content(item: Item) -> dict[str, Any]:
+    return item_content(
+        key=item.key,
+        input=item.input,
+        image_sha256=item.image_id,
+        target=item.target,
+        choices=item.choices,
+        grading_scheme=item.grading_scheme,
+        category=item.category,
+        metadata=item.metadata,
+        norms=[(norm.dimension, norm.mean, norm.sd, norm.n) for norm in item.norms.all()],
+    )
+
+
+# --- changes of state ------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
+    """Freeze a draft with at least one active item, and store the hash of its content. For ever: see the triggers."""
+    _require_reason(reason, "approve", dataset)
+    hold_draft(dataset)  # Waits for changes under way; those that come later find it approved.
+    dataset.refresh_counts()
+    if not dataset.active_count:
+        raise CurationError(f"{dataset} has no active item to approve")
+    Dataset.objects.transition_one(
+        dataset,
+        sources=[Dataset.Status.DRAFT],
+        target=Dataset.Status.APPROVED,
+        by=by,
+        reason=reason,
+        content_hash=stored_hash(dataset),
+        approved_at=timezone.now(),
+    )
+
+
+def archive(dataset: Dataset, *, by: Actor, reason: str) -> None:
+    """Take an approved dataset out of use for new experiments; what was made with it stays."""
+    _require_reason(reason, "archive", dataset)
+    Dataset.objects.transition_one(
+        dataset, sources=[Dataset.Status.APPROVED], target=Dataset.Status.ARCHIVED, by=by, reason=reason
+    )
+
+
+@transaction.atomic
+def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") -> Dataset:
+    """A new draft with the active items: the next version of the same name, or of another."""
+    keys = list(dataset.items.active().values_list("key", flat=True))
+    if not keys:
+        raise CurationError(_nothing_to_copy(dataset))
+    recipe = {"strategy": "duplicate", "from": str(dataset)}
+    return _drawn(dataset, keys, slug=slug or dataset.slug, by=by, reason=reason, recipe=recipe)
+
+
+def _nothing_to_copy(dataset: Dataset) -> str:
+    excluded = dataset.items.count()
+    if not excluded:
+        return f"{dataset} has no items, so there is nothing to copy; add items to it first"
+    return f"all items of {dataset} are excluded ({excluded}), so there is nothing to copy; include some of them first"
+
+
+def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
+    """Delete a draft that nothing was drawn from. Its history stays, and says who deleted it."""
+    try:
+        with transaction.atomic():
+            hold_draft(dataset)
+            record_changes([(dataset, Dataset.Status.DRAFT, "deleted")], by=by, reason=reason or str(dataset))
+            dataset.delete()
+    except ProtectedError as error:
+        users = ", ".join(sorted({_name_of_user(row) for row in error.protected_objects})[:5])
+        raise CurationError(f"{dataset} is in use by {users}") from None
+
+
+def _name_of_user(row: Any) -> str:
+    """Name only what belongs to the group: others' experiments may be private."""
+    return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
+
+
+ABOUT = ("title", "description", "source", "licence")
+
+
+def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
+    """Change title, description, source or licence; return which. History says from what to what.
+
+    They are no part of what is frozen, but people cite them: for a dataset that is no draft, a reason is needed.
+    """
+    with transaction.atomic():
+        current = Dataset.objects.select_for_update(no_key=True).get(pk=dataset.pk)
+        changed = [name for name in ABOUT if name in about and getattr(current, name) != about[name]]
+        if not changed:
+            return []
+        if not current.is_draft:
+            _require_reason(reason, f"change {', '.join(changed)} of", dataset)
+        for name in changed:
+            setattr(current, name, about[name])
+        try:
+            current.clean_fields(exclude={field.name for field in Dataset._meta.fields} - set(changed))
+        except ValidationError as error:
+            field, messages = next(iter(error.message_dict.items()))
+            raise CurationError(f"{field}: {messages[0]}") from None
+        save_noted(current, by=by, reason=reason, fields=changed)
+    for name in changed:
+        setattr(dataset, name, about[name])
+    return changed
+
+
+def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
+    if not reason.strip():
+        raise CurationError(f"reason: say why to {verb} {dataset}")
+
+
+# --- draws -----------------------------------------------------------------------------------------------------------
+
+
+@transaction.atomic
+def generate(parent: Dataset, *, slug: str, strategy: Strategy, n: int | None, seed: int, by: Actor) -> Dataset:
+    """A draft sampled from the active items of another dataset, with the recipe to draw it again."""
+    keys = _drawing(sample, _pool(parent), strategy, n, seed)
+    recipe = {"strategy": strategy, "n": n, "seed": seed, "from": str(parent), "from_hash": parent.content_hash}
+    return _drawn(parent, keys, slug=slug, by=by, recipe=recipe)
+
+
+def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: str = "") -> str:
+    """Exchange one item of a sampled draft for another of its category, in its place. The new key."""
+    parent = _parent_of(dataset)
+    with changing(dataset):
+        chosen = _keys(dataset)
+        after = _drawing(replace_one, _pool(parent, extra=dataset), chosen, key, seed)
+        new = after[chosen.index(key)]
+        position = dataset.items.get(key=key).position
+        dataset.items.filter(key=key).delete()
+        _copy_items(parent, dataset, [new], start=position)
+        note(dataset, "items", f"replaced {key} by {new}", by=by, reason=reason)
+    return new
+
+
+def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "") -> list[str]:
+    """Redraw the active items of a sampled draft, as many of each category as now. Return their keys.
+
+    Excluded items keep their place at the end of the draft, with their notes, and are not drawn again.
+    """
+    parent = _parent_of(dataset)
+    with changing(dataset):
+        excluded = dataset.items.filter(excluded=True)
+        out_of_use = set(excluded.values_list("key", flat=True))
+        chosen = list(dataset.items.active().values_list("key", flat=True))
+        if not chosen:
+            raise CurationError(f"{dataset} has no active item to draw anew")
+        pool = [(key, category) for key, category in _redraw_pool(parent, dataset) if key not in out_of_use]
+        keys = _drawing(reshuffle, pool, chosen, seed)
+        dataset.items.active().delete()
+        _copy_items(parent, dataset, keys)
+        _move_behind(excluded, len(keys))
+        dataset.recipe = {**dataset.recipe, "seed": seed}
+        dataset.save(update_fields=["recipe"])
+        note(dataset, "items", f"drawn again with seed {seed}", by=by, reason=reason)
+    return keys
+
+
+def _move_behind(items: Any, start: int) -> None:
+    """Give these items the positions from `start`, in the order that they have."""
+    rows = list(items.order_by("position", "pk"))
+    for position, item in enumerate(rows, start):
+        item.position = position
+    Item.objects.bulk_update(rows, ["position"], batch_size=BATCH)
+
+
+def _drawing(draw: Any, *how: Any) -> list[str]:
+    try:
+        return list(draw(*how))
+    except SamplingError as error:
+        raise CurationError(str(error)) from None
+
+
+def _parent_of(dataset: Dataset) -> Dataset:
+    if dataset.parent is None:
+        raise CurationError(f"{dataset} was not drawn from another dataset")
+    return dataset.parent
+
+
+def _keys(dataset: Dataset) -> list[str]:
+    return list(dataset.items.values_list("key", flat=True))
+
+
+def _pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]]:
+    """(key, category) of the parent's active items, and of items of `extra` that have left the parent since."""
+    pool = dict(parent.items.active().values_list("key", "category"))
+    gone = extra.items.values_list("key", "category") if extra else ()
+    return list((dict(gone) | pool).items())
+
+
+def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
+    """(key, category) of the parent's active items. CurationError if an active item of the draft is not among them."""
+    pool = dict(parent.items.active().values_list("key", "category"))
+    gone = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
+    if gone:
+        raise CurationError(f"{parent} has no active item {', '.join(gone[:5])}; remove it from {dataset} first")
+    return list(pool.items())
+
+
+# --- single items ----------------------------------------------------------------------------------------------------
+
+
+def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Actor, reason: str = "") -> None:
+    """Copy active items of another dataset, with their norms, to the end of a draft."""
+    with changing(dataset):
+        known = sorted(set(keys) & set(_keys(dataset)))
+        if known:
+            raise CurationError(f"{dataset} has these keys already: {listed(known)}")
+        newest = dataset.items.aggregate(last=Max("position"))["last"]
+        _copy_items(source, dataset, keys, start=0 if newest is None else newest + 1)
+        note(dataset, "items", f"added from {source} {listed(keys)}", by=by, reason=reason)
+
+
+def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
+    """Take items out of a draft altogether. To keep them, with the reason, use `exclude_items`."""
+    with changing(dataset):
+        _found(dataset, keys).delete()
+        note(dataset, "items", f"removed {listed(keys)}", by=by, reason=reason)
+
+
+def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str) -> None:
+    """Leave items in the draft, but out of use: they are neither sampled, nor approved, nor asked about."""
+    if not reason.strip():
+        raise CurationError("note: say why the items are excluded")
+    with changing(dataset):
+        _found(dataset, keys).update(excluded=True, note=reason)
+        note(dataset, "excluded", listed(keys), by=by, reason=reason)
+
+
+def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
+    """Take excluded items into use again."""
+    with changing(dataset):
+        _found(dataset, keys).update(excluded=False, note="")
+        note(dataset, "included", listed(keys), by=by, reason=reason)
+
+
+def _found(dataset: Dataset, keys: Collection[str]) -> Any:
+    """The items of these keys, which must all be there."""
+    if not keys:
+        raise CurationError("no item was named")
+    known = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
+    _refuse_missing(dataset, [key for key in keys if key not in known])
+    return dataset.items.filter(key__in=keys)
+
+
+def _refuse_missing(dataset: Dataset, missing: Collection[str]) -> None:
+    if missing:
+        raise CurationError(f"not among the items of {dataset}: {listed(missing)}")
+
+
+# --- copies ----------------------------------------------------------------------------------------------------------
+
+
+def _drawn(
+    parent: Dataset, keys: Sequence[str], *, slug: str, by: Actor, recipe: Mapping[str, Any], reason: str = ""
+) -> Dataset:
+    """A new draft with copies of some items of another dataset."""
+    draft = new_draft(
+        slug,
+        by=by,
+        title=parent.title,
+        description=parent.description,
+        source=parent.source,
+        licence=parent.licence,
+        parent=parent,
+        recipe=dict(recipe),
+    )
+    with changing(draft):
+        _copy_items(parent, draft, keys)
+        note(draft, "items", f"{recipe['strategy']}: {len(keys)} items from {parent}", by=by, reason=reason)
+    return draft
+
+
+def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start: int = 0) -> None:
+    """Copy active items and their norms, in this order, to positions from `start`."""
+    if not keys:
+        raise CurationError(f"no item of {source} was named")
+    originals = {item.key: item for item in source.items.active().filter(key__in=keys).prefetch_related("norms")}
+    _refuse_missing(source, [key for key in keys if key not in originals])
+    copies = Item.objects.bulk_create(
+        (_copy(originals[key], target, start + offset) for offset, key in enumerate(keys)), batch_size=BATCH
+    )
+    Norm.objects.bulk_create(_copied_norms((originals[copy.key], copy) for copy in copies), batch_size=BATCH)
+
+
+def _copy(item: Item, target: Dataset, position: int) -> Item:
+    return Item(dataset=target, key=item.key, position=position, **{name: getattr(item, name) for name in COPIED})
+
+
+def _copied_norms(pairs: Iterable[tuple[Item, Item]]) -> Iterable[Norm]:
+    for original, copy in pairs:
+        for norm in original.norms.all():
+            yield Norm(item=copy, dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n)

@@ -1,0 +1,124 @@
+"""The saving half of the import: what was read without an error, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Max
+
+from datasets_app.drafts import CurationError, changing, listed, next_version, note
+from datasets_app.image_storage import store_images
+from datasets_app.importing.records import ItemRecord, NormRecord, Reading
+from datasets_app.models import Dataset, Item, Norm
+from datasets_app.models.history import Actor, record_changes
+
+BATCH = 2000
+
+
+@transaction.atomic
+def create_dataset(
+    reading: Reading, *, slug: str, by: Actor, norms: Collection[NormRecord] = (), **about: Any
+) -> Dataset:
+    """A new draft with everything that was read: version 1 of a new name, else the next version of a known one.
+
+    `about` are fields of Dataset (title, description, source, licence). CurationError, and nothing saved, where the
+    reading has errors or the name cannot be one.
+    """
+    _require_ok(reading)
+    dataset = new_draft(
+        slug,
+        by=by,
+        source_name=reading.source_name[-255:],
+        source_sha256=reading.source_sha256,
+        mapping=reading.mapping,
+        **about,
+    )
+    save_items(dataset, reading, by=by)
+    if norms:
+        save_norms(dataset, norms, by=by)
+    return dataset
+
+
+def new_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
+    """An empty draft under the next version of its name, with the first line of its history."""
+    author: Any = None if by is None or isinstance(by, str) or not by.pk else by
+    dataset = Dataset(slug=slug, version=next_version(slug), created_by=author, **fields)
+    try:
+        dataset.clean_fields(exclude=["created_by", "parent"])
+    except ValidationError as error:
+        field, messages = next(iter(error.message_dict.items()))
+        raise CurationError(f"{'name' if field == 'slug' else field}: {messages[0]}") from None
+    dataset.save(force_insert=True)
+    record_changes([(dataset, "", Dataset.Status.DRAFT)], by=by, reason="")
+    return dataset
+
+
+def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
+    """Append the items of a reading to a draft; CurationError where it has errors, or a key is there already."""
+    _require_ok(reading)
+    with changing(dataset):
+        _refuse_known_keys(dataset, [record.key for record in reading.items])
+        store_images(record.image for record in reading.items if record.image)
+        newest = dataset.items.aggregate(last=Max("position"))["last"]
+        start = 0 if newest is None else newest + 1
+        items = Item.objects.bulk_create(
+            (_item(dataset, record, start + offset) for offset, record in enumerate(reading.items)), batch_size=BATCH
+        )
+        _write_norms({item.key: item for item in items}, _norms_of(reading.items))
+        note(dataset, "items", f"imported {len(items)} items from {reading.source_name}", by=by)
+    return items
+
+
+def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) -> int:
+    """Attach norms to the items of a draft, in place of those that were there. How many."""
+    with changing(dataset):
+        items = {item.key: item for item in dataset.items.filter(key__in={norm.key for norm in norms})}
+        unknown = [norm.key for norm in norms if norm.key not in items]
+        if unknown:
+            raise CurationError(f"norms for keys that {dataset} does not have: {listed(unknown)}")
+        _write_norms(items, norms)
+        note(dataset, "norms", f"{len(norms)} norms for {len(items)} items", by=by)
+    return len(norms)
+
+
+def _require_ok(reading: Reading) -> None:
+    if not reading.ok:
+        raise CurationError(f"{reading.report.error_total} errors in {reading.source_name}; nothing was saved")
+
+
+def _refuse_known_keys(dataset: Dataset, keys: list[str]) -> None:
+    known = sorted(dataset.items.filter(key__in=keys).values_list("key", flat=True))
+    if known:
+        raise CurationError(f"{dataset} has these keys already: {listed(known)}")
+
+
+def _item(dataset: Dataset, record: ItemRecord, position: int) -> Item:
+    return Item(
+        dataset=dataset,
+        key=record.key,
+        position=position,
+        input=record.input,
+        image_id=record.image.sha256 if record.image else None,
+        target=record.target,
+        choices=list(record.choices),
+        grading_scheme=record.grading_scheme,
+        category=record.category,
+        metadata=dict(record.metadata),
+    )
+
+
+def _norms_of(records: Iterable[ItemRecord]) -> list[NormRecord]:
+    return [norm for record in records for norm in record.norms]
+
+
+def _write_norms(items: dict[str, Item], norms: Iterable[NormRecord]) -> None:
+    Norm.objects.bulk_create(
+        (Norm(item=items[norm.key], dimension=norm.dimension, mean=norm.mean, sd=norm.sd, n=norm.n) for norm in norms),
+        batch_size=BATCH,
+        update_conflicts=True,
+        unique_fields=["item", "dimension"],
+        update_fields=["mean", "sd", "n"],
+    )

@@ -1,0 +1,134 @@
+"""Readings as files: how the process that reads an upload hands its result to the process that stores it.
+
+The format is JSON, because the reader's process may have been taken over by a hostile file: nothing that it writes is
+trusted. Images are checked against their hashes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from datasets_app.importing.norm_reader import NormReading
+from datasets_app.importing.records import (
+    ItemRecord,
+    NormRecord,
+    Reading,
+    Refused,
+    Remark,
+    Report,
+    ScratchFolder,
+    StashedImage,
+)
+
+HEADER, ITEMS = "reading.json", "items.jsonl"
+SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+FORMATS = frozenset({"jpeg", "png"})
+
+
+def write_readings(folder: Path, reading: Reading, norms: NormReading) -> None:
+    """Write a reading and the norms read beside it. Images are in the folder already."""
+    with (folder / ITEMS).open("w", encoding="utf-8") as out:
+        for item in reading.items:
+            out.write(json.dumps(_item_to_json(item), ensure_ascii=False) + "\n")
+    header = {
+        "columns": reading.columns,
+        "mapping": reading.mapping,
+        "source_name": reading.source_name,
+        "source_sha256": reading.source_sha256,
+        "item_count": len(reading.items),
+        "report": report_to_json(reading.report),
+        "norms": [_norm_to_json(norm) for norm in norms.norms],
+        "norms_report": report_to_json(norms.report),
+    }
+    (folder / HEADER).write_text(json.dumps(header, ensure_ascii=False), encoding="utf-8")
+
+
+def load_readings(scratch: ScratchFolder) -> tuple[Reading, NormReading]:
+    """Return what `write_readings` wrote. Refused where an image is not what its name says."""
+    header = json.loads((scratch.path / HEADER).read_text(encoding="utf-8"))
+    items = list(_items(scratch.path)) if not header["report"]["error_total"] else []
+    reading = Reading(
+        items,
+        header["columns"],
+        header["mapping"],
+        header["source_name"],
+        header["source_sha256"],
+        report_from_json(header["report"]),
+        scratch,
+    )
+    return reading, NormReading(
+        [NormRecord(*norm) for norm in header["norms"]], report_from_json(header["norms_report"])
+    )
+
+
+def report_to_json(report: Report) -> dict[str, Any]:
+    return {
+        "errors": [_remark_to_json(remark) for remark in report.errors],
+        "warnings": [_remark_to_json(remark) for remark in report.warnings],
+        "error_total": report.error_total,
+        "warning_total": report.warning_total,
+    }
+
+
+def report_from_json(content: dict[str, Any]) -> Report:
+    return Report(
+        errors=[Remark(*remark) for remark in content["errors"]],
+        warnings=[Remark(*remark) for remark in content["warnings"]],
+        error_total=content["error_total"],
+        warning_total=content["warning_total"],
+    )
+
+
+def _remark_to_json(remark: Remark) -> list[Any]:
+    return [remark.row, remark.line, remark.field, remark.message]
+
+
+def _norm_to_json(norm: NormRecord) -> list[Any]:
+    return [norm.key, norm.dimension, norm.mean, norm.sd, norm.n]
+
+
+def _item_to_json(item: ItemRecord) -> dict[str, Any]:
+    image = item.image
+    return {
+        "key": item.key,
+        "input": item.input,
+        "image": image and [image.sha256, image.format, image.width, image.height, image.size, image.original_name],
+        "target": item.target,
+        "choices": item.choices,
+        "grading_scheme": item.grading_scheme,
+        "category": item.category,
+        "metadata": item.metadata,
+        "norms": [_norm_to_json(norm) for norm in item.norms],
+    }
+
+
+def _items(folder: Path) -> Iterator[ItemRecord]:
+    images: dict[str, StashedImage] = {}
+    with (folder / ITEMS).open(encoding="utf-8", newline="\n") as lines:
+        for line in lines:
+            content = json.loads(line)
+            image = content.pop("image")
+            if image and image[0] not in images:
+                images[image[0]] = _image(folder, *image)
+            yield ItemRecord(
+                image=images[image[0]] if image else None,
+                choices=tuple(content.pop("choices")),
+                norms=tuple(NormRecord(*norm) for norm in content.pop("norms")),
+                **content,
+            )
+
+
+def _image(
+    folder: Path, sha256: str, form: str, width: int, height: int, size: int, original_name: str
+) -> StashedImage:
+    if not SHA256.match(sha256) or form not in FORMATS:
+        raise Refused("the reader named an image that cannot be one")
+    path = folder / f"{sha256}.{form}"
+    if path.is_symlink() or hashlib.sha256(path.read_bytes()).hexdigest() != sha256:
+        raise Refused(f"the image {original_name!r} is not what the reader says it is")
+    return StashedImage(sha256, path, form, width, height, size, original_name)

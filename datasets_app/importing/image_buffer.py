@@ -1,0 +1,59 @@
+"""Images between reading and saving: each decoded once, its bytes in a temporary folder, named by hash."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import PurePosixPath
+
+from datasets_app.importing.archives import ImageFinder, NotFound
+from datasets_app.importing.image_reader import BadImage, read_image
+from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.records import Refused, ScratchFolder, StashedImage
+
+
+class Stash:
+    def __init__(self, finder: ImageFinder | None, limits: Limits, scratch: ScratchFolder) -> None:
+        self.finder = finder
+        self.limits = limits
+        self.scratch = scratch
+        self.by_name: dict[str, StashedImage | BadImage] = {}
+        self.stored: set[str] = set()
+        self.bytes = 0
+
+    def by_path(self, wanted: str) -> StashedImage:
+        """The image a row names. NotFound or BadImage say what is wrong with it."""
+        if self.finder is None:
+            raise NotFound(f"image {wanted!r} is named, but no images were given")
+        name = self.finder.find(wanted)
+        if name not in self.by_name:
+            self.by_name[name] = self._tried(self.finder.source.read(name), PurePosixPath(name).name)
+        return self._taken(name)
+
+    def by_content(self, data: bytes) -> StashedImage:
+        """An image whose bytes stand in the table itself."""
+        name = f"sha256:{hashlib.sha256(data).hexdigest()}"
+        if name not in self.by_name:
+            self.by_name[name] = self._tried(data, "")
+        return self._taken(name)
+
+    def _taken(self, name: str) -> StashedImage:
+        image = self.by_name[name]
+        if isinstance(image, BadImage):
+            raise BadImage(*image.args)
+        return image
+
+    def _tried(self, data: bytes, original_name: str) -> StashedImage | BadImage:
+        try:
+            image = read_image(data, self.limits)
+        except BadImage as error:
+            return error
+        path = self.scratch.path / f"{image.sha256}.{image.format}"
+        if image.sha256 not in self.stored:
+            self.stored.add(image.sha256)
+            self.bytes += len(image.data)
+            if self.bytes > self.limits.unpacked_bytes:
+                raise Refused(f"the images take more than {self.limits.unpacked_bytes // MIB} MiB once encoded again")
+            path.write_bytes(image.data)
+        return StashedImage(
+            image.sha256, path, image.format, image.width, image.height, len(image.data), original_name[-255:]
+        )

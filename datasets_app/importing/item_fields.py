@@ -1,0 +1,100 @@
+"""One row to the fields of one item: what is checked about a text, a key, a list of choices, the metadata."""
+
+from __future__ import annotations
+
+import json
+import string
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from datasets_app.importing.column_map import NoValue, as_text
+from datasets_app.importing.limits import Limits
+from datasets_app.importing.table_readers import parse_json
+from evalsite.lib.text.pg_text import describe_unstorable
+
+
+class BadField(Exception):
+    """What a row holds cannot become this field."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def checked_text(field: str, value: Any, most: int) -> str:
+    """The cell as text that PostgreSQL can hold: no NUL, no half surrogates, not longer than `most`."""
+    try:
+        text = as_text(value)
+    except NoValue as error:
+        raise BadField(field, str(error)) from None
+    if len(text) > most:
+        raise BadField(field, f"has {len(text):,} characters; at most {most:,} are taken")
+    if fault := describe_unstorable(text):
+        raise BadField(field, fault)
+    return text
+
+
+def checked_key(value: Any, limits: Limits) -> str:
+    """Keys are one line, and are compared letter by letter: so composed the same way, without blanks around them."""
+    key = unicodedata.normalize("NFC", checked_text("key", value, limits.key_chars)).strip()
+    if not key:
+        raise BadField("key", "is empty")
+    if any(unicodedata.category(letter) == "Cc" for letter in key):
+        raise BadField("key", f"{key!r} contains a control character or a line break")
+    return key
+
+
+def checked_choices(value: Any, limits: Limits) -> tuple[str, ...]:
+    """From a list, a JSON list, texts separated by "|", or {"text": [...]}; nothing from an empty cell."""
+    parsed = _choice_list(value)
+    if len(parsed) == 1 or len(parsed) > limits.choices:
+        raise BadField("choices", f"has {len(parsed)}; 2 to {limits.choices} are taken")
+    choices = tuple(checked_text("choices", choice, limits.text_chars) for choice in parsed)
+    if any(not choice.strip() for choice in choices):
+        raise BadField("choices", f"number {[bool(choice.strip()) for choice in choices].index(False) + 1} is empty")
+    return choices
+
+
+def _choice_list(value: Any) -> list[Any]:
+    if isinstance(value, Mapping) and isinstance(value.get("text"), list):
+        return list(value["text"])
+    if isinstance(value, list | tuple):
+        return list(value)
+    if value is None or value == "":
+        return []
+    if isinstance(value, str):
+        return _choices_in_text(value.strip())
+    raise BadField("choices", f"is {type(value).__name__}, not a list")
+
+
+def _choices_in_text(text: str) -> list[Any]:
+    if text.startswith("["):
+        try:
+            parsed = parse_json(text)
+        except ValueError as error:
+            raise BadField("choices", f"starts like a JSON list but is none: {error}") from None
+        return list(parsed)
+    if "|" not in text:
+        raise BadField("choices", 'is no list; write ["one", "two"] or one|two')
+    return [part.strip() for part in text.split("|")]
+
+
+def is_among(target: str, choices: tuple[str, ...]) -> bool:
+    """Whether a target names a choice: by its letter, its text, or its number from 0."""
+    letters = string.ascii_uppercase[: len(choices)]
+    numbers = {str(number) for number in range(len(choices))}
+    return target.strip().upper() in set(letters) or target.strip() in {c.strip() for c in choices} | numbers
+
+
+def checked_metadata(row: Mapping[str, Any], columns: list[str], limits: Limits) -> dict[str, Any]:
+    """The other columns, as JSON has them; empty cells are left out."""
+    metadata = {column: row[column] for column in columns if row.get(column) not in (None, "")}
+    try:
+        text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadField("metadata", f"cannot be stored as JSON: {error}") from None
+    checked_text("metadata", text, limits.metadata_chars)
+    if fault := describe_unstorable(metadata):
+        raise BadField("metadata", fault)
+    return metadata

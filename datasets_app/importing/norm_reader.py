@@ -1,0 +1,207 @@
+"""Human norms from a table, in the shapes they are published in, with the slips that published tables have."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from datasets_app.importing.column_map import BoundMapping, NoValue, as_text, norm_columns
+from datasets_app.importing.file_source import opened
+from datasets_app.importing.limits import LIMITS, Limits
+from datasets_app.importing.records import NormRecord, Refused, Report, Row
+from datasets_app.importing.table_readers import read_rows
+
+KEY_NAMES = ("key", "id", "item", "item_id", "image_id", "image", "theme", "name", "stimulus", "item_key")
+STATISTICS = ("mean", "sd", "n")
+SHOWN = 5
+DIMENSION_CHARS = 80
+
+
+@dataclass(slots=True)
+class NormReading:
+    """Norms for the keys of a dataset. With an error in it, none of it may be saved."""
+
+    norms: list[NormRecord] = field(default_factory=list)
+    report: Report = field(default_factory=Report)
+
+    @property
+    def ok(self) -> bool:
+        return not self.report.error_total
+
+
+def read_norms(
+    source: Any, items: Mapping[str, str], mapping: Mapping[str, str] | None = None, limits: Limits = LIMITS
+) -> NormReading:
+    """Read norms for `items` (key -> category) from a path or a binary file.
+
+    Wide tables have `<Dimension>_mean`, `_SD`, `_N` in any case, also after "human_"; long ones the columns dimension,
+    mean, sd, n. `mapping` may name the columns "key" and "category" where they have unusual names. Keys that differ
+    from the dataset's only by blanks, case or an image's ending are repaired and reported. Keys the dataset does not
+    have, and items without norms, are warnings; a mean that is no number, a negative sd, an n that is no whole number
+    and two values for one (item, dimension) are errors.
+    """
+    reading = NormReading()
+    try:
+        with opened(source) as (file, name):
+            columns, rows = read_rows(file, name, reading.report, limits)
+            _NormTable(columns, items, mapping or {}, reading).read(rows)
+    except Refused as error:
+        reading.report.error(None, "norms", str(error))
+    return reading
+
+
+def row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: Report) -> Iterator[NormRecord]:
+    """The norms that stand in one wide row; a dimension whose cells are all blank has none."""
+    cells: dict[str, dict[str, Any]] = {}
+    for column, (dimension, statistic) in columns.items():
+        cells.setdefault(dimension, {})[statistic] = (column, row.values.get(column))
+    for dimension, statistics in cells.items():
+        if any(value is not None and str(value).strip() for _, value in statistics.values()):
+            norm = _norm(key, dimension, statistics, row, report)
+            if norm:
+                yield norm
+
+
+def _norm(
+    key: str, dimension: str, statistics: Mapping[str, tuple[str, Any]], row: Row, report: Report
+) -> NormRecord | None:
+    values: dict[str, float | None] = {}
+    for statistic in STATISTICS:
+        column, cell = statistics.get(statistic, (statistic, None))
+        try:
+            values[statistic] = _number(statistic, cell)
+        except ValueError as error:
+            report.error(row, column, str(error))
+            return None
+    mean, sd, n = (values[statistic] for statistic in STATISTICS)
+    if mean is None:
+        report.error(row, dimension, "has no mean")
+        return None
+    return NormRecord(key, dimension, mean, sd, None if n is None else int(n))
+
+
+def _number(statistic: str, cell: Any) -> float | None:
+    """A finite number, or None for a blank cell; an sd is not negative, an n a whole number from 1."""
+    text = as_text(cell).strip()
+    if not text:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+    if not math.isfinite(number):
+        raise ValueError(f"{text!r} is not a finite number")
+    if statistic == "sd" and number < 0:
+        raise ValueError(f"an sd of {text} is negative")
+    if statistic == "n" and not (number.is_integer() and 1 <= number < 2**31):
+        raise ValueError(f"an n of {text} is not a whole number from 1")
+    return number
+
+
+def _loose(name: str) -> str:
+    """How keys and categories are compared when they do not match letter by letter."""
+    return re.sub(r"[\s_-]+", " ", re.sub(r"\.(jpe?g|png|webp|gif)\Z", "", name.strip().casefold()))
+
+
+class _NormTable:
+    """The columns of one table of norms, and the dataset that its keys are matched with."""
+
+    def __init__(
+        self, columns: Sequence[str], items: Mapping[str, str], mapping: Mapping[str, str], reading: NormReading
+    ) -> None:
+        self.items, self.reading, self.report = items, reading, reading.report
+        lower = {column.lower(): column for column in reversed(columns)}
+        key = mapping.get("key") or next((lower[name] for name in KEY_NAMES if name in lower), "")
+        if not key:
+            raise Refused(f"no column holds the keys; looked for {', '.join(KEY_NAMES)}")
+        category = mapping.get("category", lower.get("category", ""))
+        self.bound = BoundMapping({"key": key, "category": category}, columns)
+        self.statistics = norm_columns(columns)
+        long = {"dimension", "mean"} <= set(lower)
+        self.long = {name: lower[name] for name in ("dimension", *STATISTICS) if name in lower} if long else None
+        if not long and not any(statistic == "mean" for _, statistic in self.statistics.values()):
+            raise Refused("no column of means: neither <Dimension>_mean nor dimension and mean")
+        self.loose = _unambiguous(items)
+        self.unknown: list[str] = []
+        self.first_row: dict[tuple[str, str], int] = {}
+
+    def read(self, rows: Iterator[Row]) -> None:
+        for row in rows:
+            try:
+                self._read_row(row)
+            except NoValue as error:
+                self.report.error(row, "row", str(error))
+        self._report_keys()
+
+    def _read_row(self, row: Row) -> None:
+        key = self._key(row)
+        if key is None:
+            return
+        self._compare_category(row, key)
+        for norm in self._norms(row, key):
+            self._take(row, norm)
+
+    def _key(self, row: Row) -> str | None:
+        written = as_text(self.bound.value("key", row.values))
+        if written in self.items:
+            return written
+        key = self.loose.get(_loose(written))
+        if key:
+            self.report.warning(row, "key", f"{written!r} is read as {key!r}")
+        elif written.strip():
+            self.unknown.append(f"{written.strip()!r} (row {row.number})")
+        else:
+            self.report.error(row, "key", "is empty")
+        return key
+
+    def _compare_category(self, row: Row, key: str) -> None:
+        written, known = as_text(self.bound.value("category", row.values)), self.items[key]
+        if not written.strip() or not known or written == known:
+            return
+        same = _loose(written).removesuffix("s") == _loose(known).removesuffix("s")
+        what = "is another spelling of" if same else "differs from"
+        self.report.warning(row, "category", f"{written!r} {what} the dataset's {known!r}, which is kept")
+
+    def _norms(self, row: Row, key: str) -> Iterator[NormRecord]:
+        if self.long is None:
+            yield from row_norms(key, row, self.statistics, self.report)
+            return
+        dimension = as_text(row.values.get(self.long["dimension"])).strip().lower()
+        if not dimension or len(dimension) > DIMENSION_CHARS:
+            self.report.error(row, "dimension", "is empty" if not dimension else "is too long")
+            return
+        cells = {name: (column, row.values.get(column)) for name, column in self.long.items() if name != "dimension"}
+        norm = _norm(key, dimension, cells, row, self.report)
+        if norm:
+            yield norm
+
+    def _take(self, row: Row, norm: NormRecord) -> None:
+        earlier = self.first_row.setdefault((norm.key, norm.dimension), row.number)
+        if earlier != row.number:
+            self.report.error(row, norm.dimension, f"{norm.key!r} has this norm in row {earlier} already")
+            return
+        self.reading.norms.append(norm)
+
+    def _report_keys(self) -> None:
+        if self.unknown:
+            self.report.warning(None, "key", f"{len(self.unknown)} not in the dataset: {_some(self.unknown)}")
+        found = {key for key, _ in self.first_row}
+        missing = [repr(key) for key in self.items if key not in found]
+        if missing:
+            self.report.warning(None, "key", f"{len(missing)} items have no norms: {_some(missing)}")
+
+
+def _unambiguous(items: Mapping[str, str]) -> dict[str, str]:
+    """Loose spelling -> key, without the spellings that several keys share."""
+    spellings: dict[str, list[str]] = {}
+    for key in items:
+        spellings.setdefault(_loose(key), []).append(key)
+    return {spelling: keys[0] for spelling, keys in spellings.items() if len(keys) == 1}
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more

@@ -1,0 +1,324 @@
+"""Files to rows: CSV, JSON lines, a JSON array, Parquet. Nothing here knows what a column means."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import hashlib
+import io
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, cast
+
+from datasets_app.importing.limits import MIB, Limits
+from datasets_app.importing.parquet_reader import parquet_rows
+from datasets_app.importing.records import Refused, Report, Row
+from evalsite.lib.text.pg_text import describe_unstorable
+
+TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
+DELIMITERS = ",;\t|"
+UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+VALUE_BYTES = 8  # What each value counts besides its text, so that a million empty ones are not free.
+
+
+def file_sha256(file: BinaryIO) -> str:
+    file.seek(0)
+    digest = hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
+    file.seek(0)
+    return digest
+
+
+def file_size(file: BinaryIO) -> int:
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    return size
+
+
+def kind_of(file: BinaryIO, name: str) -> str:
+    """ "zip", "parquet", "json", "jsonl" or "csv": by the first bytes where they tell, else by the name's ending."""
+    head = file.read(4096)
+    file.seek(0)
+    if not head:
+        raise Refused("the file is empty")
+    if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        return "zip"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    suffix = PurePosixPath(name.lower()).suffix
+    if suffix in {".csv", ".tsv"}:
+        return "csv"
+    start = head.removeprefix(codecs.BOM_UTF8).lstrip()[:1]
+    return {b"{": "jsonl", b"[": "json"}.get(start, "jsonl" if suffix in {".jsonl", ".ndjson"} else "csv")
+
+
+def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    """The columns of a table and an iterator over its rows. `Refused` where it cannot be read, also while iterating."""
+    size = file_size(file)
+    if size > limits.table_bytes:
+        raise Refused(f"the table has {size / MIB:.0f} MiB; at most {limits.table_bytes // MIB} MiB are read")
+    kind = kind_of(file, name)
+    if kind == "zip":
+        raise Refused("this is an archive, not a table")
+    reader = {"csv": csv_rows, "jsonl": json_lines, "json": json_array, "parquet": parquet_rows}[kind]
+    columns, rows = reader(file, report, limits)
+    _check_names(columns, limits)
+    return columns, _bounded(rows, name, report, limits)
+
+
+def check_number_of_columns(number: int, limits: Limits) -> None:
+    """Refused for too many. Readers call this before they do anything for each column."""
+    if number > limits.columns:
+        raise Refused(f"the table has {number:,} columns; at most {limits.columns} are read")
+
+
+def _check_names(columns: list[str], limits: Limits) -> None:
+    check_number_of_columns(len(columns), limits)
+    for position, name in enumerate(columns, 1):
+        if len(name) > limits.column_chars:
+            raise Refused(f"the name of column {position} has {len(name):,} characters; at most {limits.column_chars}")
+        if fault := describe_unstorable(name):
+            raise Refused(f"the name of column {position} {fault}")
+
+
+def _bounded(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
+    """Rows within the limits. A row with text that cannot be stored is an error, and is left out."""
+    decoded = 0
+    for row in rows:
+        if row.number > limits.rows:
+            raise Refused(f"the table has more than {limits.rows:,} rows; split it into several datasets")
+        faults = {}
+        for column, value in row.values.items():
+            size, faults[column] = _measure(value)
+            decoded += size
+        if decoded > limits.decoded_bytes:
+            most = limits.decoded_bytes // MIB
+            raise Refused(f"{name} holds more than {most} MiB of data once decoded (by row {row.number}); split it")
+        bad = next((column for column, fault in faults.items() if fault), None)
+        if bad is None:
+            yield row
+        else:
+            report.error(row, _printable(bad), faults[bad])
+
+
+def _measure(value: Any) -> tuple[int, str]:
+    """Return the decoded bytes of a value, and what of it cannot be stored, as the end of a sentence."""
+    size, fault, left = 0, "", [value]
+    while left:
+        part = left.pop()
+        size += VALUE_BYTES
+        if isinstance(part, str):
+            size += len(part) if part.isascii() else len(part.encode("utf-8", "surrogatepass"))
+            fault = fault or describe_unstorable(part)
+        elif isinstance(part, bytes):
+            size += len(part)
+        elif isinstance(part, Mapping):
+            left += [*part, *part.values()]
+        elif isinstance(part, list | tuple):
+            left += part
+    return size, fault
+
+
+def _printable(name: str) -> str:
+    """A column's name in which characters that cannot be stored are shown as question marks."""
+    return name.replace("\x00", "?").encode("utf-8", "replace").decode()
+
+
+# --- text ---------------------------------------------------------------------------------------------------------
+
+
+def encoding_of(file: BinaryIO, report: Report) -> str:
+    """utf-8-sig or utf-16; else cp1252, with a warning, where the bytes are neither."""
+    head = file.read(4)
+    file.seek(0)
+    if head.startswith(UTF16_MARKS) and _decodes(file, "utf-16"):
+        return "utf-16"
+    if _decodes(file, "utf-8-sig"):
+        return "utf-8-sig"
+    if not _decodes(file, "cp1252"):
+        raise Refused("the text is neither UTF-8 nor Windows-1252; save it as UTF-8")
+    report.warning(None, "file", "not UTF-8; read as Windows-1252, so look at accents and dashes")
+    return "cp1252"
+
+
+def _decodes(file: BinaryIO, encoding: str) -> bool:
+    decoder = codecs.getincrementaldecoder(encoding)()
+    try:
+        while block := file.read(MIB):
+            decoder.decode(block)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    finally:
+        file.seek(0)
+    return True
+
+
+def _text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
+    # newline="" splits lines at CR, LF and CR LF alike, and leaves line ends inside quotes as they are.
+    return io.TextIOWrapper(io.BufferedReader(_Unclosed(file), MIB), encoding=encoding, newline="")
+
+
+class _Unclosed(io.RawIOBase):
+    """Lends a file to a text wrapper, which would close it at its end."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self.file.read(len(buffer))
+        buffer[: len(block)] = block
+        return len(block)
+
+
+# --- CSV ----------------------------------------------------------------------------------------------------------
+
+
+def csv_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = encoding_of(file, report)
+    delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
+    file.seek(0)
+    csv.field_size_limit(limits.text_chars)  # Of the whole process; nothing else here reads CSV that people send.
+    reader = csv.reader(_lines(_text(file, encoding), limits), delimiter=delimiter, strict=True)
+    columns = _header(_records(reader), report, limits)
+    return [name for name in columns if name], _csv_body(reader, columns, report)
+
+
+def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
+    """Lines with their ends. Refused for one that is too long, before all of it is held."""
+    number = 0
+    while line := text.readline(limits.line_chars + 1):
+        number += 1
+        if len(line) > limits.line_chars:
+            raise Refused(f"line {number} is longer than {limits.line_chars:,} characters")
+        yield line
+
+
+def sniff_delimiter(sample: str) -> str:
+    """Whichever of `, ; tab |` cuts the header into most columns. The rows below must agree, or say so one by one."""
+
+    def columns_by(delimiter: str) -> int:
+        records = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
+        try:
+            return len(next((record for record in records if record), []))
+        except csv.Error:
+            return 0
+
+    return max(DELIMITERS, key=columns_by)
+
+
+def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
+    """(line where it starts, cells) of each record that is not blank."""
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except (csv.Error, UnicodeError) as error:
+            raise Refused(f"line {line}: {error}; a quote may be missing or not doubled") from None
+        if any(cell.strip() for cell in cells):
+            yield line, cells
+
+
+def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Limits) -> list[str]:
+    """Names of the columns; "" for an unnamed one, which is left out."""
+    _, cells = next(records, (0, []))
+    if not cells:
+        raise Refused("the table has no header")
+    check_number_of_columns(len(cells), limits)
+    names = [cell.strip() for cell in cells]
+    for position, (cell, name) in enumerate(zip(cells, names, strict=True), 1):
+        if not name:
+            report.warning(None, "header", f"column {position} has no name and is left out")
+        elif name != cell:
+            report.warning(None, "header", f"column {cell!r} is read as {name!r}")
+    twice = sorted(name for name, number in Counter(names).items() if name and number > 1)
+    if twice:
+        raise Refused(f"the header names a column twice: {', '.join(twice)}")
+    return names
+
+
+def _csv_body(reader: Any, columns: list[str], report: Report) -> Iterator[Row]:
+    for number, (line, cells) in enumerate(_records(reader), 1):
+        row = Row(number, line, {name: cell for name, cell in zip(columns, cells, strict=False) if name})
+        if len(cells) != len(columns):
+            report.error(row, "row", f"has {len(cells)} cells where the header has {len(columns)}")
+            continue
+        yield row
+
+
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(text: str) -> Any:
+    """JSON without NaN and Infinity; ValueError for anything that is not JSON, however deep or long."""
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def json_lines(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    encoding = encoding_of(file, report)
+    columns = _columns_of(islice(_json_objects(_text(file, encoding), Report(), limits), 200), limits)
+    file.seek(0)
+    return columns, _json_objects(_text(file, encoding), report, limits)
+
+
+def _json_objects(lines: io.TextIOWrapper, report: Report, limits: Limits) -> Iterator[Row]:
+    number = 0
+    for line, text in enumerate(_lines(lines, limits), 1):
+        if not text.strip():
+            continue
+        number += 1
+        row = _object_row(number, line, text, report)
+        if row:
+            yield row
+
+
+def _object_row(number: int, line: int, text: str, report: Report) -> Row | None:
+    empty = Row(number, line, {})
+    try:
+        value = parse_json(text)
+    except ValueError as error:
+        report.error(empty, "row", f"is not JSON: {error}")
+        return None
+    if not isinstance(value, dict):
+        report.error(empty, "row", f"is not an object {{...}} but {type(value).__name__}")
+        return None
+    return Row(number, line, value)
+
+
+def json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
+    if file_size(file) > limits.json_array_bytes:
+        raise Refused(f"a JSON array of more than {limits.json_array_bytes // MIB} MiB; save it as JSON lines")
+    try:
+        values = parse_json(_text(file, encoding_of(file, report)).read())
+    except ValueError as error:
+        raise Refused(f"the file is not JSON: {error}") from None
+    if not isinstance(values, list):
+        raise Refused("the file holds no JSON array of objects")
+    rows = [Row(number, None, value) for number, value in enumerate(values, 1) if isinstance(value, dict)]
+    for number, value in enumerate(values, 1):
+        if not isinstance(value, dict):
+            report.error(Row(number, None, {}), "row", f"is not an object {{...}} but {type(value).__name__}")
+    return _columns_of(iter(rows), limits), iter(rows)
+
+
+def _columns_of(rows: Iterator[Row], limits: Limits) -> list[str]:
+    """Every name that occurs, in the order of its first occurrence. Refused once they are too many."""
+    names: dict[str, None] = {}
+    for row in rows:
+        names |= dict.fromkeys(row.values)
+        check_number_of_columns(len(names), limits)
+    return list(names)

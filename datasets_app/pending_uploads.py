@@ -1,0 +1,306 @@
+"""Uploads that wait for their mapping: files under MEDIA_ROOT/uploads/<user>/<token>/, and what becomes of them.
+
+The web server only stores the files. A task of the queue reads them (`datasets_app.upload_jobs`), in a process of its
+own under limits. The request, its progress and its result are files beside the upload, replaced atomically: `job.json`,
+`columns.json` and `report.json`. Names that came with a file are text to show and to guess a format by; no path is ever
+made from one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from datasets_app.importing import LIMITS, guess_mapping
+from datasets_app.importing.file_reader import report_from_json
+from datasets_app.importing.limited_reader import FileToRead, TableColumns
+from datasets_app.importing.records import Remark, Report
+
+TOKEN = re.compile(r"[0-9a-f]{32}\Z")
+PARTS = ("items", "images", "norms")
+MOST_BYTES = {"items": LIMITS.file_bytes, "images": LIMITS.file_bytes, "norms": LIMITS.table_bytes}
+KEPT_SECONDS = 24 * 3600
+KEPT_PER_USER = 5
+MIB = 2**20
+READ_UPLOAD = "datasets_app.tasks.read_upload"
+TASK_SECONDS = LIMITS.reader_seconds + 900  # To read it, and to store 100,000 items.
+SLOW_START_S = 10.0  # A queue with a free worker starts a task within a second.
+SILENT_S = 20.0  # A worker that reads says so every second.
+
+
+class TooLarge(Exception):
+    """The file has more bytes than are taken; `part` is "items", "images" or "norms"."""
+
+    def __init__(self, part: str) -> None:
+        super().__init__(f"has more than {MOST_BYTES[part] // MIB} MiB")
+        self.part = part
+
+
+@dataclass(frozen=True)
+class Job:
+    """What was asked of an upload: to find its "columns", to "check" its items or to "import" them.
+
+    `state` goes from "queued" by "reading" and "saving" to "done" or "failed". The result of a job that is done is in
+    the upload's report; that of an import is the dataset, as [slug, version]. A job that failed has an error.
+    """
+
+    key: str
+    kind: str
+    state: str = "queued"
+    asked_at: float = 0.0
+    seen_at: float = 0.0
+    rows: int = 0
+    error: str = ""
+    mapping: Mapping[str, str] | None = None
+    entered: Mapping[str, str] | None = None
+    saving_since: float = 0.0
+    dataset: list[Any] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ("queued", "reading", "saving")
+
+    @property
+    def waited_s(self) -> int:
+        return int(time.time() - self.asked_at)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether no worker has taken it for longer than a free worker needs."""
+        return self.state == "queued" and self.waited_s >= SLOW_START_S
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a check or an import found in the files, and what was entered for it."""
+
+    items: int
+    norms: int
+    report: Report
+    norms_report: Report
+    entered: Mapping[str, str]
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return not (self.report.error_total or self.norms_report.error_total or self.error)
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """One upload between its two steps: `names` are the files' own names by part, `about` fields of the dataset."""
+
+    folder: Path
+    slug: str
+    names: Mapping[str, str]
+    about: Mapping[str, str]
+
+    @property
+    def token(self) -> str:
+        return self.folder.name
+
+    @property
+    def table_name(self) -> str:
+        """In a template `names.items` would be the mapping's method."""
+        return self.names.get("items", "")
+
+    @property
+    def file_names(self) -> list[str]:
+        return [self.names[part] for part in PARTS if part in self.names]
+
+    @property
+    def files(self) -> dict[str, FileToRead]:
+        return {part: FileToRead(self.folder / part, name) for part, name in self.names.items()}
+
+    @property
+    def table(self) -> TableColumns | None:
+        """The columns, once a worker has found them."""
+        content = self._load("columns")
+        return TableColumns(**content) if content else None
+
+    @property
+    def job(self) -> Job | None:
+        content = self._load("job")
+        return Job(**content) if content else None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        content = self._load("report")
+        if content is None:
+            return None
+        content |= {name: report_from_json(content[name]) for name in ("report", "norms_report")}
+        return Outcome(**content)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether the worker that read it has stopped without a result."""
+        job = self.job
+        if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
+            return False
+        with self.held() as free:
+            return free
+
+    def guess(self, table: TableColumns) -> dict[str, str]:
+        """What the columns' names suggest; an image only where there are images to find."""
+        guessed = guess_mapping(table.columns)
+        if "images" in self.names or table.brings_images:
+            return guessed
+        return {field: text for field, text in guessed.items() if field != "image"}
+
+    def describe(self, slug: str, about: Mapping[str, str]) -> Waiting:
+        """The same upload under another name."""
+        changed = replace(self, slug=slug, about=dict(about))
+        changed.store("about", {"slug": slug, "names": self.names, "about": dict(about)})
+        return changed
+
+    def ask(
+        self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
+    ) -> None:
+        """Queue a job. While one is active, another is not begun."""
+        job = self.job
+        if job and job.is_active and not self.is_orphaned:
+            return
+        asked = Job(secrets.token_hex(8), kind, asked_at=time.time(), mapping=mapping, entered=entered)
+        self.put_job(asked)
+        self._enqueue(asked)
+
+    def ask_again(self) -> None:
+        """Queue the last job once more, where it failed or its worker has stopped."""
+        job = self.job
+        if job and (not job.is_active or job.is_late or self.is_orphaned):
+            again = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
+            self.put_job(again)
+            self._enqueue(again)
+
+    def _enqueue(self, job: Job) -> None:
+        from django_q.tasks import async_task
+
+        async_task(READ_UPLOAD, self.folder.parent.name, self.token, job.key, save=False, timeout=TASK_SECONDS)
+
+    def put_job(self, job: Job) -> None:
+        self.store("job", asdict(job))
+
+    def store(self, name: str, content: Any) -> None:
+        """Replace one of the files beside the upload, all of it at once."""
+        draft = self.folder / f".{name}.{secrets.token_hex(4)}"
+        draft.write_text(json.dumps(content))
+        draft.replace(self.folder / f"{name}.json")
+
+    def _load(self, name: str) -> Any:
+        try:
+            return json.loads((self.folder / f"{name}.json").read_text())
+        except FileNotFoundError:
+            return None
+
+    def forget_result(self) -> None:
+        """Before other files are read: neither columns nor a report of the former ones."""
+        for name in ("columns", "report", "job"):
+            (self.folder / f"{name}.json").unlink(missing_ok=True)
+
+    def remove_files(self) -> None:
+        for part in PARTS:
+            (self.folder / part).unlink(missing_ok=True)
+
+    def discard(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    @contextmanager
+    def held(self) -> Iterator[bool]:
+        """Whether nobody else is at this upload; nobody is until the end. A process that dies lets it go."""
+        with (self.folder / "lock").open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                yield False
+            else:
+                yield True
+
+
+def stage(
+    user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str], kept: Waiting | None = None
+) -> Waiting:
+    """Store uploaded files (part -> UploadedFile) until their mapping is known. TooLarge, and nothing stored, if so.
+
+    With `kept`, an upload of before, they replace its files of the same parts.
+    """
+    if kept is None:
+        _sweep(user)
+    folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
+    folder.mkdir(parents=True, mode=0o700, exist_ok=True)
+    names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
+    waiting = Waiting(folder, slug, names, about)
+    try:
+        for part, file in files.items():
+            (folder / f".{part}.new").unlink(missing_ok=True)
+            copy_file(part, file, folder / f".{part}.new")
+    except BaseException:
+        for part in files:
+            (folder / f".{part}.new").unlink(missing_ok=True)
+        if kept is None:
+            waiting.discard()
+        raise
+    for part in files:
+        (folder / f".{part}.new").replace(folder / part)
+    if files:
+        waiting.forget_result()
+    return waiting.describe(slug, about)
+
+
+def waiting_upload(user_key: Any, token: str) -> Waiting | None:
+    """The person's own upload of this token; None where it is not, or no longer, there."""
+    folder = _uploads() / str(int(user_key)) / token
+    if not TOKEN.match(token) or not (folder / "about.json").is_file():
+        return None
+    return Waiting(folder, **json.loads((folder / "about.json").read_text()))
+
+
+def misplaced(remarks: list[Remark]) -> dict[str, str]:
+    """Field of the mapping -> what is wrong with its expression, from remarks such as "map key: no column 'x'"."""
+    found = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
+    return {match[1]: match[2] for match in found if match}
+
+
+def _uploads() -> Path:
+    return Path(settings.MEDIA_ROOT) / "uploads"
+
+
+def _folder_of(user: Any) -> Path:
+    return _uploads() / str(int(user.pk))
+
+
+def copy_file(part: str, file: Any, target: Path) -> None:
+    """Write an uploaded file. TooLarge where it has more bytes than its part may have."""
+    size = 0
+    with target.open("xb") as out:
+        for chunk in file.chunks():
+            size += len(chunk)
+            if size > MOST_BYTES[part]:
+                raise TooLarge(part)
+            out.write(chunk)
+
+
+def _sweep(user: Any) -> None:
+    """Forget every upload older than a day, and this person's oldest beyond a handful."""
+    mine = sorted(_folder_of(user).glob("*"), key=_age)
+    everyone = _uploads().glob("*/*")
+    old = [folder for folder in everyone if _age(folder) > KEPT_SECONDS]
+    for folder in {*old, *mine[KEPT_PER_USER - 1 :]}:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _age(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

@@ -1,0 +1,52 @@
+"""The one funnel: what a person may not see is not there, and what is frozen has no pages that change it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404, redirect
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from datasets_app.models import Dataset, Item
+from evalsite.lib.permissions import is_member, uses_admin
+
+
+def visible_dataset(request: HttpRequest, slug: str, version: int) -> Dataset:
+    datasets = Dataset.objects.visible_to(request.user).select_related("parent", "created_by")
+    dataset: Dataset = get_object_or_404(datasets, slug=slug, version=version)
+    return dataset
+
+
+def visible_draft(request: HttpRequest, slug: str, version: int) -> Dataset:
+    """For a form that changes a draft: 404 for anything else, since there is nothing to change."""
+    dataset = visible_dataset(request, slug, version)
+    if not dataset.is_draft:
+        raise Http404
+    return dataset
+
+
+def visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
+    return get_object_or_404(dataset.items.select_related("image"), pk=pk)
+
+
+def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
+    """What this person may do with it now, for the templates."""
+    member = is_member(request.user)
+    return {
+        "dataset": dataset,
+        "excluded_count": dataset.item_count - dataset.active_count,
+        "warned": dataset.history.filter(what="warnings").count() if dataset.is_draft else 0,
+        "may_curate": member,
+        "may_edit": member and dataset.is_draft,
+        "may_approve": member and request.user.has_perm("datasets_app.approve_dataset"),
+        "uses_admin": uses_admin(request.user),
+    }
+
+
+def back(request: HttpRequest, otherwise: Any) -> HttpResponse:
+    """To the page that the form stood on, where it is one of ours."""
+    address = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return HttpResponseRedirect(address)
+    return redirect(otherwise)

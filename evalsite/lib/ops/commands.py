@@ -1,0 +1,140 @@
+"""What commands with verbs share: exit codes that programs can rely on, confirmation, and who acts."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from argparse import ArgumentParser
+from collections.abc import Iterable
+from typing import Any, ClassVar, NoReturn
+
+from django.contrib.auth.models import User
+from django.core.management.base import BaseCommand, CommandError, OutputWrapper
+
+from evalsite.lib.control_characters import escape_for_terminal
+
+DONE, WORK_FAILED, BAD_INPUT, UNCONFIRMED, OVER_BUDGET = range(5)
+
+
+def bad_input(message: str) -> NoReturn:
+    raise CommandError(message, returncode=BAD_INPUT)
+
+
+class TerminalOutput(OutputWrapper):
+    """Writes names, answers and errors of others so that they cannot move the cursor or colour the terminal.
+
+    A control character is written as in JSON, `\\u001b`. The colours of the command itself are added afterwards.
+    """
+
+    def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:  # type: ignore[override]
+        lines = (escape_for_terminal(line) for line in msg.split("\n"))
+        super().write("\n".join(lines), style_func, ending)
+
+
+class OutputCommand(BaseCommand):
+    """A command that writes lines, or JSON for programs."""
+
+    def execute(self, *args: Any, **options: Any) -> str | None:
+        for name in ("stdout", "stderr"):
+            current, given = getattr(self, name), options.pop(name, None)
+            output = TerminalOutput(given or current._out)
+            output.style_func = None if given else current.style_func
+            setattr(self, name, output)
+        return super().execute(*args, **options)
+
+    def say(self, text: str = "") -> None:
+        self.stdout.write(text)
+
+    def say_file(self, text: str) -> None:
+        """Write the text of a file: exactly, unless a terminal shows it."""
+        if self.stdout.isatty():
+            self.say(text)
+        else:
+            OutputWrapper.write(self.stdout, text)
+
+    def say_json(self, content: Any) -> None:
+        self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
+
+    def confirm(self, question: str, yes: bool) -> None:
+        """Go on where `yes` was given or a person at the terminal agrees; else exit code 3."""
+        if yes or (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}):
+            return
+        raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
+
+
+class VerbCommand(OutputCommand):
+    """`manage.py NOUN VERB ...`: each verb is a method `do_VERB` (with _ for -), given its parsed arguments by name.
+
+    Exceptions of `refusals` end the command with exit code 2 and their message.
+    """
+
+    refusals: ClassVar[tuple[type[Exception], ...]] = ()
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        self.add_verbs(parser.add_subparsers(dest="verb", required=True, metavar="VERB"))
+
+    def add_verbs(self, verbs: Any) -> None:
+        """Add a parser for each verb."""
+        raise NotImplementedError
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"do_{options['verb'].replace('-', '_')}")(**options)
+        except self.refusals as error:
+            bad_input(str(error))
+
+
+def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:
+    """Options without a value: the flag, the field that it sets, to what, and what that means. Not given is None."""
+    for flag, field, value, what in switches:
+        parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
+
+
+def add_list_option(parser: Any, flag: str, **how: Any) -> None:
+    """Add an option that takes one value or more, and adds up when it is given again. Not given is an empty list."""
+    parser.add_argument(flag, action="extend", nargs="+", default=[], **how)
+
+
+def add_reason(parser: ArgumentParser, *, needed: bool = False) -> None:
+    parser.add_argument("--reason", required=needed, default="", metavar="TEXT", help="why, for the history")
+    add_user(parser)
+
+
+def add_user(parser: ArgumentParser, what: str = "whom the history names; default: the person of this shell") -> None:
+    parser.add_argument("--user", default="", metavar="NAME", help=what)
+
+
+def actor(username: str = "") -> User | str:
+    """Who the history names: the user given, else the person of this shell, who is nobody the site knows."""
+    if username:
+        return user_named(username)
+    try:
+        return f"command line ({getpass.getuser()})"
+    except (KeyError, OSError):
+        return "command line"
+
+
+def owner(username: str = "") -> User:
+    """The user given, else the only superuser."""
+    if username:
+        return user_named(username)
+    demand_a_user()
+    superusers = list(User.objects.filter(is_superuser=True, is_active=True)[:2])
+    if len(superusers) != 1:
+        bad_input("user: say who owns it with --user NAME, since there is not exactly one superuser")
+    return superusers[0]
+
+
+def user_named(username: str) -> User:
+    user = User.objects.filter(username=username).first()
+    if user is None:
+        demand_a_user()
+        bad_input(f"user: there is no user {username}")
+    return user
+
+
+def demand_a_user() -> None:
+    """End with exit code 2 and the remedy if the site has no user at all."""
+    if not User.objects.exists():
+        bad_input("user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again")

@@ -1,0 +1,232 @@
+"""The web server's worker: slow clients wait on the event loop, and threads work for complete requests.
+
+Gunicorn's own threads read heads and bodies and send responses, so that as many slow clients as there are threads stop
+the site. Here the event loop collects each request, sends the rest of each response and waits for clients to close.
+Bodies too large for memory have threads of their own, and are taken only from people who are signed in.
+"""
+
+from __future__ import annotations
+
+import errno
+import selectors
+import socket
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
+
+from evalsite.lib.ops.web_connections import HEAD_BYTES, HEAD_S, LINGER_S, Connection, header
+
+UPLOADS = 8  # Threads that read large bodies.
+ROOM = 500  # Connections at a time. Beyond that, the one that has waited longest is closed for a new one.
+REFUSALS = {
+    403: ("Forbidden", "Sign in before you send a request of this size."),
+    408: ("Request Timeout", "The request did not arrive in time."),
+    431: ("Request Header Fields Too Large", "The request's head is too large."),
+    503: ("Service Unavailable", "The site cannot check who you are. Try again later."),
+}
+
+
+class Worker(ThreadWorker):  # type: ignore[misc]
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Connections that the event loop minds, oldest first. The others are in a thread.
+        self.waiting: dict[Connection, None] = {}
+        self.uploads = ThreadPoolExecutor(max_workers=UPLOADS, thread_name_prefix="upload")
+
+    def accept(self, listener: socket.socket) -> None:
+        try:
+            client, address = listener.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                self._close_oldest()
+            elif error.errno not in (errno.EAGAIN, errno.ECONNABORTED, errno.EWOULDBLOCK):
+                raise
+            return
+        if self.nr_conns >= ROOM:
+            self._close_oldest()
+        self.nr_conns += 1
+        self._await_request(Connection(self.cfg, client, address, listener.getsockname()), HEAD_S)
+
+    # Requests that arrive.
+
+    def _await_request(self, conn: Connection, seconds: float) -> None:
+        conn.begin_wait()
+        conn.allow(seconds)
+        self._mind(conn, selectors.EVENT_READ, self._on_arriving)
+        if conn.received:
+            self._examine(conn, 0)
+        else:
+            self._on_arriving(conn)
+
+    def _on_arriving(self, conn: Connection) -> None:
+        try:
+            data = conn.sock.recv_now()
+        except OSError:
+            data = b""
+        if data is None:
+            return
+        if not data:
+            self._discard(conn)
+            return
+        if not conn.received:  # The first bytes on a connection that was kept open.
+            conn.allow(HEAD_S)
+        conn.received += data
+        self._examine(conn, len(data))
+
+    def _examine(self, conn: Connection, arrived: int) -> None:
+        """Hand a connection to a thread once its request is complete, or its body too large to collect."""
+        had_head = bool(conn.head)
+        if not conn.read_head():
+            if len(conn.received) > HEAD_BYTES:
+                self._refuse(conn, 431)
+        elif conn.is_whole:
+            self._release(conn)
+            conn.sock.begin_request(is_complete=True)
+            self.enqueue_req(conn)
+        elif conn.is_large:
+            self._release(conn)
+            self._submit(self.tpool, conn, self._is_signed_in, self._on_checked)
+        else:
+            conn.allow_progress(arrived)
+            if not had_head and (header(conn.head, b"expect") or "").lower() == "100-continue":
+                conn.sock.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    @staticmethod
+    def _is_signed_in(conn: Connection) -> bool:
+        from evalsite.lib.web.uploads import is_signed_in  # Django is set up by now.
+
+        return is_signed_in(header(conn.head, b"cookie") or "")
+
+    def _on_checked(self, conn: Connection, done: Future[Any]) -> None:
+        if done.cancelled() or done.exception() is not None:
+            self.log.error("a session could not be checked: %r", None if done.cancelled() else done.exception())
+            self._refuse(conn, 503)
+        elif done.result():
+            conn.sock.begin_request(is_complete=False)
+            self._submit(self.uploads, conn, self.handle, self.finish_request)
+        else:
+            self._refuse(conn, 403)
+
+    def _submit(self, pool: ThreadPoolExecutor, conn: Connection, work: Any, then: Any) -> None:
+        try:
+            future = pool.submit(work, conn)
+        except RuntimeError:  # The pool ends: so does the server.
+            self._discard(conn)
+            return
+        future.add_done_callback(lambda done: self.method_queue.defer(then, conn, done))
+
+    def handle(self, conn: Connection) -> Any:
+        conn.init()
+        conn.parser.unreader.unread(conn.take_request())
+        return super().handle(conn)
+
+    # Responses that leave.
+
+    def _refuse(self, conn: Connection, status: int) -> None:
+        reason, text = REFUSALS[status]
+        head = f"HTTP/1.1 {status} {reason}\r\nConnection: close\r\nContent-Type: text/plain\r\n"
+        conn.keep = False
+        conn.received.clear()
+        conn.begin_wait()
+        try:
+            conn.sock.sendall(f"{head}Content-Length: {len(text)}\r\n\r\n{text}".encode())
+        except OSError:
+            self._discard(conn)
+        else:
+            self._send_rest(conn)
+
+    def finish_request(self, conn: Connection, done: Future[Any]) -> None:
+        failed = done.cancelled() or done.exception() is not None
+        conn.keep = not failed and bool(done.result())
+        conn.begin_wait()
+        self._send_rest(conn)
+
+    def _send_rest(self, conn: Connection) -> None:
+        if conn.sock.unsent:
+            conn.allow_progress(0)
+            self._mind(conn, selectors.EVENT_WRITE, self._on_leaving)
+        elif conn.keep:
+            conn.received[:0] = conn.parser.unreader.take_buffered()
+            seconds = self.cfg.keepalive if self.alive else STOP_KEEPALIVE_LINGER
+            self._await_request(conn, HEAD_S if conn.received else seconds)
+        else:
+            self._linger(conn)
+
+    def _on_leaving(self, conn: Connection) -> None:
+        try:
+            conn.allow_progress(conn.sock.send_now())
+        except OSError:
+            self._discard(conn)
+            return
+        if not conn.sock.unsent:
+            self._release(conn)
+            self._send_rest(conn)
+
+    def _linger(self, conn: Connection) -> None:
+        """Wait for the client to close: closing first could cut off a response that it has not read."""
+        try:
+            conn.sock.shutdown(socket.SHUT_WR)
+        except OSError:
+            self._discard(conn)
+            return
+        conn.allow(LINGER_S)
+        self._mind(conn, selectors.EVENT_READ, self._on_lingering)
+
+    def _on_lingering(self, conn: Connection) -> None:
+        try:
+            data = conn.sock.recv_now()
+        except OSError:
+            data = b""
+        if data == b"":
+            self._discard(conn)
+
+    # Connections that the event loop minds.
+
+    def _mind(self, conn: Connection, event: int, callback: Any) -> None:
+        self._release(conn)
+        try:
+            self.poller.register(conn.sock, event, partial(self._call, callback, conn))
+        except (OSError, ValueError):  # It was closed meanwhile.
+            self._discard(conn)
+        else:
+            self.waiting[conn] = None
+
+    def _call(self, callback: Any, conn: Connection, _sock: Any) -> None:
+        if conn in self.waiting:  # An earlier event of the same round may have closed it.
+            callback(conn)
+
+    def _release(self, conn: Connection) -> None:
+        if conn in self.waiting:
+            del self.waiting[conn]
+            self.poller.unregister(conn.sock)
+
+    def _discard(self, conn: Connection) -> None:
+        self._release(conn)
+        self.nr_conns -= 1
+        conn.close()
+
+    def _close_oldest(self) -> None:
+        if self.waiting:
+            self._discard(next(iter(self.waiting)))
+
+    def murder_keepalived(self, force: bool = False) -> None:
+        """Close the connections whose time is over. Gunicorn calls this at least once a second."""
+        now = time.monotonic()
+        for conn in [conn for conn in self.waiting if force or conn.deadline <= now]:
+            if conn.head and not conn.sock.unsent and not force:
+                self._refuse(conn, 408)
+            else:
+                self._discard(conn)
+
+    def _cap_keepalive(self, deadline: float) -> None:
+        """Close what has not sent its request by then: the server stops."""
+        for conn in self.waiting:
+            if not conn.sock.unsent:
+                conn.deadline = min(conn.deadline, deadline)
+
+    def handle_quit(self, sig: int, frame: Any) -> None:
+        self.uploads.shutdown(wait=False, cancel_futures=True)
+        super().handle_quit(sig, frame)

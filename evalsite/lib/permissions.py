@@ -1,0 +1,79 @@
+"""Who may see what, in the words of the five roles. The groups themselves are made by a migration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from django.urls import resolve
+
+RESEARCHER, CURATOR, OPERATOR, RATER, VIEWER = "Researcher", "Curator", "Operator", "Rater", "Viewer"
+MEMBERS = frozenset({RESEARCHER, CURATOR, OPERATOR})
+
+
+def roles_of(user: Any) -> frozenset[str]:
+    """The names of the user's groups, read once a request."""
+    if not getattr(user, "is_authenticated", False) or not user.is_active:
+        return frozenset()
+    if not hasattr(user, "_evalsite_roles"):
+        user._evalsite_roles = frozenset(user.groups.values_list("name", flat=True))
+    return user._evalsite_roles  # type: ignore[no-any-return]
+
+
+def is_member(user: Any) -> bool:
+    """One of the group that runs the lab: sees what belongs to the group."""
+    return is_operator(user) or bool(roles_of(user) & MEMBERS)
+
+
+def is_operator(user: Any) -> bool:
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or OPERATOR in roles_of(
+        user
+    )
+
+
+def is_curator(user: Any) -> bool:
+    return bool(getattr(user, "is_active", False) and getattr(user, "is_superuser", False)) or CURATOR in roles_of(user)
+
+
+def is_viewer(user: Any) -> bool:
+    return VIEWER in roles_of(user)
+
+
+def is_reader(user: Any) -> bool:
+    """Reads pages: a member of the group, or a viewer, who sees what is shared."""
+    return is_member(user) or is_viewer(user)
+
+
+def uses_admin(user: Any) -> bool:
+    """Opens the admin: a member of the group, or an account that is marked as staff."""
+    return bool(user.is_active and user.is_staff) or is_member(user)
+
+
+def _only(allowed: Callable[[Any], bool]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def decorate(view: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(view)
+        def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
+            if not allowed(request.user):
+                raise Http404
+            return view(request, *args, **kwargs)
+
+        guarded.may_open = allowed  # type: ignore[attr-defined]
+        return guarded
+
+    return decorate
+
+
+readers_only = _only(is_reader)
+members_only = _only(is_member)
+operators_only = _only(is_operator)
+
+
+def may_open(user: Any, path: str) -> bool:
+    """Return whether the role of a user opens a page of the site: the rule of its view. For menus."""
+    view = resolve(path).func
+    if hasattr(view, "admin_site"):
+        return uses_admin(user)
+    rule = getattr(view, "may_open", None)  # Decorators around the rule's copy its attributes.
+    return rule is None or rule(user)

@@ -1,0 +1,31 @@
+"""What PostgreSQL's text and JSON can hold. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def describe_unstorable(value: Any) -> str:
+    """What of a text, or of anything within a JSON value, cannot be stored, as the end of a sentence; else empty."""
+    if isinstance(value, str):
+        return _unstorable_text(value)
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else f"contains {value}, which is no number of JSON"
+    parts: list[Any] = []
+    if isinstance(value, Mapping):
+        parts = [*value, *value.values()]
+    elif isinstance(value, list | tuple):
+        parts = list(value)
+    return next(filter(None, map(describe_unstorable, parts)), "")
+
+
+def _unstorable_text(text: str) -> str:
+    if "\x00" in text:
+        return "contains a NUL character"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return f"is not Unicode text at character {error.start + 1}"
+    return ""

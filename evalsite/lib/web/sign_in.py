@@ -1,0 +1,145 @@
+"""The sign-in page: guessing is slowed down by account and by address, and the way back is a page that opens."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+import secrets
+from collections.abc import Iterable
+from typing import Any, cast
+
+from django import forms
+from django.conf import settings
+from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth.views import LoginView
+from django.core import signing
+from django.http import HttpRequest, HttpResponse
+from django.utils.crypto import salted_hmac
+
+from evalsite.lib.models import FailedSignIn, TooManyFailures
+from evalsite.lib.web.addresses import nearest_page
+
+# Failures within FailedSignIn.WINDOW. An address may be that of a whole institute.
+ACCOUNT_FAILURES, ADDRESS_FAILURES, BROWSER_FAILURES = 10, 50, 10
+BROWSER_COOKIE, BROWSER_SALT, BROWSER_S = "known_browser", "evalsite.sign_in", 365 * 24 * 3600
+THROTTLED = "throttled"
+
+
+def account_key(name: str) -> str:
+    """A hash: people sometimes type a password into the field for the name."""
+    return f"account {salted_hmac('evalsite.sign_in', name.casefold(), algorithm='sha256').hexdigest()[:40]}"
+
+
+def address_key(address: str) -> str:
+    return f"address {address}"
+
+
+def client_address(request: HttpRequest) -> str:
+    """Return the client's address, of IPv6 its network of 64 bits.
+
+    X-Forwarded-For is believed only from trusted proxies: the last address in it that is no trusted proxy.
+    """
+    address = request.META.get("REMOTE_ADDR", "")
+    forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
+    while forwarded and _is_trusted(address):
+        address = forwarded.pop()
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return "unknown"
+    if known.version == 6 and known.ipv4_mapped:
+        known = known.ipv4_mapped
+    return str(known) if known.version == 4 else str(ipaddress.ip_network((known, 64), strict=False))
+
+
+def _is_trusted(address: str) -> bool:
+    try:
+        return any(ipaddress.ip_address(address) in network for network in settings.TRUSTED_PROXIES)
+    except ValueError:
+        return False
+
+
+def _known_browser(request: HttpRequest, account: str) -> str | None:
+    """Return the key of a browser that signed in to this account before, None for others."""
+    try:
+        content = signing.loads(request.COOKIES.get(BROWSER_COOKIE, ""), salt=BROWSER_SALT, max_age=BROWSER_S)
+    except signing.BadSignature:
+        return None
+    return f"browser {content['browser']}" if content["account"] == account else None
+
+
+def limits_of(request: HttpRequest, name: str) -> dict[str, int]:
+    """Return the keys that an attempt counts for, each with its limit.
+
+    A browser that signed in to the account before counts for itself alone, so that guesses from elsewhere keep nobody
+    out of their own account.
+    """
+    account = account_key(name)
+    if browser := _known_browser(request, account):
+        return {browser: BROWSER_FAILURES}
+    return {account: ACCOUNT_FAILURES, address_key(client_address(request)): ADDRESS_FAILURES}
+
+
+def forget(keys: Iterable[str] | None = None) -> int:
+    """Delete failures under these keys, or all of them. Return how many sign-ins may be tried at once again."""
+    failures = FailedSignIn.objects.all() if keys is None else FailedSignIn.objects.filter(key__in=list(keys))
+    return failures.delete()[0]
+
+
+class SignInForm(AuthenticationForm):
+    """The refusal for too many attempts comes before the password is looked at, for names that do not exist, too."""
+
+    wait_s = 0
+
+    def clean(self) -> dict[str, Any]:
+        name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
+        attempt: list[int] = []
+        if name and password:
+            attempt = self._begin(name)
+        cleaned = super().clean()
+        FailedSignIn.objects.filter(pk__in=attempt).delete()
+        return cleaned
+
+    def _begin(self, name: str) -> list[int]:
+        try:
+            return FailedSignIn.objects.begin(limits_of(cast(HttpRequest, self.request), name))
+        except TooManyFailures as refusal:
+            self.wait_s = refusal.seconds
+            minutes = math.ceil(refusal.seconds / 60)
+            wait = "1 minute" if minutes == 1 else f"{minutes} minutes"
+            raise forms.ValidationError(
+                f"There were too many failed attempts to sign in. Wait {wait}, then try again. If you cannot wait, "
+                "ask an operator to unlock sign-ins.",
+                code=THROTTLED,
+            ) from None
+
+
+class SignInView(LoginView):
+    authentication_form = SignInForm
+    redirect_authenticated_user = True
+
+    def get_redirect_url(self, request: HttpRequest | None = None) -> str:
+        """Of an address that takes only POST, the nearest page above it."""
+        address = super().get_redirect_url()
+        return nearest_page(address) if address else ""
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_valid(form)
+        content = {"account": account_key(form.cleaned_data["username"]), "browser": secrets.token_hex(16)}
+        response.set_cookie(
+            BROWSER_COOKIE,
+            signing.dumps(content, salt=BROWSER_SALT),
+            max_age=BROWSER_S,
+            path=self.request.path,
+            secure=settings.HTTPS,
+            httponly=True,
+            samesite="Lax",
+        )
+        return response
+
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        if isinstance(form, SignInForm) and form.wait_s:
+            response.status_code = 429
+            response["Retry-After"] = str(form.wait_s)
+        return response

@@ -1,0 +1,103 @@
+"""What decided points count beside what their rows say, by the version of the rule under which each was decided."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from evalsite.lib.text.number_format import format_count
+from grading_app.adaptive.decisions import Counted, counts_of, rule_of
+from grading_app.models import GradeCondition
+from grading_app.scoring.grading import RULES_VERSION
+from runs_app.models import Experiment, Point
+from runs_app.planning.points import adaptive_of
+
+
+def recounted() -> list[tuple[Any, ...]]:
+    """What decided points count, and what their rows say, for `reconciling.POINT_COUNTERS` in pairs.
+
+    Scored and unread answers are one number: a blank answer that is left out of grading may be graded afterwards, which
+    makes no decision wrong that was made without it. A cancelled point may have been closed without a count.
+    """
+    return [row for experiment in _with_decided() for row in _recounted_of(experiment)]
+
+
+def told_of_all() -> list[str]:
+    """What `told_of` says of each experiment that it says anything of."""
+    told = ((experiment, told_of(experiment)) for experiment in _with_decided())
+    return [f"{experiment}: {text}" for experiment, text in told if text]
+
+
+def told_of(experiment: Experiment) -> str:
+    """How many points were decided by another version of the rule than grades now; nothing if none."""
+    names = _names(experiment)
+    decided = _decided(experiment).only("rounds", "decided_at") if names else []
+    conditions = _conditions(experiment, names)
+    earlier = [point for point in decided if _decided_by(point, names, conditions) not in ("", names[0])]
+    if not earlier:
+        return ""
+    n = len(earlier)
+    were = "point was" if n == 1 else "points were"
+    return (
+        f"{format_count(n)} {were} decided by an earlier version of the rule than {names[0]}, which grades now. "
+        "What was decided stays, with the counts of then, and is proven from the grades of then."
+    )
+
+
+def _with_decided() -> Iterable[Experiment]:
+    return Experiment.objects.filter(runs__points__status__in=Point.DECIDED).distinct().order_by("pk")
+
+
+def _decided(experiment: Experiment) -> Any:
+    return Point.objects.filter(run__experiment=experiment, status__in=Point.DECIDED)
+
+
+def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
+    points = _decided(experiment).defer("items").in_bulk()
+    names = _names(experiment)
+    conditions = _conditions(experiment, names)
+    by_rule: dict[str, list[int]] = defaultdict(list)
+    for point in points.values():
+        by_rule[_decided_by(point, names, conditions)].append(point.pk)
+    keys = {name: made.pk for name, made in conditions.items()}
+    found = [one for name, of_rule in by_rule.items() for one in counts_of(of_rule, keys.get(name))]
+    return [_beside(points[one.point], one) for one in found]
+
+
+def _names(experiment: Experiment) -> list[str]:
+    """The design's rule in each of its versions, the newest first; none where the design has no rule."""
+    spec = adaptive_of(experiment)
+    rule = rule_of(experiment, spec) if spec else None
+    return [rule.named(version) for version in range(RULES_VERSION, 0, -1)] if rule else []
+
+
+def _conditions(experiment: Experiment, names: Sequence[str]) -> dict[str, GradeCondition]:
+    made = experiment.grade_conditions.filter(grade_condition_id__in=names)
+    return {one.grade_condition_id: one for one in made}
+
+
+def _decided_by(point: Point, names: Sequence[str], conditions: dict[str, GradeCondition]) -> str:
+    """As its last round says. Earlier rounds did not say it: then the newest version that there was at that time."""
+    said: str = point.rounds[-1].get("graded_by", "") if point.rounds else ""
+    if said:
+        return said
+    there = [conditions[name] for name in names if name in conditions]
+    before = (one for one in there if point.decided_at and one.created_at <= point.decided_at)
+    found = next(before, there[-1] if there else None)
+    return found.grade_condition_id if found else ""
+
+
+def _beside(point: Point, found: Counted) -> tuple[Any, ...]:
+    rated = found.rated_items if point.dimension_id else 0
+    mean, spread = (found.mean, found.spread) if rated else (None, None)
+    return (
+        f"{point.pk}",
+        *(point.n_correct, 0 if point.dimension_id else found.correct),
+        *(point.n_truncated, found.truncated),
+        *(point.n_failed, found.failed),
+        *(point.n_total + point.n_unread, found.total + found.unread),
+        *(point.n_rated_items, rated),
+        *(point.mean, mean),
+        *(point.spread, spread),
+    )

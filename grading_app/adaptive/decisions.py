@@ -1,0 +1,141 @@
+"""Whether a point of an adaptive run has been asked enough: its answers are graded, counted and judged by its rule."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.scoring.grading import Rule, grade_trials, rules_of
+from runs_app.engine import adaptive_rounds
+from runs_app.engine.adaptive_rounds import PointDecision
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.database_recovery import OUTAGES
+from runs_app.models import Experiment, Point, Run
+from runs_app.planning.points import GUESS, adaptive_of
+from runs_app.planning.specs import AdaptiveSpec
+from runs_app.stopping.rules import Ratings, Tally
+
+logger = logging.getLogger("evalsite.drain")
+
+# The trials of what was planned at these points: repetitions of the items drawn so far.
+TRIALS = """
+FROM runs_app_point p CROSS JOIN LATERAL unnest(p.items[1:least(p.n_planned, p.n_items)]) AS drawn (item)
+JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
+"""
+ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
+# By item first: a point's mean rating is the mean of its items' own, so that each counts once.
+COUNTS = f"""
+WITH of_item AS (
+    SELECT p.id, t.item_id, count(*) FILTER (WHERE answered AND g.score = 1) AS correct,
+        count(*) FILTER (WHERE answered AND g.score IS NOT NULL) AS total,
+        count(*) FILTER (WHERE t.status = 'done' AND t.truncated) AS truncated,
+        coalesce(sum({GUESS}) FILTER (WHERE answered AND g.score IS NOT NULL), 0)::float8 AS guess_chances,
+        count(*) FILTER (WHERE answered AND g.score IS NULL) AS unread,
+        count(*) FILTER (WHERE t.status = 'failed') AS failed, avg(g.score) FILTER (WHERE answered) AS mean
+    {TRIALS}
+    JOIN datasets_app_item i ON i.id = t.item_id
+    LEFT JOIN grading_app_grading g ON g.condition_id = %(rule)s AND g.trial_id = t.id
+    CROSS JOIN LATERAL (SELECT t.status = 'done' AND NOT t.truncated AS answered) AS state
+    WHERE p.id = ANY(%(points)s) GROUP BY p.id, t.item_id
+)
+SELECT p.id, p.n_items, sum(correct)::int, sum(total)::int, sum(truncated)::int, sum(of_item.guess_chances),
+    sum(unread)::int, sum(failed)::int, count(of_item.mean), coalesce(avg(of_item.mean), 0),
+    coalesce(stddev_samp(of_item.mean), 0), d.scale_min, d.scale_max
+FROM of_item JOIN runs_app_point p ON p.id = of_item.id LEFT JOIN runs_app_dimension d ON d.id = p.dimension_id
+GROUP BY p.id, d.id
+"""  # noqa: S608 - constants
+
+
+def decide_due() -> int:
+    """Decide every point whose round is in, up to a hundred; returns how many were decided here.
+
+    Run by drains and by the sweep. Safe at any moment and by any number at once.
+    """
+    decided = 0
+    for place, points in adaptive_rounds.points_due().items():
+        try:
+            decided += _decide(place, points)
+        except OUTAGES:
+            raise
+        except Exception as fault:
+            # One design that cannot be decided must not keep the others waiting, or try for ever.
+            logger.exception("the rounds of run %s cannot be decided", place.run_id)
+            _stop(place, fault)
+    return decided
+
+
+def _decide(place: CounterKeys, points: Mapping[int, int]) -> int:
+    experiment = Experiment.objects.get(pk=place.experiment_id)
+    spec = adaptive_of(experiment)
+    if spec is None:
+        raise ValueError("the experiment says no rule")
+    answered = [trial for (trial,) in _rows(ANSWERED, {"points": list(points)})]
+    rule = rule_of(experiment, spec)
+    counted = counts_of(points, grade_trials(experiment, rule, answered))
+    judged = [one.judged(spec, points, experiment.samples, rule) for one in counted]
+    return adaptive_rounds.write_decisions(place, judged)
+
+
+def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
+    """What the rows say of these points now, by the gradings of this condition."""
+    return [Counted(*row) for row in _rows(COUNTS, {"points": list(points), "rule": rule})]
+
+
+def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
+    """The design's own rule of that name, with its parameters, so that an answer is graded once."""
+    return next((rule for rule in rules_of(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """What the rows say of a point. An answer that no score could be read from is no case: it is counted apart."""
+
+    point: int
+    items: int
+    correct: int
+    total: int
+    truncated: int
+    guess_chances: float
+    unread: int
+    failed: int
+    rated_items: int
+    mean: float
+    spread: float
+    least: int | None
+    highest: int | None
+
+    @property
+    def tally(self) -> Tally | Ratings:
+        if self.least is None or self.highest is None:
+            return Tally(self.correct, self.total, self.truncated, min(self.guess_chances, float(self.total)))
+        scale = (self.least, self.highest)
+        return Ratings(self.rated_items, self.total, self.mean, self.spread, scale, self.truncated)
+
+    def judged(self, spec: AdaptiveSpec, points: Mapping[int, int], samples: int, rule: Rule) -> PointDecision:
+        asked, most = points[self.point], min(spec.max, self.items * samples)
+        tally = self.tally
+        decision = spec.rule(most).decide(tally, asked=asked)
+        upto, name = min(asked + spec.round, most), rule.grade_condition_id
+        return PointDecision(self.point, asked, tally, self.unread, self.failed, decision, upto, name)
+
+
+def _stop(place: CounterKeys, fault: Exception) -> None:
+    """So that nobody tries again each second: the run stops, and the points of a cancelled one are closed unread."""
+    reason = f"Its rounds cannot be decided: {fault}"[:500]
+    Point.objects.open().filter(run=place.run_id, run__status=Run.Status.CANCELLED).update(
+        status=Point.Status.CANCELLED, reason=reason
+    )
+    Run.objects.filter(pk=place.run_id).transition(
+        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+    )
+
+
+def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with bare_cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

@@ -1,0 +1,70 @@
+"""The last word on an answer: a person's score with the reason. A correction is another row; the last one counts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from django.db import transaction
+
+from datasets_app.models.history import record_changes
+from evalsite.lib.permissions import CURATOR, roles_of
+from evalsite.lib.text.hashing import condition_id
+from grading_app.comparison.raters import Scale
+from grading_app.models import Adjudication, GradeCondition, Grading
+from grading_app.verdict_history import superseding
+from runs_app.models import Experiment, Trial
+
+LONGEST_REASON = 4_000
+MOST_POINTS = 11
+
+
+class AdjudicationError(ValueError):
+    """What was sent settles nothing; the message says why, and nothing was changed."""
+
+
+def may_adjudicate(user: Any, experiment: Experiment) -> bool:
+    """Of an experiment that one sees: who may change it, and curators."""
+    return CURATOR in roles_of(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
+
+
+@transaction.atomic
+def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any) -> Adjudication:
+    """Settle this answer's score on this scale, for the first time or again. AdjudicationError where it makes none."""
+    if not math.isfinite(score) or not scale.low <= score <= scale.high:
+        raise AdjudicationError(f"The score has to be on the scale from {scale}.")
+    if not reason.strip():
+        raise AdjudicationError("Say why: the reason stays with the score.")
+    if trial.status != Trial.Status.DONE or trial.run.condition.stage != "generate":
+        raise AdjudicationError("Only a stored answer can be adjudicated.")
+    condition = _condition(trial.run.experiment, scale)
+    told = Adjudication.objects.create(
+        condition=condition, trial=trial, score=score, reason=reason.strip()[:LONGEST_REASON], by=by
+    )
+    earlier = Grading.objects.filter(condition=condition, trial=trial).first()
+    fields = {"score": score, "score_raw": f"{score:.15g}", "parse_ok": True, "reasoning": told.reason}
+    with superseding():
+        Grading.objects.update_or_create(condition=condition, trial=trial, defaults=fields)
+    was = "" if earlier is None else f"{earlier.score:g}"
+    record_changes([(trial.run.experiment, was, f"trial {trial.pk}: {score:g}")], by=by, reason=told.reason[:500],
+                   what="gradings")  # fmt: skip
+    return told
+
+
+def _condition(experiment: Experiment, scale: Scale) -> GradeCondition:
+    """The adjudicated scores of one scale, held by its row: of two words at the same time one is the last."""
+    ends = {"scale_min": scale.low, "scale_max": scale.high}
+    made, _ = GradeCondition.objects.get_or_create(
+        experiment=experiment,
+        grade_condition_id=condition_id("adjudicated", {"kind": "adjudicated", **ends}),
+        defaults={"kind": GradeCondition.Kind.ADJUDICATED, "parameters": ends},
+    )
+    return GradeCondition.objects.select_for_update().get(pk=made.pk)
+
+
+def points_of(scale: Scale) -> list[tuple[float, str]]:
+    """The points of a short scale of whole numbers, or of named ones; none where any number may be the score."""
+    names, low, high = dict(scale.points), float(scale.low), float(scale.high)
+    if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
+        return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]
+    return list(scale.points) if len(scale.points) > 1 else []

@@ -1,0 +1,267 @@
+"""The numbers of the agreement page. Pure: ratings in, lines out, each with its formula, its source and its n."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from grading_app.comparison.measure_references import Source, source_of
+from grading_app.statistics.alpha import Level, krippendorff_alpha
+from grading_app.statistics.bland_altman import LimitsOfAgreement, limits_of_agreement
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.concordance import concordance, correlation, lins_concordance
+from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.intraclass import FORMS, Form, intraclass_correlation
+from grading_app.statistics.judge_bias import Measure, Standing, judge_bias, judge_slope, judge_standing
+from grading_app.statistics.kappas import (
+    ConfusionMatrix,
+    cohens_kappa,
+    confusion_matrix,
+    fleiss_kappa,
+    percent_agreement,
+)
+from grading_app.statistics.measures import Coefficient
+from grading_app.statistics.prediction_powered import CorrectedMean, corrected_mean
+from grading_app.statistics.ranks import kendalls_w
+from grading_app.statistics.ratings import Ratings
+
+SEED, RESAMPLES = 1, 1_000
+MOST_CATEGORIES = 15
+FEW_POINTS = 11
+LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
+CHOICES = "a choice of the first, of the second or of neither is a name without an order"
+MOST_PAIRED = 12  # raters whose pairs are all listed
+
+
+@dataclass(frozen=True)
+class Line:
+    """One measure: its estimate, or why there is none. `fits`: the one that suits the scale best, of its kind."""
+
+    name: str
+    estimate: Estimate | None
+    why: str
+    source: Source
+    fits: bool = False
+
+
+@dataclass(frozen=True)
+class Covered:
+    """What one rater gave. low, high: the least and the largest rating; None without any."""
+
+    rater: Hashable
+    n: int
+    shared: int  # units that another one rated as well
+    mean: float | None
+    sd: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two raters on the units that both rated. None where a measure is not defined."""
+
+    first: Hashable
+    second: Hashable
+    n: int
+    same: float | None
+    kappa: float | None  # quadratic weights; of names without weights, and then the others are not defined
+    r: float | None
+    ccc: float | None
+    difference: float | None
+
+
+@dataclass(frozen=True)
+class AgainstPeople:
+    """A judge beside people. standings: agreement with people, by two measures, of names by one; none below two people
+    on a unit. slope, limits: None of names."""
+
+    judge: Hashable
+    people: int
+    bias: Estimate
+    slope: Estimate | None
+    limits: LimitsOfAgreement | None
+    standings: list[Standing]
+    mean: CorrectedMean
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All that the page tells of these ratings."""
+
+    covered: list[Covered]
+    shared: int  # units with two ratings or more
+    level: Level
+    level_why: str
+    lines: list[Line]
+    pairs: list[Pair]
+    confusion: ConfusionMatrix | None
+    against: AgainstPeople | None
+
+
+def measured(
+    ratings: Ratings,
+    *,
+    raters: list[str],
+    pair: tuple[str, str] | None,
+    judge: str | None,
+    people: list[str],
+    are_names: bool = False,
+) -> Measured:
+    """Everything at once, of ratings that know their items. Raters without a rating are compared with nobody.
+
+    are_names: the ratings are choices without an order, told by what suits names alone.
+    """
+    level, why = fitting_level(ratings, are_names)
+    present = [rater for rater in raters if rater in ratings.raters]
+    return Measured(
+        covered=[_covered(ratings, rater) for rater in raters],
+        shared=ratings.with_at_least(2).n_units,
+        level=level,
+        level_why=why,
+        lines=list(_lines(ratings, level, are_names)) if len(present) > 1 else [],
+        pairs=[_pair(ratings, *two, are_names) for two in combinations(present, 2)]
+        if len(present) <= MOST_PAIRED
+        else [],
+        confusion=_confusion(ratings, pair),
+        against=_against(ratings, judge, [one for one in people if one in ratings.raters], are_names),
+    )
+
+
+def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
+    """Which level of measurement suits these ratings, and why; what a scale means is for its author to say."""
+    if are_names:
+        return "nominal", CHOICES
+    values = ratings.categories
+    if len(values) <= 2:
+        return "nominal", "there are two ratings at most, and with two the levels say the same"
+    if (values == np.round(values)).all() and len(values) <= FEW_POINTS:
+        return "ordinal", f"the ratings are {len(values)} points in order, and their distances need not be equal"
+    return "interval", "the ratings are numbers whose differences mean something"
+
+
+def _lines(ratings: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
+    present = ratings.of(*(rater for at, rater in enumerate(ratings.raters) if ratings.given[:, at].any()))
+    binary = len(present.categories) <= 2
+
+    def line(name: str, make: Callable[[], Coefficient], fits: bool = False) -> Line:
+        return _line(name, make, present, fits)
+
+    yield line("Percent agreement", lambda: percent_agreement(present))
+    if are_names:
+        if len(present.raters) == 2:
+            yield line("Cohen's kappa", lambda: cohens_kappa(present), fits=True)
+        yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+        yield line("Krippendorff's alpha, nominal", lambda: krippendorff_alpha(present, "nominal"), fits=True)
+        return
+    if len(present.raters) == 2:
+        suited = "none" if binary else "quadratic"
+        yield line("Cohen's kappa", lambda: cohens_kappa(present), suited == "none")
+        yield line("Cohen's kappa, linear weights", lambda: cohens_kappa(present, "linear"))
+        yield line("Cohen's kappa, quadratic weights", lambda: cohens_kappa(present, "quadratic"), suited != "none")
+        yield line("Lin's concordance", lambda: lins_concordance(present))
+    yield line("Fleiss' kappa", lambda: fleiss_kappa(present))
+    yield line("Fleiss' kappa, linear weights", lambda: fleiss_kappa(present, "linear"))
+    yield line("Fleiss' kappa, quadratic weights", lambda: fleiss_kappa(present, "quadratic"))
+    for one in LEVELS:
+        yield line(f"Krippendorff's alpha, {one}", lambda one=one: krippendorff_alpha(present, one), one == level)  # type: ignore[misc]
+    for form in FORMS:
+        yield line(f"ICC({form})", lambda form=form: intraclass_correlation(present, form), form == _icc(level))  # type: ignore[misc]
+    yield line("Kendall's W", lambda: kendalls_w(present))
+
+
+def _icc(level: Level) -> Form | None:
+    """Of single ratings, by raters that stand for others."""
+    return "2,1" if level in ("interval", "ratio", "ordinal") else None
+
+
+def _line(name: str, make: Callable[[], Coefficient], given: Ratings, fits: bool) -> Line:
+    try:
+        coefficient = make()
+        estimate = bootstrap(coefficient, seed=SEED, resamples=RESAMPLES)
+    except ValueError as error:
+        return Line(name, None, str(error), source_of(name), fits)
+    why = "" if estimate.estimate is not None else _undefined(estimate, coefficient.ratings, given)
+    return Line(name, estimate, why, source_of(name), fits)
+
+
+def _undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
+    """used: what the measure can use of the ratings that were given."""
+    if not given.with_at_least(2).n_units:
+        return "no unit was rated by two of them"
+    if not used.n_units:
+        return f"no unit was rated by all {len(given.raters)} of them"
+    if estimate.units < 2:
+        return f"only {estimate.units} of {estimate.units + estimate.left_out} units can be used"
+    if len(used.categories) > 1:
+        return "not defined for these ratings: what the formula divides by is not above zero"
+    return "not defined for these ratings: they do not vary"
+
+
+def _covered(ratings: Ratings, rater: str) -> Covered:
+    if rater not in ratings.raters:
+        return Covered(rater, 0, 0, None, None, None, None)
+    column = ratings.values[:, ratings.column(rater)]
+    rated = ~np.isnan(column)
+    given, times = column[rated], ratings.times[rated]
+    n, mean = round(float(times.sum())), float(np.average(given, weights=times))
+    shared = round(float((ratings.times * (rated & (ratings.per_unit > 1))).sum()))
+    sd = float(np.sqrt(times @ (given - mean) ** 2 / (n - 1))) if n > 1 else None
+    return Covered(rater, n, shared, mean, sd, float(given.min()), float(given.max()))
+
+
+def _pair(ratings: Ratings, first: str, second: str, are_names: bool) -> Pair:
+    both = ratings.of(first, second).complete()
+    n = both.n_units
+    if not n:
+        return Pair(first, second, 0, None, None, None, None, None)
+    if are_names:
+        same, kappa = percent_agreement(both).estimate, cohens_kappa(both).estimate
+        return Pair(first, second, n, same, kappa, None, None, None)
+    (x, y), once = both.values.T, both.times[None]
+    difference = float(np.average(y - x, weights=both.times))
+    return Pair(
+        first, second, n, percent_agreement(both).estimate, cohens_kappa(both, "quadratic").estimate,
+        _number(correlation(x, y, once)[0]), _number(concordance(x, y, once)[0]), difference,
+    )  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
+    """None for raters who share no unit, and for more different ratings than a table can show."""
+    if pair is None or not set(pair) <= set(ratings.raters):
+        return None
+    both = ratings.of(*pair).complete()
+    return confusion_matrix(ratings, *pair) if 0 < len(both.categories) <= MOST_CATEGORIES else None
+
+
+def _against(ratings: Ratings, judge: str | None, people: list[str], are_names: bool) -> AgainstPeople | None:
+    if judge is None or judge not in ratings.raters or not people:
+        return None
+    table = ratings.of(judge, *people)
+    among_people = table.without(judge).per_unit
+    if not ((among_people > 0) & table.given[:, 0]).any():
+        return None
+    slope = None if are_names else bootstrap(judge_slope(table, judge), seed=SEED, resamples=RESAMPLES)
+    limits = None if are_names else limits_of_agreement(table, judge, seed=SEED, resamples=RESAMPLES)
+    return AgainstPeople(
+        judge,
+        people=len(people),
+        bias=judge_bias(table, judge).result(),
+        slope=slope,
+        limits=limits,
+        standings=list(_standings(table, judge, are_names)) if (among_people > 1).any() else [],
+        mean=corrected_mean(table, judge, tuned=True),
+    )
+
+
+def _standings(table: Ratings, judge: str, are_names: bool) -> Iterator[Standing]:
+    measures: tuple[Measure, ...] = ("same answer",) if are_names else ("concordance", "same answer")
+    for measure in measures:
+        yield judge_standing(table, judge, measure, seed=SEED, resamples=RESAMPLES)

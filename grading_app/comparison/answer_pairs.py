@@ -1,0 +1,67 @@
+"""Two answers that raters chose between: which they are, in which order, and what each rater said of them."""
+
+from __future__ import annotations
+
+from django.db.models import Q
+
+from grading_app.comparison.query import Question
+from grading_app.comparison.rater_verdicts import Side, values_by_unit
+from grading_app.comparison.raters import keys_of
+from grading_app.comparison.unit_counts import given_by, rows
+from grading_app.models import Preference
+from runs_app.models import Experiment, Trial
+
+Pair = tuple[Trial, Trial]
+ORDERED = "SELECT id, one, other FROM scope WHERE id = ANY(%(units)s)"
+
+
+def pair_with(experiment: Experiment, verdict: int) -> int | None:
+    """The pair that this verdict is on, as units are numbered: by the first verdict. None for one of nowhere here."""
+    known = Preference.objects.filter(condition__experiment=experiment)
+    found = known.filter(pk=verdict).first()
+    if found is None:
+        return None
+    same = known.filter(_on(found.trial_a_id, found.trial_b_id)).order_by("pk")
+    return same.values_list("pk", flat=True).first()
+
+
+def answers_of(question: Question, units: list[int]) -> dict[int, Pair]:
+    """By pair its answers, the first first; a pair of which nothing is said any more is left out."""
+    given, chosen = given_by(question)
+    ordered = rows(f"WITH {given} {ORDERED}", {**chosen, "units": units})
+    trials = Trial.objects.select_related(
+        "run__experiment", "run__wave", "run__condition__model__endpoint", "run__condition__prompt",
+        "run__condition__sampler", "item__image", "dimension",
+    ).in_bulk([key for _, *both in ordered for key in both])  # fmt: skip
+    return {unit: (trials[one], trials[other]) for unit, one, other in ordered}
+
+
+def sides_of_pair(question: Question, unit: int, pair: Pair) -> list[Side]:
+    """Every rater of the question, also those who said nothing of this pair; a judge's words in each order."""
+    first, second = pair
+    said = Preference.objects.filter(_on(first.pk, second.pk), condition__in=keys_of(question.raters, "g"))
+    words: dict[str, list[Preference]] = {}
+    for one in said.order_by("pk"):
+        words.setdefault(f"g{one.condition_id}", []).append(one)
+    values = values_by_unit(question, [unit])
+    return [
+        Side(
+            rater,
+            values.get((unit, rater.key)),
+            "\n\n".join(_words(one, first.pk) for one in words.get(rater.key, ())),
+            next((one.parse_error for one in words.get(rater.key, ()) if one.parse_error), ""),
+        )
+        for rater in question.raters
+    ]
+
+
+def _words(said: Preference, first: int) -> str:
+    """'Shown second, first: neither. Both are short.'"""
+    order = "first, second" if said.trial_a_id == first else "second, first"
+    winner = {"a": said.trial_a_id, "b": said.trial_b_id}.get(said.winner)
+    chosen = "neither" if winner is None else "the first" if winner == first else "the second"
+    return f"Shown {order}: {said.parse_error or chosen}. {said.reasoning}".strip()
+
+
+def _on(one: int, other: int) -> Q:
+    return Q(trial_a=one, trial_b=other) | Q(trial_a=other, trial_b=one)

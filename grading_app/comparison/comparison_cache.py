@@ -1,0 +1,105 @@
+"""What was measured, kept as long as nothing that it rests on has changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from django.core.cache import cache
+from django.db.models import Count, Max, Q
+
+from evalsite.lib.text.hashing import content_hash
+from grading_app.comparison.query import Question
+from grading_app.comparison.raters import HUMAN, Rater, queues_of
+from grading_app.comparison.unit_counts import Frame, load_frame
+from grading_app.models import RaterAssignment, Rating
+from grading_app.reports.frame_cache import SECONDS
+from runs_app.models import Experiment
+
+if TYPE_CHECKING:
+    from grading_app.comparison.agreement_report import Measured
+
+VERSION = 5  # Raise it when the same ratings are measured differently.
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which raters are looked at closely: a judge, the people it is held against, and two raters who are crossed."""
+
+    judge: Rater | None
+    people: list[Rater]
+    pair: tuple[Rater, Rater] | None
+
+    @property
+    def content(self) -> list[Any]:
+        return [self.judge and self.judge.key, self.pair and [rater.key for rater in self.pair]]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """units: how many were compared, out of `total`."""
+
+    units: int
+    total: int
+    measured: Measured | None
+
+
+def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
+    """As the address says; else the first who is no person beside people, and the first two raters.
+
+    People are those who rate; what was adjudicated stands in for them where there are none.
+    """
+    known = {rater.key: rater for rater in question.raters}
+    people = [rater for rater in question.raters if rater.kind in HUMAN]
+    people = people or [rater for rater in question.raters if rater.kind == "adjudicated"]
+    others = [rater for rater in question.raters if rater not in people]
+    judges = [rater for rater in others if rater.kind in ("judge", "panel")] or others
+    judge = known.get(wanted.get("judge", "")) or (judges[0] if judges else None)
+    pair = [rater for key in ("first", "second") if (rater := known.get(wanted.get(key, "")))]
+    pair = pair if len(set(pair)) == 2 else question.raters[:2]
+    others_than_judge = [person for person in people if person != judge]
+    return Roles(
+        judge if others_than_judge else None, others_than_judge, (pair[0], pair[1]) if len(pair) == 2 else None
+    )
+
+
+def state_of_question(question: Question) -> str:
+    """Another text whenever a rating that may count has come, gone or changed."""
+    return content_hash([VERSION, state_of_ratings(question.experiment, queues_of(question.chosen)), question.content])
+
+
+def state_of_ratings(experiment: Experiment, keys: list[int]) -> str:
+    """Of everything in the experiment that rates, and of these queues. Read from counters, never from the gradings."""
+    answered = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
+    graded = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
+    rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))
+    raters = RaterAssignment.objects.filter(queue__in=keys)
+    excluded = raters.aggregate(n=Count("pk"), out=Count("pk", filter=Q(excluded_at__isnull=False)))
+    return content_hash([experiment.pk, list(answered), list(graded), str(rated), sorted(excluded.items()), keys])
+
+
+def kept_comparison(question: Question, roles: Roles, state: str) -> Compared:
+    key = f"agreement:{state}:{content_hash(roles.content)}"
+    found: Compared | None = cache.get(key)
+    if found is None:
+        found = compare(question, roles, load_frame(question))
+        cache.set(key, found, SECONDS)
+    return found
+
+
+def compare(question: Question, roles: Roles, frame: Frame) -> Compared:
+    from grading_app.comparison.agreement_report import measured  # numpy, which other pages do not need.
+    from grading_app.statistics.ratings import tallied
+
+    if not frame.lines:
+        return Compared(0, 0, None)
+    given = {rater for said in frame.kinds.values() for rater in said}
+    numbers = measured(
+        tallied(frame.lines, frame.kinds, [rater.key for rater in question.raters if rater.key in given]),
+        raters=[rater.key for rater in question.raters],
+        pair=(roles.pair[0].key, roles.pair[1].key) if roles.pair else None,
+        judge=roles.judge.key if roles.judge else None,
+        people=[rater.key for rater in roles.people],
+        are_names=question.in_pairs,
+    )
+    return Compared(frame.units, frame.total, numbers)

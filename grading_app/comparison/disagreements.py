@@ -1,0 +1,142 @@
+"""Where raters part the most: units in the order of their split, page by page by key, and the neighbours of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.db import connection
+
+from grading_app.comparison.query import Question
+from grading_app.comparison.unit_counts import given_by, rows
+from grading_app.models import Comparison
+
+By = Literal["range", "variance"]
+PAGE = 25
+
+# The first keeps whole numbers whole; both are rounded so that a cursor in an address meets its row again.
+MEASURES: dict[By, str] = {
+    "range": "round((max(given.value) - min(given.value))::numeric, 6)::float8",
+    "variance": "round(var_pop(given.value)::numeric, 6)::float8",
+}
+PARTED = "FROM given JOIN scope ON scope.id = given.unit GROUP BY given.unit HAVING max(given.value) > min(given.value)"
+# Spreads are taken negative: ascending, as an index is read, the largest come first and then units in their order.
+PLACES = {by: f"row_number() OVER (ORDER BY -{size}, given.unit)" for by, size in MEASURES.items()}
+WORKED_OUT = {
+    by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n, {PLACES[by]} AS place {PARTED})"
+    for by, size in MEASURES.items()
+}
+STORED: dict[By, str] = {
+    by: f"""splits AS NOT MATERIALIZED (SELECT unit, minus_{by} AS minus, n, place_by_{by} AS place
+        FROM grading_app_split WHERE comparison_id = %(comparison)s)"""  # noqa: S608
+    for by in MEASURES
+}
+KEEP = f"""INSERT INTO grading_app_split
+        (comparison_id, unit, n, minus_range, minus_variance, place_by_range, place_by_variance)
+    SELECT %(comparison)s, given.unit, count(*), -{MEASURES["range"]}, -{MEASURES["variance"]},
+        {PLACES["range"]}, {PLACES["variance"]} {PARTED}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One unit on which raters differ. size: by the measure that was asked for; n: how many rated it."""
+
+    unit: int
+    size: float
+    n: int
+
+    @property
+    def cursor(self) -> str:
+        return f"{self.size!r}_{self.unit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    splits: list[Split]
+    after: str = ""
+    before: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one unit stands among the splits, from 1, and its neighbours; None at the ends, or without a split."""
+
+    split: Split | None
+    place: int | None
+    of: int
+    previous: int | None
+    next: int | None
+
+
+def keep(question: Question, comparison: Comparison) -> int:
+    """Store the splits of a comparison in place of those before, within a transaction; returns how many."""
+    given, chosen = given_by(question)
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison.pk])
+        cursor.execute(f"WITH {given} {KEEP}", {**chosen, "comparison": comparison.pk})
+        return int(cursor.rowcount)
+
+
+def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[str, dict[str, Any]]:
+    """`splits` (unit, minus, n): as a comparison keeps them, or worked out."""
+    if comparison is not None:
+        return f"WITH {STORED[by]}", {"comparison": comparison.pk}
+    given, chosen = given_by(question)
+    return f"WITH {given}, {WORKED_OUT[by]}", chosen
+
+
+def find(
+    question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: Comparison | None = None
+) -> Page:
+    """The splits beyond a cursor, largest first, those of equal size by unit; as a `comparison` keeps them, if any."""
+    statement, chosen = _splits(question, by, comparison)
+    edge = read_cursor(before or after)
+    beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
+    order = "minus, unit"
+    if before and edge is not None:
+        beyond, order = beyond.replace(">", "<"), "minus DESC, unit DESC"
+    size, unit = edge or (0.0, None)
+    found = rows(
+        f"{statement} SELECT unit, -minus, n FROM splits{beyond} ORDER BY {order} LIMIT %(limit)s",  # noqa: S608
+        {**chosen, "minus": -size, "unit": unit, "limit": PAGE + 1},
+    )
+    splits = [Split(*row) for row in found]
+    return _page(splits, backwards=bool(before and edge), entered=edge is not None)
+
+
+def _page(splits: list[Split], *, backwards: bool, entered: bool) -> Page:
+    more, shown = len(splits) > PAGE, splits[:PAGE]
+    if backwards:
+        shown = shown[::-1]
+    if not shown:
+        return Page([])
+    onwards = shown[-1].cursor if more or backwards else ""
+    back = shown[0].cursor if (more if backwards else entered) else ""
+    return Page(shown, after=onwards, before=back)
+
+
+NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
+        coalesce(%(of)s::bigint, (SELECT count(*) FROM splits)),
+        (SELECT unit FROM splits WHERE (minus, unit) < (here.minus, here.unit) ORDER BY minus DESC, unit DESC LIMIT 1),
+        (SELECT unit FROM splits WHERE (minus, unit) > (here.minus, here.unit) ORDER BY minus, unit LIMIT 1)
+    FROM splits AS here WHERE here.unit = %(unit)s"""
+
+
+def place_of(question: Question, unit: int, by: By = "range", comparison: Comparison | None = None) -> Place:
+    """Where this unit stands, in the order of `find`."""
+    statement, chosen = _splits(question, by, comparison)
+    of = comparison.n_splits if comparison else None  # Known already: they may be a million.
+    found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit, "of": of})
+    if not found:
+        return Place(None, None, 0, None, None)
+    unit, size, n, *rest = found[0]
+    return Place(Split(unit, size, n), *rest)
+
+
+def read_cursor(text: str) -> tuple[float, int] | None:
+    """The size and the unit that a page ended with; None for what is no cursor."""
+    size, _, unit = text.partition("_")
+    try:
+        return (float(size), int(unit)) if len(text) < 60 else None
+    except ValueError:
+        return None

@@ -1,0 +1,155 @@
+"""Two pictures of two raters: their differences after Bland and Altman, and their categories crossed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grading_app.reports import plot_style
+from grading_app.reports.figures.kinds import Table
+from grading_app.reports.statistic_format import interval, number
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from grading_app.statistics.bland_altman import LimitsOfAgreement
+    from grading_app.statistics.kappas import ConfusionMatrix
+
+LARGEST_BUBBLE = 26  # CSS pixels across
+MANY_PLACES = 1500
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure of the agreement page; `of` is what it shows, `names` the labels of the two raters."""
+
+    name: str
+    title: str
+    size: tuple[int, int]
+    draw: Callable[[], Figure]
+    table: Table
+    caption: str
+    alt: str
+
+
+def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
+    """Judge less people over the mean of both, with the limits of agreement."""
+    grid = _plain_grid(width, 240)
+    rows = [
+        ("Upper limit", number(limits.high.estimate), interval(limits.high.low, limits.high.high)),
+        ("Mean difference", number(limits.mean), ""),
+        ("Lower limit", number(limits.low.estimate), interval(limits.low.low, limits.low.high)),
+    ]
+    n = sum(limits.times)
+    return Picture(
+        "differences",
+        f"{judge} less people",
+        (grid.width, grid.height),
+        lambda: _draw_differences(limits, grid),
+        Table(("", "Value", "95 % interval"), rows, first_number=1),
+        f"Each point is a unit, larger where several fall together ({n:,}): the judge's rating less the mean of the "
+        "people, over the mean of both. Between the dashed lines lie about 95 % of the differences: mean ∓ 1.96 SD "
+        "(Bland & Altman 1986).",
+        f"Differences of {judge} and people over {n} units: mean {number(limits.mean)}, limits "
+        f"{number(limits.low.estimate)} and {number(limits.high.estimate)}.",
+    )
+
+
+def confusion(
+    matrix: ConfusionMatrix, names: tuple[str, str], width: int, words: Mapping[float, str] | None = None
+) -> Picture:
+    """Rows: the first rater's category, columns: the second's; the darker, the larger the share of its row.
+
+    words: what the categories are called, where they are names.
+    """
+    grid = _square_grid(len(matrix.categories), width)
+    categories = [category_text(category, words or {}) for category in matrix.categories]
+    rows = [(name, *map(str, row)) for name, row in zip(categories, matrix.counts, strict=True)]
+    share = 100 * matrix.agreed / matrix.units if matrix.units else 0
+    return Picture(
+        "confusion",
+        "Two raters crossed",
+        (grid.width, grid.height),
+        lambda: _draw_confusion(matrix, categories, names, grid),
+        Table(("", *categories), rows, first_number=1),
+        f"Rows: {names[0]}. Columns: {names[1]}. {matrix.units:,} units that both rated; on the diagonal they agree "
+        f"({matrix.agreed:,}, {share:.1f} %). The shade is the share of the row.",
+        f"Confusion matrix of {names[0]} and {names[1]}: they agree on {matrix.agreed} of {matrix.units} units.",
+    )
+
+
+def category_text(category: str | float, words: Mapping[float, str]) -> str:
+    return category if isinstance(category, str) else words.get(category) or f"{category:g}"
+
+
+def _plain_grid(width: int, height: int) -> plot_style.Grid:
+    return plot_style.Grid(1, 1, width, panel_height=height, left=48, right=96, top=14, bottom=44)
+
+
+def _square_grid(categories: int, width: int) -> plot_style.Grid:
+    side = min(width - 96, max(232, 44 * categories))
+    return plot_style.Grid(1, 1, side + 96, panel_height=side, left=84, right=12, top=34, bottom=30)
+
+
+def _draw_differences(limits: LimitsOfAgreement, grid: plot_style.Grid) -> Figure:
+    figure, (axis,) = grid.figure()
+    plot_style.gridlines(axis, "y")
+    places: Counter[tuple[float, float]] = Counter()
+    for mean, difference, times in zip(limits.means, limits.differences, limits.times, strict=True):
+        places[mean, difference] += times
+    most = max(places.values())
+    sizes = [max(5.0, LARGEST_BUBBLE * (count / most) ** 0.5) if most > 1 else 6.0 for count in places.values()]
+    axis.scatter(
+        [x for x, _ in places], [y for _, y in places], s=[(size * plot_style.PIXEL) ** 2 for size in sizes],
+        color=plot_style.DATA, alpha=0.5, linewidths=0, clip_on=False, rasterized=len(places) > MANY_PLACES, zorder=2,
+    )  # fmt: skip
+    lines = ((limits.high.estimate, "upper"), (limits.mean, "mean"), (limits.low.estimate, "lower"))
+    for value, name in lines:
+        if value is not None:
+            _level(axis, value, f"{name} {number(value)}", dashed=name != "mean")
+    axis.set_xlabel("Mean of judge and people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    axis.set_ylabel("Judge less people", fontsize=plot_style.SMALL, color=plot_style.MUTED)
+    return figure
+
+
+def _level(axis: Axes, value: float, text: str, *, dashed: bool) -> None:
+    style: dict[str, Any] = {"dashes": (4, 3)} if dashed else {}
+    axis.axhline(value, color=plot_style.HUMAN, linewidth=1.25 * plot_style.PIXEL, zorder=1, **style)
+    axis.annotate(
+        text, (1, value), xycoords=("axes fraction", "data"), xytext=(6 * plot_style.PIXEL, 0),
+        textcoords="offset points", va="center", fontsize=plot_style.SMALL, color=plot_style.TEXT,
+        annotation_clip=False,
+    )  # fmt: skip
+
+
+def _draw_confusion(
+    matrix: ConfusionMatrix, categories: list[str], names: tuple[str, str], grid: plot_style.Grid
+) -> Figure:
+    figure, (axis,) = grid.figure()
+    n = len(categories)
+    for at, row in enumerate(matrix.counts):
+        for column, count in enumerate(row):
+            _cell(axis, (column, n - 1 - at), count, sum(row))
+    axis.set(xlim=(0, n), ylim=(0, n))
+    axis.set_xticks([at + 0.5 for at in range(n)], [plot_style.shortened(text, 84) for text in categories])
+    axis.set_yticks([n - at - 0.5 for at in range(n)], [plot_style.shortened(text, 60) for text in categories])
+    axis.spines["bottom"].set_visible(False)
+    across = plot_style.shortened(f"across: {names[1]}", grid.panel_width)
+    plot_style.note(axis, 0, 1, across, va="bottom", offset=4, color=plot_style.TEXT)
+    plot_style.note(axis, 0, 1, plot_style.shortened(f"down: {names[0]}", grid.panel_width), va="bottom", offset=18)
+    return figure
+
+
+def _cell(axis: Axes, place: tuple[float, float], count: int, in_row: int) -> None:
+    """Never so dark that its number could not be read in either theme."""
+    from matplotlib.patches import Rectangle
+
+    share = count / in_row if in_row else 0
+    axis.add_patch(Rectangle(place, 0.97, 0.97, facecolor=plot_style.DATA, alpha=0.04 + 0.4 * share, linewidth=0))
+    axis.text(
+        place[0] + 0.485, place[1] + 0.485, str(count), ha="center", va="center", fontsize=plot_style.SMALL,
+        color=plot_style.TEXT,
+    )  # fmt: skip

@@ -1,0 +1,153 @@
+"""What is compared, read from an address: every choice stands there, so that a page can be sent to a colleague."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from grading_app.comparison.raters import (
+    ANSWERS,
+    CRITERION,
+    PAIRS,
+    Rater,
+    criterion_of,
+    expanded,
+    offered,
+    unit_choices,
+)
+from runs_app.models import Experiment
+
+MOST_RATERS = 1_000
+OF_UNITS = ("rater", "condition", "dimension")  # Choices that other units do not have: `of` says whose they were.
+FIRST_CHOICE = 6  # What is compared before anybody chose.
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which raters are compared on which units. `chosen` may hold groups, `raters` has their people one by one."""
+
+    experiment: Experiment
+    units: str
+    chosen: list[Rater]
+    raters: list[Rater]
+    narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
+    as_shares: bool = False  # Each value as its place between the ends of its rater's scale, 0 to 1.
+    unheard: int = 0  # People beyond as many as are compared at a time.
+
+    @property
+    def on_answers(self) -> bool:
+        return on_answers(self.units)
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether a unit is two answers, of which raters choose the better one."""
+        return self.units == PAIRS
+
+    @property
+    def criterion(self) -> str:
+        """The criterion that answers are compared on; "" for the whole score."""
+        return criterion_of(self.units)[1] if self.units.startswith(CRITERION) else ""
+
+    @property
+    def content(self) -> list[Any]:
+        """What tells it from every other question."""
+        keys = [rater.key for rater in self.chosen]
+        people = [rater.key for rater in self.raters]
+        return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
+
+    @property
+    def scales_differ(self) -> bool:
+        """Whether values are compared that mean different things."""
+        ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
+        return len(ends) > 1 and not self.as_shares
+
+
+def on_answers(units: str) -> bool:
+    return units == ANSWERS or units.startswith(CRITERION)
+
+
+def _rated(experiment: Experiment, units: list[str]) -> tuple[str, list[Rater]]:
+    """The first of these that somebody rated, and by whom; else the first."""
+    rated = ((name, offered(experiment, name)) for name in units)
+    return next((found for found in rated if found[1]), (units[0], []))
+
+
+class QuestionForm(forms.Form):
+    """Choices as they are in this experiment. What an address says beyond them is an error, not a guess."""
+
+    units = forms.ChoiceField(label="Rated were", required=False)
+    rater = forms.MultipleChoiceField(label="Raters", required=False, widget=forms.CheckboxSelectMultiple)
+    condition = forms.TypedChoiceField(label="Answers of", required=False, coerce=int, empty_value=None)
+    wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
+    dimension = forms.TypedChoiceField(label="Dimension", required=False, coerce=int, empty_value=None)
+    category = forms.CharField(label="Category", required=False, max_length=200)
+    scale = forms.ChoiceField(
+        label="Scores", required=False, choices=[("", "As they were given"), ("share", "From 0 to 1 of each scale")]
+    )
+
+    def __init__(self, data: QueryDict, experiment: Experiment) -> None:
+        units = unit_choices(experiment)
+        wanted = str(data.get("units", ""))
+        named = [wanted] if wanted in dict(units) else [name for name, _ in units]
+        self.experiment = experiment
+        self.rated, self.offered = _rated(experiment, named)
+        asked = data.copy()
+        if asked.get("of", wanted) != wanted:
+            for name in OF_UNITS:
+                asked.setlist(name, [])
+        asked["units"] = wanted or self.rated
+        super().__init__(asked)
+        self._choices("units", units)
+        self._choices("rater", [(rater.key, rater.label) for rater in self.offered])
+        self._of_answers()
+
+    def _of_answers(self) -> None:
+        """What narrows answers."""
+        conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
+        of_answers = on_answers(self.rated) or self.rated == PAIRS
+        dimensions = self.experiment.dimensions.values_list("pk", "name") if of_answers else []
+        narrowing = {
+            "condition": [(one.pk, one.label) for one in conditions] if of_answers else [],
+            "wave": [(wave.pk, str(wave)) for wave in self.experiment.waves.all()],
+            "dimension": list(dimensions),
+        }
+        for name, choices in narrowing.items():
+            self._choices(name, [("", "All"), *choices])
+        if self.rated == PAIRS:
+            self.fields["condition"].label = "The first is of"
+
+    def _choices(self, name: str, choices: list[Any]) -> None:
+        field: Any = self.fields[name]
+        field.choices = choices
+
+    @property
+    def narrowing(self) -> list[Any]:
+        """The fields that narrow what was rated, for the page: those that leave a choice."""
+        fields: Any = self.fields
+        choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
+        scale = () if self.rated == PAIRS else ("scale",)
+        return [self[name] for name in (*choices, "category", *scale)]
+
+    def question(self) -> Question | None:
+        """None where the address asks for what is not there."""
+        if not self.is_valid():
+            return None
+        wanted = self.cleaned_data["rater"]
+        chosen = [rater for rater in self.offered if rater.key in wanted] if wanted else self._first_choice()
+        narrowed = {name: self.cleaned_data.get(name) for name in ("wave", "condition", "dimension", "category")}
+        as_shares = self.cleaned_data["scale"] == "share"
+        raters = expanded(chosen)
+        heard, unheard = raters[:MOST_RATERS], len(raters[MOST_RATERS:])
+        return Question(self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard)
+
+    def _first_choice(self) -> list[Rater]:
+        """Those who rated on one scale: the one that most have. Single ratings only where they are asked for."""
+        raters = [rater for rater in self.offered if not rater.key.startswith("s")]
+        scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
+        commonest = scales.most_common(1)[0][0] if scales else None
+        return [rater for rater in raters if (rater.scale.ends if rater.scale else None) == commonest][:FIRST_CHOICE]

@@ -1,0 +1,119 @@
+"""The parts of the demonstration: whom it logs in, what its simulated models know, and what came out.
+
+The models are a simulated provider on this machine. Their prices are made up, and so is what they know: they are told
+the norms and the answers of the sample data, and how often to be wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.models import User
+
+from datasets_app.models import Item, Norm
+from grading_app.reports.frames import Frames, load_frames
+from grading_app.reports.score_lines import score_lines
+from grading_app.reports.statistic_format import coefficient, interval, per_cent, per_cent_interval
+from grading_app.statistics.correlation import pearson
+from runs_app.models import Endpoint, Experiment
+from runs_app.simulator import SimulatorConfig
+
+USERNAME = "demo"
+ENDPOINT = "rehearsal"
+SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # How often each is right.
+# US dollars per million tokens, in and out.
+PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60"), "sim-judge": ("0.40", "1.60")}
+DATASETS = ("photographs", "questions")
+EXPERIMENTS = ("affect-pilot", "questions-pilot")
+
+
+def folder() -> Path:
+    """Where the demonstration keeps what it makes."""
+    made = Path(settings.DATA_DIR) / "demo"
+    made.mkdir(parents=True, exist_ok=True)
+    return made
+
+
+def password_of_user() -> str:
+    """A password of the demonstration's superuser, who is made if need be: that of last time while it still works."""
+    kept = folder() / "password"
+    user, _ = User.objects.get_or_create(username=USERNAME, defaults={"is_staff": True, "is_superuser": True})
+    password = kept.read_text().strip() if kept.exists() else ""
+    if not password or not user.check_password(password):
+        password = secrets.token_urlsafe(9)
+        kept.touch(mode=0o600)
+        kept.write_text(password)
+        user.set_password(password)
+        user.save(update_fields=["password"])
+    return password
+
+
+def simulated_models() -> SimulatorConfig:
+    """The provider, at the port of last time where it is free."""
+    answers = folder() / "answers.jsonl"
+    with answers.open("w", encoding="utf-8") as lines:
+        lines.writelines(json.dumps(row) + "\n" for row in _answer_rows())
+    return SimulatorConfig(port=_port(), latency_ms=60, latency_sigma=0.5, skills=SKILLS, answers=(answers,))
+
+
+def _answer_rows() -> Iterator[dict[str, object]]:
+    """What the sample data says is right: targets by question, norms by the image as it is sent."""
+    items = Item.objects.filter(dataset__slug__in=DATASETS, dataset__version=1)
+    for text, target in items.exclude(target="").values_list("input", "target"):
+        yield {"text": text, "target": target}
+    norms = Norm.objects.filter(item__in=items).exclude(item__image=None)
+    for image, dimension, mean, sd in norms.values_list("item__image", "dimension", "mean", "sd"):
+        yield {"image": image, "dimension": dimension, "mean": mean, "sd": sd}
+
+
+def _port() -> int:
+    endpoint = Endpoint.objects.filter(name=ENDPOINT).first()
+    for port in (urlsplit(endpoint.base_url).port or 0 if endpoint else 0, 0):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as found:
+            return int(found.getsockname()[1])
+    raise OSError("no port is free on this machine")
+
+
+def is_finished() -> bool:
+    """Whether every experiment is planned, with the judges of its design, and every trial of these is done.
+
+    What people asked for since, another judge or a rubric that was tried, is no part of the demonstration.
+    """
+    experiments = list(Experiment.objects.filter(slug__in=EXPERIMENTS))
+    return len(experiments) == len(EXPERIMENTS) and all(map(_is_done, experiments))
+
+
+def _is_done(experiment: Experiment) -> bool:
+    answers = list(experiment.runs.generating())
+    verdicts = list(experiment.runs.filter(condition__grade_condition__grader__name__in=experiment.graders))
+    return (
+        bool(answers)
+        and len(verdicts) >= len(experiment.graders)
+        and all(run.n_done == run.n_trials for run in (*answers, *verdicts))
+    )
+
+
+def results(slug: str) -> Iterator[str]:
+    """A line for each number of an experiment: how ratings go with the norms, or how many answers are right."""
+    frames = load_frames(Experiment.objects.get(slug=slug))
+    yield from _agreement_with_norms(frames)
+    for line in score_lines(frames.grades, frames):
+        share = per_cent(line.mean)
+        yield f"{line.condition:<28} {line.measure.label:<28} {share:>7}  {per_cent_interval(line.low, line.high)}"
+
+
+def _agreement_with_norms(frames: Frames) -> Iterator[str]:
+    for condition, label in frames.labels.items():
+        for dimension, asked in frames.dimensions.items():
+            pairs = [pair for pair in frames.norm_pairs if (pair.condition, pair.dimension) == (condition, dimension)]
+            found = pearson([pair.model_mean for pair in pairs], [pair.human_mean for pair in pairs]) if pairs else None
+            if found:
+                r = f"r = {coefficient(found.r)}"
+                yield f"{label:<28} {asked.title:<12} {r:>9}  {interval(found.low, found.high)}, n = {found.n}"

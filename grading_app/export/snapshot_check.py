@@ -1,0 +1,98 @@
+"""Does a snapshot still say what it said? Its checksums, and its study card counted again from its tables. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grading_app.export.card_counts import Counts, differences
+from grading_app.export.snapshot_archive import SUMS, pieces
+from grading_app.export.study_card import study_card
+
+TABLES = "tables/"
+BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError)
+
+
+class SnapshotFileError(ValueError):
+    """The file is no snapshot; the message says why."""
+
+
+@dataclass(slots=True)
+class Verdict:
+    """`problems` are sentences, none where the file is as it was made."""
+
+    digest: str
+    files: int = 0
+    rows: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def verify(path: Path) -> Verdict:
+    """SnapshotFileError where it cannot be read as a snapshot at all."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _Checking(archive).run()
+    except FileNotFoundError:
+        raise SnapshotFileError(f"there is no file {path}") from None
+    except (OSError, *BROKEN) as error:
+        raise SnapshotFileError(f"{path.name} is no whole snapshot: {error}") from None
+
+
+class _Checking:
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.archive = archive
+        self.sums = archive.read(SUMS)
+        self.verdict = Verdict(hashlib.sha256(self.sums).hexdigest())
+
+    def run(self) -> Verdict:
+        said = {name: digest for digest, name in (line.split("  ", 1) for line in self.sums.decode().splitlines())}
+        there = [name for name in self.archive.namelist() if name != SUMS]
+        for name in sorted(set(said) ^ set(there)):
+            self._report(f"{name}: {'missing' if name in said else 'not in the checksums'}")
+        if len(set(there)) < len(there):
+            self._report("a file is in it twice")
+        counts = Counts()
+        for name in sorted(set(said) & set(there)):
+            self.verdict.files += 1
+            try:
+                if self._digest(name, counts) != said[name]:
+                    self._report(f"{name}: its content is not that of its checksum")
+            except BROKEN as error:
+                self._report(f"{name}: cannot be read: {error}")
+        self._check_card(counts.content)
+        return self.verdict
+
+    def _digest(self, name: str, counts: Counts) -> str:
+        """Of one file; the rows of a table are counted on the way."""
+        digest = hashlib.sha256()
+        table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
+        if not table:
+            for piece in pieces(self.archive, name):
+                digest.update(piece)
+            return digest.hexdigest()
+        counts.touch(table)
+        for line in self._lines(name):
+            digest.update(line)
+            counts.take(table, line)
+            self.verdict.rows += 1
+        return digest.hexdigest()
+
+    def _lines(self, name: str) -> Iterator[bytes]:
+        with self.archive.open(name) as part:
+            yield from part
+
+    def _check_card(self, counted: dict[str, Any]) -> None:
+        counts, facts = (json.loads(self.archive.read(f"{name}.json")) for name in ("counts", "facts"))
+        for line in differences(counts, counted):
+            self._report(line)
+        if study_card(facts, counted) != self.archive.read("study-card.md").decode():
+            self._report("study-card.md: it does not say what facts and tables say")
+
+    def _report(self, problem: str) -> None:
+        self.verdict.problems.append(problem)

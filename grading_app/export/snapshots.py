@@ -1,0 +1,159 @@
+"""Make a snapshot: the tables as they are now, counted while they are written, and the row that keeps its digest."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.urls import reverse
+
+from datasets_app.models.history import Actor, record_changes
+from grading_app.export.card_counts import Counts
+from grading_app.export.formats import TABLES, export_chunks
+from grading_app.export.snapshot_archive import ArchiveWriter
+from grading_app.export.study_card import study_card
+from grading_app.models import Snapshot
+from runs_app.models import Attempt, Condition, Experiment
+from runs_app.planning.manifests import manifest_of
+from runs_app.planning.spec_io import to_yaml
+
+FOLDER = "snapshots"  # Beside the images, so that a backup holds them as well.
+
+
+class SnapshotError(ValueError):
+    """No snapshot can be made now; the message says what to do first."""
+
+
+def path_of(snapshot: Snapshot) -> Path:
+    return Path(settings.MEDIA_ROOT) / FOLDER / f"{snapshot.digest}.zip"
+
+
+def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
+    """Writes the file, then the row. SnapshotError while calls are made: the tables would not fit together."""
+    refuse_while_live(experiment)
+    folder = Path(settings.MEDIA_ROOT) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=folder, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            digest, counts = _write(experiment, _facts(experiment, label, reason, by), out)
+            out.flush()
+            os.fsync(out.fileno())
+        refuse_while_live(experiment)
+        Path(draft).replace(folder / f"{digest}.zip")
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    return _recorded(experiment, digest, counts, label=label, reason=reason, by=by)
+
+
+def refuse_while_live(experiment: Experiment) -> None:
+    """SnapshotError while any of its runs is live."""
+    if any(run.is_live for run in experiment.runs.all()):
+        raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
+
+
+def _recorded(
+    experiment: Experiment, digest: str, counts: dict[str, Any], *, label: str, reason: str, by: Actor
+) -> Snapshot:
+    size = (Path(settings.MEDIA_ROOT) / FOLDER / f"{digest}.zip").stat().st_size
+    with transaction.atomic():
+        made = Snapshot.objects.create(
+            experiment=experiment,
+            label=label,
+            reason=reason,
+            digest=digest,
+            counts=counts,
+            size=size,
+            actor=str(by or ""),
+            created_by=by if isinstance(by, User) else None,
+        )
+        record_changes([(experiment, "", f"{label} {digest[:12]}".strip())], by=by, reason=reason, what="snapshot")
+    return made
+
+
+def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
+    writer, counts = ArchiveWriter(out), Counts()
+    facts = json.loads(_json(facts))  # As they will be read again: the card has to come out the same.
+    for table in TABLES:
+        writer.add(f"tables/{table}.jsonl", _counted(counts, table, export_chunks(experiment, table, "jsonl")))
+    writer.add("design.yaml", [to_yaml(experiment).encode()])
+    for condition in experiment.conditions.order_by("pk").iterator():
+        writer.add(f"conditions/{condition.condition_id}.json", [_json(condition.content)])
+    for manifest in experiment.manifests.order_by("pk").iterator():
+        writer.add(f"manifests/{manifest.pk}.json", [_json(manifest.content)])
+    writer.add("facts.json", [_json(facts)])
+    writer.add("counts.json", [_json(counts.content)])
+    writer.add("study-card.md", [study_card(facts, counts.content).encode()])
+    return writer.close(), counts.content
+
+
+def _counted(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same chunks, each of whole lines."""
+    counts.touch(table)
+    for chunk in chunks:
+        for line in chunk.split(b"\n")[:-1]:
+            counts.take(table, line)
+        yield chunk
+
+
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode()
+
+
+def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
+    """What the tables do not say: of the site, at this moment."""
+    dataset, manifest = experiment.dataset, manifest_of(experiment)
+    conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
+    served = _served(experiment)
+    return {
+        "snapshot": {
+            "label": label,
+            "reason": reason,
+            "by": str(by or ""),
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        },
+        "experiment": experiment.slug,
+        "title": experiment.title,
+        "description": experiment.description,
+        "samples": experiment.samples,
+        "dataset": {
+            "name": str(dataset),
+            "title": dataset.title,
+            "source": dataset.source,
+            "licence": dataset.licence,
+            "hash": dataset.content_hash,
+        },
+        "conditions": [_condition(one, served.get(one.pk, [])) for one in conditions],
+        "manifests": list(experiment.manifests.order_by("pk").values_list("pk", flat=True)),
+        "agreement": reverse("experiment_agreement", args=[experiment.slug]),
+        "packages": {"python": manifest["python"], **manifest["packages"]},
+    }
+
+
+def _condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
+    return {
+        "id": condition.condition_id,
+        "stage": condition.stage,
+        "model": condition.model.name,
+        "model_id": condition.model.model,
+        "served_as": ", ".join(served_as),
+        "endpoint": condition.model.endpoint.name,
+    }
+
+
+def _served(experiment: Experiment) -> dict[int, list[str]]:
+    """What the providers said that answered, by condition."""
+    rows = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="")
+    found: dict[int, list[str]] = {}
+    for condition, name in rows.order_by("served_model").values_list("run__condition_id", "served_model").distinct():
+        found.setdefault(int(condition), []).append(name)
+    return found

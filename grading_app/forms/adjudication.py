@@ -1,0 +1,57 @@
+"""What somebody who settles a disagreement enters."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from grading_app.comparison.adjudication import LONGEST_REASON, points_of
+from grading_app.comparison.raters import Rater, Scale
+
+
+class AdjudicationForm(forms.Form):
+    """A score on one scale, whose ends come along, and the reason."""
+
+    score = forms.FloatField()
+    reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 2}))
+
+    def __init__(self, scale: Scale, data: QueryDict | None = None) -> None:
+        super().__init__(data, auto_id=f"id_%s_{scale.low:g}_{scale.high:g}")
+        self.scale = scale
+        points = points_of(scale)
+        choices = [(repr(value), f"{value:g} {name}".strip()) for value, name in points]
+        score: Any = self.fields["score"]
+        score.label = f"Score, {scale}"
+        score.widget = (
+            forms.Select(choices=[("", "Choose"), *choices])
+            if points
+            else forms.NumberInput(attrs={"min": scale.low, "max": scale.high, "step": "any"})
+        )
+
+    @classmethod
+    def posted(cls, data: QueryDict) -> AdjudicationForm:
+        """The form that was sent, on the scale that it was for."""
+        low, high = (_number(data.get(name, "")) for name in ("scale_min", "scale_max"))
+        return cls(Scale(low, high) if low < high else Scale(0, 1), data)
+
+
+def _number(text: str) -> float:
+    try:
+        number = float(text[:30])
+    except ValueError:
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def scales_of(raters: list[Rater]) -> list[Scale]:
+    """The scales on which these raters rated, each once; a scale whose points have names before the same without."""
+    found: dict[tuple[float, float], Scale] = {}
+    for rater in raters:
+        if rater.scale is not None:
+            ends = rater.scale.ends
+            if ends not in found or len(rater.scale.points) > len(found[ends].points):
+                found[ends] = rater.scale
+    return list(found.values())

@@ -1,0 +1,74 @@
+"""Judges by a draw: what they read, which models are drawn, and what was drawn, in one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.urls import reverse
+
+from datasets_app.models.datasets import slug_validator
+from evalsite.lib.web.choice_fields import link_to_new, offer_rows
+from grading_app.forms.rating import rubric_label
+from grading_app.judging.judge_draw import drawn_graders
+from grading_app.models import Grader, Rubric
+from runs_app.forms.draws import DrawForm, signed
+from runs_app.models import Experiment, LanguageModel
+from runs_app.planning.drawn_models import DrawLines
+from runs_app.planning.model_draw import Draw
+from runs_app.planning.plan import PlanError
+
+
+class DrawnJudgesForm(forms.Form):
+    """A name and a rubric for judges, and beside them the fields of a draw (`drawing`)."""
+
+    name = forms.CharField(
+        max_length=40,
+        validators=[slug_validator],
+        help_text="What the judges are called, before the name of each one's model: panel gives panel-large",
+    )
+    rubric = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="The same for all of them")
+    confirmed = forms.BooleanField(label="I have seen what this can cost", required=False)
+
+    def __init__(self, data: Any, *, experiment: Experiment, user: Any) -> None:
+        super().__init__(data)
+        self.experiment = experiment
+        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        offer_rows(self, "rubric", rubrics.order_by("name", "-version"), said=rubric_label)
+        new_rubric = reverse("admin:grading_app_rubric_add")
+        link_to_new(self, "rubric", user, "grading_app.add_rubric", new_rubric, "Write another rubric")
+        self.models = LanguageModel.objects.visible_to(user)
+        self.drawing = self._drawing(data)
+
+    def _drawing(self, data: Any) -> DrawForm:
+        drawing = DrawForm(data, stored={})
+        drawing.fields["draw"].required = True
+        drawing.fields["draw"].error_messages["required"] = "Say how many."
+        return drawing
+
+    def redrawn(self) -> None:
+        """Draw anew; what keeps it from being made is at its field."""
+        made = self.drawing.make(self.models)
+        if made is not None:
+            sent: Any = self.data
+            data = sent.copy()
+            data["draw-pinned"] = signed(made.content)
+            self.data, self.drawing = data, self._drawing(data)
+
+    @property
+    def made(self) -> Draw | None:
+        return self.drawing.pinned_draw
+
+    @property
+    def lines(self) -> DrawLines | None:
+        return self.drawing.lines(self.made.drawn if self.made else ())
+
+    def graders(self) -> list[Grader]:
+        """Of the draw that was made, as far as the form is valid; what they cannot be is among its errors."""
+        if self.made is None or not self.is_valid():
+            return []
+        try:
+            return drawn_graders(self.made, name=self.cleaned_data["name"], rubric=self.cleaned_data["rubric"])
+        except PlanError as problem:
+            self.add_error(None, problem.problems)
+            return []

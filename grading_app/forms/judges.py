@@ -1,0 +1,98 @@
+"""Which judge to ask about which answers, and which panel to convene."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.urls import reverse
+
+from evalsite.lib.web.choice_fields import link_to_new, offer_rows
+from grading_app.judging import grader_lookup
+from grading_app.models import Grader, Panel, Rubric
+from runs_app.models import Experiment, TextSet, Wave
+
+NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in ("grader", "panel", "rubric"))
+
+
+class JudgeForm(forms.Form):
+    """A grader over the stored answers of one wave or of all."""
+
+    grader = forms.ModelChoiceField(
+        Grader.objects.none(),
+        to_field_name="name",
+        empty_label=None,
+        help_text="A judge model with an approved rubric",
+    )
+    rubric = forms.ModelChoiceField(
+        Rubric.objects.none(), required=False, empty_label="Its own", help_text="The same judge by another rubric"
+    )
+    texts = forms.ModelChoiceField(
+        TextSet.objects.none(),
+        required=False,
+        empty_label="Its own",
+        label="Item rubrics",
+        help_text="What {{item_rubric}} stands for",
+    )
+    wave = forms.ModelChoiceField(
+        Wave.objects.none(), to_field_name="number", required=False, empty_label="All waves", label="Answers of"
+    )
+    force = forms.BooleanField(
+        required=False, label="Judge again what it has judged", help_text="A new verdict replaces the one before."
+    )
+
+    def __init__(self, data: Any, *, experiment: Experiment, user: Any, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        self.experiment = experiment
+        graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
+        by_another = data is not None and data.get("rubric")  # Then its own may be out of use.
+        graders = graders.filter(archived_at=None) if by_another else graders.usable()
+        fields: Any = self.fields
+        fields["grader"].queryset = graders.order_by("name")
+        fields["wave"].queryset = experiment.waves.all()
+        if experiment.waves.count() < 2:
+            del fields["wave"]
+        approved = Rubric.objects.filter(status=Rubric.Status.APPROVED)
+        fields["rubric"].queryset = approved.exclude(kind=Rubric.Kind.WRITER)
+        fields["texts"].queryset = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=experiment.dataset_id)
+        for name in ("rubric", "texts"):
+            if not (user.has_perm("grading_app.add_grader") and fields[name].queryset.exists()):
+                del fields[name]
+        link_to_new(self, "grader", user, "grading_app.add_grader", reverse(NEW_GRADER), "Make another judge")
+        link_to_new(self, "rubric", user, "grading_app.add_rubric", reverse(NEW_RUBRIC), "Write another rubric")
+        new_texts = reverse("experiment_write", args=[experiment.slug])
+        link_to_new(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
+
+    def chosen(self) -> Grader:
+        """Of a valid form: the judge, by the rubric and with the texts that were chosen; not saved where it is new."""
+        graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+        grader = graders.get(pk=self.cleaned_data["grader"].pk)
+        return grader_lookup.variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
+
+    @property
+    def waves(self) -> list[Wave]:
+        """Of a valid form."""
+        chosen = self.cleaned_data.get("wave")
+        return [chosen] if chosen else list(self.experiment.waves.all())
+
+
+class ConfirmedJudgeForm(JudgeForm):
+    """The same, sent: what it can cost was seen."""
+
+    confirmed = forms.BooleanField(label="I have seen what this can cost")
+
+    def __init__(self, data: Any, *, needs_confirmation: bool, **kwargs: Any) -> None:
+        super().__init__(data, **kwargs)
+        for name in self.fields.keys() - {"confirmed"}:
+            self.fields[name].widget = self.fields[name].hidden_widget()
+        if not needs_confirmation:
+            del self.fields["confirmed"]
+
+
+class PanelForm(forms.Form):
+    panel = forms.ModelChoiceField(Panel.objects.none(), to_field_name="name", empty_label=None)
+
+    def __init__(self, data: Any = None, *, user: Any) -> None:
+        super().__init__(data)
+        offer_rows(self, "panel", Panel.objects.visible_to(user))
+        link_to_new(self, "panel", user, "grading_app.add_panel", reverse(NEW_PANEL), "Make another panel")

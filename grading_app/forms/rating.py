@@ -1,0 +1,221 @@
+"""What members enter about a queue. Status is never a field."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from django import forms
+from django.contrib.auth import get_user_model
+from django.core.validators import ProhibitNullCharactersValidator
+
+from datasets_app.models import Dataset
+from evalsite.lib.permissions import RATER
+from evalsite.lib.web.choice_fields import offer_rows
+from grading_app.judging.grade_conditions import rubric_problems
+from grading_app.models import RatingQueue, Rubric
+from grading_app.rating.questions import Aspect, asked
+from grading_app.rating.queues import MOST_INVITATIONS
+from runs_app.models import Condition, Dimension, Experiment, TextSet
+
+MOST_CHECKS = 100
+CHECKS_BY_RUBRIC = ". By a rubric: 1 is pass and 0 fail of each criterion; labels by their number from 1"
+
+
+class ChecksField(forms.CharField):
+    """A line for each attention check: the item's key, =, and the ratings that pass, with commas between."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "class": "mono", "placeholder": "choose-seven = 7"})
+
+    def prepare_value(self, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return "\n".join(f"{key} = {', '.join(map(str, passing))}" for key, passing in value.items())
+
+    def to_python(self, value: Any) -> Any:
+        text = super().to_python(value) or ""
+        ProhibitNullCharactersValidator()(text)  # A field's own sees what is returned, which is no text.
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) > MOST_CHECKS:
+            raise forms.ValidationError(f"At most {MOST_CHECKS} attention checks.")
+        found: dict[str, list[int]] = {}
+        for line in lines:
+            key, ratings = _check(line)
+            if key in found:
+                raise forms.ValidationError(f"{key} comes twice.")
+            found[key] = ratings
+        return found
+
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return json.dumps(initial) != json.dumps(data)
+
+
+def _check(line: str) -> tuple[str, list[int]]:
+    key, _, text = line.rpartition("=")
+    try:
+        ratings = [int(part) for part in text.split(",")]
+    except ValueError:
+        ratings = []
+    if not key.strip() or not ratings:
+        raise forms.ValidationError(f"“{line.strip()[:80]}” is not a key, =, and whole numbers with commas between.")
+    return key.strip(), ratings
+
+
+class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
+    """A draft of a queue: of an approved dataset, on dimensions that are in use or may come into use."""
+
+    dimensions = forms.ModelMultipleChoiceField(
+        queryset=Dimension.objects.none(), widget=forms.CheckboxSelectMultiple, help_text="Frozen when the queue opens"
+    )
+    attention_checks = ChecksField(
+        required=False,
+        help_text="A line each: the key of an item, =, and the ratings that pass. They are mixed in, and never counted",
+    )
+
+    class Meta:
+        model = RatingQueue
+        fields = [
+            "name", "title", "instructions", "dataset", "dimensions", "raters_wanted", "items_per_rater",
+            "one_dimension_per_rater", "in_blocks", "practice_items", "attention_checks",
+        ]  # fmt: skip
+        widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
+        help_texts = {"name": "Stands in the address that raters see. Small letters, digits, - and _"}
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "dataset" in self.fields:
+            usable = Dataset.objects.filter(status=Dataset.Status.APPROVED)
+            offer_rows(self, "dataset", usable)
+        dimensions = Dimension.objects.exclude(status=Dimension.Status.ARCHIVED)
+        offer_rows(self, "dimensions", dimensions, said=_dimension_label)
+
+    def clean_dimensions(self) -> Any:
+        chosen = self.cleaned_data["dimensions"]
+        if len({dimension.name for dimension in chosen}) < len(chosen):
+            raise forms.ValidationError("Choose one version of each dimension.")
+        return chosen
+
+    def clean(self) -> dict[str, Any]:
+        entered = super().clean() or self.cleaned_data
+        dataset = self._dataset(entered)
+        if dataset and {"dimensions", "attention_checks"} <= set(entered):
+            self._see_checks(dataset, asked(entered["dimensions"], entered.get("rubric")), entered["attention_checks"])
+        if dataset and {"practice_items", "attention_checks"} <= set(entered):
+            apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
+            if apart >= dataset.active_count:
+                self.add_error("practice_items", "Nothing would be left to rate.")
+        return entered
+
+    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+        return entered.get("dataset")
+
+    def _see_checks(self, dataset: Dataset, aspects: list[Aspect], checks: dict[str, list[int]]) -> None:
+        known = set(dataset.items.active().filter(key__in=checks).values_list("key", flat=True))
+        for key, ratings in checks.items():
+            if key not in known:
+                self.add_error("attention_checks", f"{dataset} has no item {key}.")
+            elif not all(aspect.takes(rating) for aspect in aspects for rating in ratings):
+                self.add_error("attention_checks", f"{key}: not on the scale of every dimension or criterion.")
+
+
+class AnswerQueueForm(QueueForm):
+    """A draft of a queue over the answers of an experiment: which of them, and on what they are rated: on dimensions,
+    or by a rubric as a judge."""
+
+    conditions = forms.ModelMultipleChoiceField(
+        queryset=Condition.objects.none(),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        label="Answers of",
+        help_text="None chosen: of all. Raters never learn which answer is whose",
+    )
+
+    class Meta(QueueForm.Meta):
+        fields = [
+            "name", "title", "instructions", "conditions", "sample_items", "answers_each", "sample_seed", "dimensions",
+            "rubric", "text_set", "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks",
+            "practice_items", "attention_checks",
+        ]  # fmt: skip
+        labels = {"raters_wanted": "Raters an answer", "items_per_rater": "Answers a rater"}
+        help_texts = {
+            **QueueForm.Meta.help_texts,
+            "raters_wanted": "How many people shall rate each answer on each dimension",
+            "practice_items": "One answer to each of the first items: rated first by everybody, and never counted",
+            "in_blocks": "Otherwise each answer is rated on all dimensions before the next one comes",
+        }
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
+        offer_rows(self, "conditions", conditions, said=_condition_label)
+        self.fields["dimensions"].required = False
+        self.fields["dimensions"].help_text = "Frozen when the queue opens. Or choose a rubric below"
+        rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
+        offer_rows(self, "rubric", rubrics, said=rubric_label)
+        texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
+        offer_rows(self, "text_set", texts)
+        self.fields["attention_checks"].help_text += CHECKS_BY_RUBRIC
+
+    def clean(self) -> dict[str, Any]:
+        entered = super().clean()
+        rubric = entered.get("rubric")
+        if rubric is None and "rubric" in entered and not entered.get("dimensions"):
+            self.add_error("dimensions", "Choose dimensions, or a rubric below.")
+        if rubric is not None:
+            for field, problem in self._problems_with(rubric, entered):
+                self.add_error(field, problem)
+        return entered
+
+    def _problems_with(self, rubric: Rubric, entered: dict[str, Any]) -> Iterator[tuple[str, str]]:
+        if entered.get("dimensions"):
+            yield "rubric", "Choose dimensions or a rubric, not both."
+        if entered.get("one_dimension_per_rater"):
+            yield "one_dimension_per_rater", "Not by a rubric: its verdict takes all of its criteria from one rater."
+        if rubric.kind == Rubric.Kind.PAIRWISE and entered.get("attention_checks"):
+            yield "attention_checks", "None for pairs: they come in a random order, so no answer is known to pass."
+        experiment, texts = self.instance.experiment, entered.get("text_set")
+        for problem in rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
+            yield "text_set", f"{problem}."
+
+    def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
+        experiment: Experiment = self.instance.experiment
+        return experiment.dataset
+
+
+def _condition_label(condition: Any) -> str:
+    return str(condition.label)
+
+
+def rubric_label(rubric: Any) -> str:
+    return f"{rubric} · {rubric.get_kind_display().lower()}"
+
+
+def _dimension_label(dimension: Any) -> str:
+    return f"{dimension} · {dimension.title or dimension.name}, {dimension.scale_min} to {dimension.scale_max}"
+
+
+class ReasonForm(forms.Form):
+    reason = forms.CharField(max_length=500, required=False)
+
+
+class AliasForm(forms.Form):
+    alias = forms.CharField(
+        max_length=40,
+        required=False,
+        help_text="What those who asked call you, and you alone choose. It need not be your name; empty: a number",
+    )
+
+
+class InviteForm(forms.Form):
+    count = forms.IntegerField(label="Number of links", min_value=1, max_value=MOST_INVITATIONS, initial=1)
+
+
+class AssignForm(forms.Form):
+    user: forms.ModelChoiceField[Any] = forms.ModelChoiceField(queryset=None, label="Rater")
+
+    def __init__(self, queue: RatingQueue, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        users = get_user_model().objects.filter(is_active=True, groups__name=RATER)
+        mine = users.exclude(rating_assignments__queue=queue).exclude(rating_assignments__by_link=True)
+        offer_rows(self, "user", mine.order_by("username"))

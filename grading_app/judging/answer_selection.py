@@ -1,0 +1,153 @@
+"""Which stored answers a grader judges in one wave, and which it leaves out: the SQL of planning, and its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from django.db import connection
+
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.judging import grade_conditions
+from grading_app.models import Grader, Rubric
+from runs_app.models import Experiment, Run, Wave
+from runs_app.models.trials import BLANK
+
+LONG = "char_length({t}.answer) > %(longest)s"
+FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
+
+# A verdict that waits or is in flight is never asked for twice, not even by force; one that was cancelled never was.
+ASKED = """EXISTS (SELECT FROM runs_app_trial v
+    WHERE v.run_id = %(run)s AND v.subject_id = a.id AND v.rival_id IS NOT DISTINCT FROM {rival}
+    AND v.status <> 'cancelled' AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
+
+ONE_BY_ONE = f"""FROM runs_app_trial a
+WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}"""
+
+# Both orders: each pair is met twice.
+IN_PAIRS = f"""FROM runs_app_trial a JOIN runs_app_trial b ON b.item_id = a.item_id AND b.sample_idx = a.sample_idx
+    AND b.dimension_id IS NOT DISTINCT FROM a.dimension_id AND b.run_id <> a.run_id
+WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}
+AND b.run_id = ANY(%(runs)s) AND b.status = 'done' AND {FITS.format(t="b")}"""
+
+INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id, subject_id, rival_id)
+SELECT %(run)s, %(sample_idx)s, a.item_id, a.dimension_id, a.id, {rival} {answers} AND NOT {asked}
+ORDER BY a.sample_idx, a.item_id, a.dimension_id, a.id"""
+COUNT = "SELECT count(*), count(*) FILTER (WHERE NOT {asked}) {answers}"
+SEEN = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
+    count(*) FILTER (WHERE %(longest)s::int IS NOT NULL AND {LONG.format(t="a")}),
+    count(*) FILTER (WHERE a.truncated), count(*) FILTER (WHERE a.refused), coalesce(max(octet_length(a.answer)), 0)
+FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - the texts above
+NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE run_id = %(run)s"
+
+# No call is made for these: the lowest score, with a code that says why.
+SCORE_UNASKED = f"""INSERT INTO grading_app_grading
+    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
+SELECT %(condition)s, a.id, %(lowest)s, '', true, '', '', jsonb_build_object('code', code), now()
+FROM (SELECT id, CASE WHEN {BLANK.format(t="t")} THEN 'empty_answer' ELSE 'answer_too_long' END AS code
+    FROM runs_app_trial t WHERE t.run_id = ANY(%(runs)s) AND t.status = 'done'
+    AND ((%(zeroes_empty)s AND {BLANK.format(t="t")}) OR (%(longest)s::int IS NOT NULL AND {LONG.format(t="t")}))) a
+ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - the texts above
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Done answers by what they are; `longest` is in bytes."""
+
+    answers: int
+    empty: int
+    too_long: int
+    truncated: int
+    refused: int
+    longest: int
+
+
+@dataclass
+class Answers:
+    """The done answers of one wave of an experiment, as one grader meets them."""
+
+    experiment: Experiment
+    grader: Grader
+    wave: Wave
+    force: bool = False
+    conditions: Collection[str] | None = None  # By their ids: the answers of these alone.
+
+    @cached_property
+    def condition(self) -> Any:
+        return grade_conditions.known(self.experiment, self.grader)
+
+    @property
+    def in_pairs(self) -> bool:
+        return self.grader.rubric.kind == Rubric.Kind.PAIRWISE
+
+    def run(self) -> Run | None:
+        """The judge's, if it has one yet."""
+        if self.condition is None or self.wave.pk is None:
+            return None
+        return Run.objects.filter(condition=self.condition.judge_condition, wave=self.wave).first()
+
+    @cached_property
+    def _parameters(self) -> dict[str, Any]:
+        runs = Run.objects.generating().filter(experiment=self.experiment, wave=self.wave)
+        if self.conditions is not None:
+            runs = runs.filter(condition__condition_id__in=self.conditions)
+        grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # Else out of all grading, as for rules.
+        return {
+            "runs": list(runs.values_list("pk", flat=True)),
+            "longest": self.grader.longest_answer,
+            "judges_empty": grades_empty and self.grader.on_empty == Grader.OnEmpty.GRADE,
+            "zeroes_empty": grades_empty and self.grader.on_empty == Grader.OnEmpty.ZERO,
+            "force": self.force,
+        }
+
+    @cached_property
+    def seen(self) -> Seen:
+        """Count the answers. `longest` is that of the whole wave: one run holds all verdicts, and its reservation
+        must cover each of them."""
+        seen = Seen(*self._row(SEEN, {}))
+        if self.conditions is None:
+            return seen
+        return replace(seen, longest=replace(self, conditions=None).seen.longest)
+
+    def counted(self) -> tuple[int, int]:
+        """Verdicts that there are to give, and how many of them nobody has asked for yet."""
+        run = self.run()
+        wanted, new = self._row(self._sql(COUNT), {"run": run.pk if run else None})
+        return wanted, new
+
+    def add_trials(self, run: Run) -> int:
+        """The judge's trials that are missing in its run; how many were new. The run is locked."""
+        sample_idx = self._row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
+        return self._execute(self._sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
+
+    def score_unasked(self, condition_id: int) -> int:
+        """Gradings of the answers that get the lowest score without a call; how many were new. None for pairs."""
+        if self.in_pairs:
+            return 0
+        return self._execute(SCORE_UNASKED, {"condition": condition_id, "lowest": lowest_score(self.grader.rubric)})
+
+    def _sql(self, template: str) -> str:
+        rival = "b.id" if self.in_pairs else "NULL"
+        answers = IN_PAIRS if self.in_pairs else ONE_BY_ONE
+        return template.format(answers=answers, asked=ASKED.format(rival=rival), rival=rival)
+
+    def _execute(self, statement: str, more: dict[str, Any]) -> int:
+        with connection.cursor() as cursor:
+            cursor.execute(statement, self._parameters | more)
+            return int(cursor.rowcount)
+
+    def _row(self, statement: str, more: dict[str, Any]) -> Any:
+        with bare_cursor() as cursor:
+            cursor.execute(statement, self._parameters | more)
+            return cursor.fetchone()
+
+
+def lowest_score(rubric: Rubric) -> float:
+    """The least that a verdict by this rubric can say."""
+    if rubric.kind == Rubric.Kind.SCORE:
+        return rubric.scale_min
+    if rubric.kind == Rubric.Kind.LABEL:
+        return min(float(one.get("score", place)) for place, one in enumerate(rubric.labels))
+    return 0.0

@@ -1,0 +1,24 @@
+"""Graders out of use."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from datasets_app.models import TransitionError
+from datasets_app.models.history import Actor, record_changes
+from grading_app.models import Grader
+from runs_app.models import Experiment
+from runs_app.planning.row_versions import refuse_to_archive
+
+
+def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:
+    """Take the grader out of use for new gradings; what it graded stays.
+
+    TransitionError where it is archived already, or `by` may not archive it.
+    """
+    with transaction.atomic():
+        refuse_to_archive(grader, by, named_by=Experiment.objects.filter(graders__contains=[grader.name]))
+        if not Grader.objects.filter(pk=grader.pk, archived_at=None).update(archived_at=timezone.now()):
+            raise TransitionError(f"grader {grader} is archived already")
+        record_changes([(grader, "in use", "archived")], by=by, reason=reason)

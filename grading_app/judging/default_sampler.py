@@ -1,0 +1,19 @@
+"""How a verdict is drawn where nobody said how: at temperature 0."""
+
+from __future__ import annotations
+
+from runs_app.models import Sampler
+from runs_app.planning.specs import JUDGING_SAMPLER
+
+
+def usual_sampler() -> Sampler:
+    """Temperature 0; made where the group has none of this name that says so."""
+    said = JUDGING_SAMPLER
+    settings = {"temperature": said.temperature, "max_tokens": said.max_tokens}
+    known = Sampler.objects.filter(name=said.name, **settings).exclude(status=Sampler.Status.ARCHIVED)
+    found: Sampler | None = known.order_by("-version").first()
+    if found is not None:
+        return found
+    newest = Sampler.objects.filter(name=said.name).order_by("-version").first()
+    made: Sampler = Sampler.objects.create(name=said.name, version=newest.version + 1 if newest else 1, **settings)
+    return made

@@ -1,0 +1,136 @@
+"""A grader in an experiment: one grade condition, identified by what the judge is asked and which answers it skips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.models import GradeCondition, Grader, Rubric
+from runs_app.llm import judge_prompt, prompts
+from runs_app.llm.model_families import prefers_itself
+from runs_app.models import Condition, Experiment, LanguageModel
+from runs_app.models.texts import TextSet
+from runs_app.planning.conditions import condition_identity
+
+KIND = GradeCondition.Kind.JUDGE
+
+
+def content_of(grader: Grader) -> dict[str, Any]:
+    """The snapshot that is asked, free of names, as a condition's: model, sampler, the rubric's turns and its form."""
+    rubric = {name: value for name, value in grader.rubric.content.items() if name != "messages"}
+    answers = {"on_empty": grader.on_empty, "longest": grader.longest_answer}
+    usual = {"on_empty": Grader.OnEmpty.SKIP, "longest": None}
+    return {
+        "model": grader.language_model.identity,
+        "sampler": grader.sampler.content,
+        "prompt": {"messages": grader.rubric.messages, "answer_format": "text"},
+        "rubric": rubric,
+        "verdict_form": judge_prompt.verdict_form(rubric),
+        **({"texts": grader.text_set.content_hash} if grader.text_set else {}),
+        **({"answers": answers} if answers != usual else {}),
+    }
+
+
+def grade_condition_id_of(grader: Grader) -> str:
+    """`grader_rubric--hash12`."""
+    return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", content_of(grader))
+
+
+def known(experiment: Experiment, grader: Grader) -> GradeCondition | None:
+    """The condition of this grader, or of another name for the same; None where the experiment has none yet."""
+    ending = f"--{condition_identity(grade_condition_id_of(grader))}"
+    rows = experiment.grade_conditions.filter(kind=KIND, grade_condition_id__endswith=ending)
+    return rows.select_related("judge_condition").first()
+
+
+def made(experiment: Experiment, grader: Grader) -> GradeCondition:
+    """As `known`, made where there was none. The experiment's row is locked."""
+    found = known(experiment, grader)
+    if found is not None:
+        return found
+    key = grade_condition_id_of(grader)
+    judge = Condition.objects.create(
+        experiment=experiment,
+        stage=Condition.Stage.JUDGE,
+        model=grader.language_model,
+        sampler=grader.sampler,
+        condition_id=key,
+        content=content_of(grader),
+    )
+    return GradeCondition.objects.create(
+        experiment=experiment,
+        grade_condition_id=key,
+        kind=KIND,
+        grader=grader,
+        rubric=grader.rubric,
+        judge_condition=judge,
+    )
+
+
+def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
+    """What keeps a grader from judging this experiment's answers, as sentences that name what to mend."""
+    model, rubric, texts = grader.language_model, grader.rubric, grader.text_set
+    if experiment.status == Experiment.Status.ARCHIVED:
+        yield f"experiment {experiment} is archived"
+    if grader.archived_at is not None:
+        yield f"grader {grader} is archived"
+    if not (model.is_active and model.endpoint.is_active):
+        yield f"model {model}, or its endpoint {model.endpoint}, is not active"
+    yield from (f"rubric {rubric}: {sentence}" for sentence in judge_prompt.problems_with(rubric.kind, rubric.messages))
+    if prompts.uses(rubric.messages, prompts.IMAGE) and not model.sees_images:
+        yield f"rubric {rubric} shows an image, and model {model} does not see images"
+    yield from rubric_problems(experiment, rubric, texts, whom="grader", name=grader.name)
+    yield from _problems_with_money(experiment, grader, model)
+
+
+def rubric_problems(
+    experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, whom: str, name: str
+) -> Iterator[str]:
+    """What keeps a rubric, with the texts of items that it may name, from being used on this experiment's answers."""
+    if rubric.status != Rubric.Status.APPROVED:
+        yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
+    if prompts.uses(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
+        yield f"rubric {rubric} says {{{{item_rubric}}}}, and {whom} {name} has no set of texts"
+    if texts is not None and texts.status != TextSet.Status.APPROVED:
+        yield f"texts {texts} are {texts.status}; a curator must approve them before they are used"
+    if texts is not None and texts.dataset_id != experiment.dataset_id:
+        yield f"texts {texts} are of {texts.dataset}, and the experiment is over {experiment.dataset}"
+
+
+def _problems_with_money(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
+    """Under a budget, every call needs a ceiling."""
+    if experiment.max_usd is None or model.prices.free:
+        return
+    if not model.prices.known:
+        yield f"unknown price: model {model} has no price, and the experiment has a budget"
+    elif limit_of(grader) is None:
+        yield (
+            f"no ceiling: sampler {grader.sampler} sets no max_tokens, model {model} has no max_output_tokens, "
+            "and the experiment has a budget"
+        )
+
+
+def limit_of(grader: Grader) -> int | None:
+    """Tokens of the longest verdict that is asked for."""
+    return grader.sampler.output_ceiling(grader.language_model.max_output_tokens)
+
+
+def solvers_of(experiment: Experiment) -> list[LanguageModel]:
+    return list(experiment.language_models.select_related("endpoint").order_by("name"))
+
+
+def kin_among(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
+    """Those of the judge's own family, whose answers it may prefer."""
+    return [model for model in solvers if prefers_itself(_named(grader.language_model), _named(model))]
+
+
+def warnings_for(experiment: Experiment, grader: Grader) -> Iterator[str]:
+    """What is allowed and yet may mislead."""
+    if kin := kin_among(solvers_of(experiment), grader):
+        names = ", ".join(str(model) for model in kin)
+        yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"
+
+
+def _named(model: LanguageModel) -> tuple[str, str]:
+    return model.endpoint.provider, model.model

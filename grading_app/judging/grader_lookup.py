@@ -1,0 +1,119 @@
+"""Which graders are meant: by name, by rubric, or those of the design."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+
+from datasets_app.models.history import Actor
+from grading_app.models import Grader, Panel, Rubric
+from runs_app.models import Experiment, TextSet
+from runs_app.planning.plan import PlanError
+
+LONGEST_NAME = 80
+SAME = ("language_model", "sampler", "on_empty", "longest_answer")
+
+
+def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
+    """The graders of these names; of a rubric's, alone; or those models by that rubric, with that set of texts.
+
+    What is new among these is not saved yet: `saved` does. PlanError names what there is not.
+    """
+    by_rubric = None if rubric is None else _rubric(rubric)
+    with_texts = None if texts is None else _texts(texts)
+    if names:
+        return [variant(grader, by_rubric, with_texts) for grader in named(names)]
+    if with_texts is not None:
+        raise PlanError(["texts: name a grader as well, which is to judge with them"])
+    if by_rubric is None:
+        return []
+    found = list(_graders().filter(rubric=by_rubric, archived_at=None))
+    if not found:
+        raise PlanError([f"rubric: no grader has {by_rubric}; name one as well, to judge by this rubric"])
+    return found
+
+
+def named(names: Sequence[str]) -> list[Grader]:
+    found = {grader.name: grader for grader in _graders().filter(name__in=names)}
+    if missing := [name for name in names if name not in found]:
+        known = ", ".join(_graders().filter(archived_at=None).values_list("name", flat=True)) or "none yet"
+        raise PlanError([f"grader: there is no grader {name}; there are {known}" for name in missing])
+    return [found[name] for name in dict.fromkeys(names)]
+
+
+def find(name: str) -> Grader | None:
+    return _graders().filter(name=name).first()
+
+
+def of_design(experiment: Experiment) -> list[Grader]:
+    """Those that judge by themselves; one that was deleted since is left out."""
+    found = {grader.name: grader for grader in _graders().filter(name__in=experiment.graders)}
+    return [found[name] for name in experiment.graders if name in found]
+
+
+def panel(name: str) -> Panel:
+    found: Panel | None = Panel.objects.filter(name=name).first()
+    if found is None:
+        raise PlanError([f"panel: there is no panel {name}"])
+    return found
+
+
+def _graders() -> QuerySet[Grader]:
+    return Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+
+
+def _rubric(reference: str) -> Rubric:
+    found: Rubric | None = Rubric.objects.named(reference).exclude(kind=Rubric.Kind.WRITER).first()
+    if found is None:
+        raise PlanError([f"rubric: there is no rubric {reference}"])
+    return found
+
+
+def _texts(reference: str) -> TextSet:
+    found: TextSet | None = TextSet.objects.named(reference).select_related("dataset").first()
+    if found is None:
+        raise PlanError([f"texts: there is no set of texts {reference}"])
+    return found
+
+
+def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
+    """The same judge by another rubric or with other texts: the one that there is, or a new one that is not saved."""
+    rubric, texts = rubric or grader.rubric, texts or grader.text_set
+    if (grader.rubric, grader.text_set) == (rubric, texts):
+        return grader
+    same = {name: getattr(grader, name) for name in SAME} | {"rubric": rubric, "text_set": texts}
+    known: Grader | None = _graders().filter(archived_at=None, **same).first()
+    return known or Grader(name=_name(grader, rubric, texts), **same)
+
+
+def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
+    """The same, those that are new with their author."""
+    for grader in graders:
+        if grader.pk is None:
+            grader.created_by = by if isinstance(by, User) else None
+            grader.save()
+    return list(graders)
+
+
+def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
+    """`judge-a-strict-v2-own-v3`: the judge, and what is other than it was; a number where another one is called so."""
+    endings = [
+        (_ending(old), _ending(new))
+        for old, new in ((grader.rubric, rubric), (grader.text_set, texts))
+        if new is not None and new != old
+    ]
+    stem = grader.name
+    for old, _ in reversed(endings):
+        stem = stem.removesuffix(old) if old else stem
+    ending = "".join(new for _, new in endings)
+    for again in ("", *(f"-{number}" for number in range(2, 1_000))):
+        name = stem[: max(1, LONGEST_NAME - len(ending + again))] + (ending + again)[1 - LONGEST_NAME :]
+        if not Grader.objects.filter(name=name).exists():
+            break
+    return name
+
+
+def _ending(part: Rubric | TextSet | None) -> str:
+    return f"-{part.name}-v{part.version}" if part else ""

@@ -1,0 +1,133 @@
+"""Graders from experiment files and to files: what is written inline becomes a row if it is new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from grading_app.judging import grader_lookup
+from grading_app.judging.judge_draw import known_or
+from grading_app.models import Grader, Rubric
+from runs_app.models import LanguageModel, Sampler, TextSet
+from runs_app.planning.drawn_models import judge_name
+from runs_app.planning.model_draw import DrawSpec
+from runs_app.planning.plan import PlanError
+from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.spec_io import model_spec, sampler_spec
+from runs_app.planning.specs import GraderSpec, RubricSpec
+
+APPROVE = "grading_app.approve_rubric"
+
+
+def graders_named(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
+    """The names of the graders of a file; what is wrong with one is added to the maker's problems."""
+    names: list[str] = []
+    for at, one in enumerate(said):
+        path = f"grade.graders[{at}]"
+        for grader in [_known(maker, path, one)] if isinstance(one, str) else built_graders(maker, path, one):
+            if grader is not None and grader.name in names:
+                maker.problems.append(f"{path}: {grader} is named twice")
+            names += [grader.name] if grader else []
+    return names
+
+
+def _known(maker: RowBuilder, path: str, name: str) -> Grader | None:
+    grader: Grader | None = Grader.objects.filter(name=name, archived_at=None).first()
+    if grader is None:
+        maker.problems.append(f"{path}: there is no grader {name}")
+    return grader
+
+
+def built_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
+    """The grader that is written there, or where its model is drawn one of each model."""
+    parts = _parts(maker, path, spec)
+    if not isinstance(spec.model, DrawSpec):
+        model = _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model)
+        return [_grader(maker, path, spec, spec.name, parts | {"language_model": model})]
+    if (made := maker.drawn(f"{path}.model", spec.model)) is None:
+        return []
+    maker.draws.setdefault("judges", {})[spec.name] = made.content
+    return [
+        _grader(maker, path, spec, judge_name(spec.name, model.name), parts | {"language_model": model})
+        for model in maker.models_of(made)
+    ]
+
+
+def _parts(maker: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
+    """What a grader has beside its model."""
+    return {
+        "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
+        "sampler": _part(maker, f"{path}.sampler", Sampler, spec.sampler, maker.sampler),
+        "text_set": maker.named(f"{path}.texts", TextSet, spec.texts) if spec.texts else None,
+    }
+
+
+def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
+    """The grader of this name where it says the same, or a new one."""
+    if any(part is None for field, part in parts.items() if field != "text_set"):
+        return None
+    grader = Grader(
+        name=name,
+        on_empty=spec.on_empty,
+        longest_answer=spec.longest_answer,
+        created_by=maker.by,
+        **parts,
+    )
+    try:
+        known = known_or(grader)
+    except PlanError as problem:
+        maker.problems += [f"{path}: {said}" for said in problem.problems]
+        return grader_lookup.find(name)
+    if known.pk is not None:
+        return known
+    return grader if maker.save(path, grader) else None
+
+
+def _part(maker: RowBuilder, path: str, kind: Any, said: Any, inline: Any) -> Any:
+    return maker.named(path, kind, said) if isinstance(said, str) else inline(path, said)
+
+
+def rubric_row(spec: RubricSpec) -> Rubric:
+    return Rubric(
+        name=spec.name,
+        kind=spec.kind,
+        messages=spec.turns,
+        scale_min=spec.min,
+        scale_max=spec.max,
+        criteria=[one.model_dump() for one in spec.criteria],
+        labels=[one.model_dump() for one in spec.labels],
+    )
+
+
+def _rubric(maker: RowBuilder, path: str, spec: RubricSpec) -> Any:
+    rubric, is_new = maker.version(path, rubric_row(spec))
+    if is_new and maker.may(APPROVE):
+        Rubric.objects.transition_one(rubric, sources=["draft"], target="approved", by=maker.by, reason=maker.reason)
+    return rubric
+
+
+def grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
+    """These graders as a file says them, with all that they ask written out."""
+    rows = Grader.objects.filter(name__in=names).select_related(
+        "language_model__endpoint", "rubric", "sampler", "text_set"
+    )
+    found = {grader.name: grader for grader in rows}
+    return [grader_spec(found[name]) for name in names if name in found]
+
+
+def grader_spec(grader: Grader) -> dict[str, Any]:
+    usual = {"on_empty": Grader.OnEmpty.SKIP, "longest_answer": None}
+    unusual = {name: getattr(grader, name) for name in usual if getattr(grader, name) != usual[name]}
+    return {
+        "name": grader.name,
+        "model": model_spec(grader.language_model),
+        "rubric": rubric_spec(grader.rubric),
+        "sampler": sampler_spec(grader.sampler),
+        **({"texts": str(grader.text_set)} if grader.text_set else {}),
+        **unusual,
+    }
+
+
+def rubric_spec(rubric: Rubric) -> dict[str, Any]:
+    content = {name: value for name, value in rubric.content.items() if name != "messages"}
+    return {"name": rubric.name, **content, "messages": rubric.messages}

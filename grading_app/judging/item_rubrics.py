@@ -1,0 +1,269 @@
+"""Asking a model for the rubric of each item: one call an item, under the experiment's budget, by the same engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from datasets_app.models import Item
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.models import Rubric
+from runs_app.engine.run_lifecycle import start_runs
+from runs_app.llm import prompts
+from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet, Wave
+from runs_app.models.trials import BLANK
+from runs_app.planning import row_versions, token_bounds
+from runs_app.planning.design import USUAL_OUTPUT
+from runs_app.planning.manifests import write_manifest
+from runs_app.planning.plan import PlanError
+from runs_app.planning.reservations import set_reservations
+from runs_app.planning.row_versions import next_version
+from runs_app.pricing import costs
+from runs_app.taskqueue.enqueue import wake
+
+INSERT = """INSERT INTO runs_app_trial (run_id, sample_idx, item_id)
+SELECT %(run)s, 0, i.id FROM datasets_app_item i
+WHERE i.dataset_id = %(dataset)s AND NOT i.excluded
+AND NOT EXISTS (SELECT FROM runs_app_trial t WHERE t.run_id = %(run)s AND t.item_id = i.id)
+ORDER BY i.position, i.id"""
+
+
+@dataclass(frozen=True)
+class Writer:
+    """A model that is asked for rubrics, by a template, over the items of an experiment."""
+
+    experiment: Experiment
+    template: Rubric
+    model: LanguageModel
+    sampler: Sampler
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The snapshot that is asked, free of names."""
+        return {
+            "model": self.model.identity,
+            "sampler": self.sampler.content,
+            "prompt": {"messages": self.template.messages, "answer_format": "text"},
+        }
+
+    @property
+    def condition_id(self) -> str:
+        return condition_id(
+            slugify_name(f"{self.model.name}-{self.template.name}"), {**self.content, "stage": "rubric"}
+        )
+
+    @property
+    def limit(self) -> int | None:
+        """Tokens of the longest rubric that is asked for."""
+        return self.sampler.output_ceiling(self.model.max_output_tokens)
+
+    @property
+    def request_tokens(self) -> int:
+        prompt = Prompt(messages=self.template.messages, answer_format="text")
+        return token_bounds.largest_input(self.model, prompt, self.experiment.dataset, [], {})
+
+    @property
+    def ceiling(self) -> Decimal | None:
+        """US dollars of one call at most; None where it is unknown."""
+        return costs.ceiling_per_call(self.model.prices, self.request_tokens, self.limit)
+
+    @property
+    def to_do(self) -> int:
+        """Calls still to make."""
+        run = Run.objects.filter(condition__condition_id=self.condition_id, experiment=self.experiment).first()
+        return max(0, self.experiment.dataset.active_count - (run.n_done if run else 0))
+
+    def problems(self) -> Iterator[str]:
+        experiment, model = self.experiment, self.model
+        if experiment.status != Experiment.Status.ACTIVE:
+            yield f"experiment {experiment} is {experiment.status}: launch it, or a pilot of it, first"
+        if self.template.kind != Rubric.Kind.WRITER or self.template.status != Rubric.Status.APPROVED:
+            yield f"{self.template} is no approved template for writing rubrics"
+        if not (model.is_active and model.endpoint.is_active):
+            yield f"model {model}, or its endpoint {model.endpoint}, is not active"
+        if prompts.uses(self.template.messages, prompts.IMAGE) and not model.sees_images:
+            yield f"{self.template} shows an image, and model {model} does not see images"
+        if experiment.max_usd is not None and not model.prices.free and self.ceiling is None:
+            yield f"no ceiling: model {model} has no price or no longest answer, and the experiment has a budget"
+
+
+def ask_for_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
+    """Ask for the rubric of every item that has none by this writer yet, and start; what it writes goes to the set.
+
+    Returns a draft of this name: the one that already waits for this writer, or a new version. PlanError where it
+    cannot be, and then nothing was changed.
+    """
+    with transaction.atomic():
+        Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
+        if problems := list(writer.problems()):
+            raise PlanError(problems)
+        condition = _condition(writer)
+        _start(writer, condition, by)
+        texts = _draft(writer, condition, name, by)
+    wake()
+    return texts
+
+
+def _condition(writer: Writer) -> Condition:
+    made, _ = Condition.objects.get_or_create(
+        experiment=writer.experiment,
+        condition_id=writer.condition_id,
+        defaults={
+            "stage": Condition.Stage.RUBRIC,
+            "model": writer.model,
+            "sampler": writer.sampler,
+            "content": writer.content,
+        },
+    )
+    return made
+
+
+def _start(writer: Writer, condition: Condition, by: Actor) -> None:
+    wave, _ = Wave.objects.get_or_create(experiment=writer.experiment, number=0)
+    reserves = {
+        "reserve_usd": set_reservations(writer.ceiling),
+        "request_tokens": writer.request_tokens,
+        "reserve_tokens": writer.request_tokens + min(writer.limit or USUAL_OUTPUT, USUAL_OUTPUT),
+    }
+    run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
+        condition=condition,
+        wave=wave,
+        defaults={
+            "experiment": writer.experiment,
+            "max_concurrency": writer.experiment.max_concurrency,
+            **reserves,
+        },
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT, {"run": run.pk, "dataset": writer.experiment.dataset_id})
+        added = int(cursor.rowcount)
+    if added:
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
+        start_runs(
+            Run.objects.filter(pk=run.pk),
+            sources=[Run.Status.PLANNED, Run.Status.DONE],
+            by=by,
+            reason=f"{added} rubrics were asked for",
+        )
+        write_manifest(writer.experiment, by=by, wave=wave.label)
+
+
+def _draft(writer: Writer, condition: Condition, name: str, by: Any) -> TextSet:
+    known: TextSet | None = TextSet.objects.filter(
+        name=name, written_by=condition, status=TextSet.Status.DRAFT, texts=None
+    ).first()
+    if known is not None:
+        return known
+    made: TextSet = TextSet.objects.create(
+        name=name,
+        version=next_version(TextSet, name),
+        dataset=writer.experiment.dataset,
+        written_by=condition,
+        created_by=by,
+    )
+    return made
+
+
+COLLECT = f"""INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id)
+SELECT %(texts)s, t.item_id, btrim(t.answer, E' \\t\\r\\n'), t.id
+FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+WHERE r.condition_id = %(condition)s AND t.status = 'done' AND NOT t.truncated AND NOT t.refused
+AND NOT {BLANK.format(t="t")}
+ORDER BY t.item_id, t.id
+ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
+
+
+def collect(texts: TextSet) -> int:
+    """Take in what its writer wrote since; how many texts. What is empty, cut off or refused stays missing."""
+    with transaction.atomic():
+        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
+        if locked.status != TextSet.Status.DRAFT or locked.written_by_id is None:
+            return 0
+        with connection.cursor() as cursor:
+            cursor.execute(COLLECT, {"texts": locked.pk, "condition": locked.written_by_id})
+            added = int(cursor.rowcount)
+        if added:
+            locked.save(update_fields=["content_hash"])
+    return added
+
+
+def collect_all(experiment: Experiment) -> int:
+    """Of all drafts that writers in this experiment write for."""
+    drafts = TextSet.objects.filter(written_by__experiment=experiment, status=TextSet.Status.DRAFT)
+    return sum(collect(texts) for texts in drafts)
+
+
+LONGEST_TEXT = 50_000  # Characters.
+NAMED = 5
+COPY = """INSERT INTO runs_app_itemtext (text_set_id, item_id, text, trial_id, edited_by_id, edited_at)
+SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_itemtext WHERE text_set_id = %(old)s"""
+
+
+def correct(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
+    """Say something else of this item; returns the version that says it.
+
+    A draft that holds corrections takes one more. What a model wrote, and what was approved, stays as it is: its
+    correction is the next version. ValueError for a blank text, or where a newer version is the one to correct.
+    """
+    said = text.replace("\r\n", "\n").strip()
+    if not said or len(said) > LONGEST_TEXT:
+        raise ValueError(f"A text has at least one and at most {LONGEST_TEXT:,} characters.")
+    with transaction.atomic():
+        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
+        if newer := TextSet.objects.filter(name=locked.name, version__gt=locked.version).order_by("-version").first():
+            raise ValueError(f"{newer} is newer: correct that one.")
+        target = locked if _takes_corrections(locked) else _next(locked, by=by, reason=reason)
+        _write(target, item, said, by, reason)
+    return target
+
+
+def _takes_corrections(texts: TextSet) -> bool:
+    if texts.status != TextSet.Status.DRAFT:
+        return False
+    return texts.written_by_id is None or texts.texts.exclude(edited_at=None).exists()
+
+
+def _next(texts: TextSet, *, by: Any, reason: str) -> TextSet:
+    new = row_versions.new_version(texts, by=by)
+    with connection.cursor() as cursor:
+        cursor.execute(COPY, {"new": new.pk, "old": texts.pk})
+    if texts.status == TextSet.Status.DRAFT:
+        row_versions.retire(texts, by=by, reason=f"corrected as {new}: {reason}")
+    made: TextSet = new  # type: ignore[assignment]
+    return made
+
+
+def _write(texts: TextSet, item: Item, said: str, by: Any, reason: str) -> None:
+    known = texts.texts.filter(item=item).first()
+    before = known.text if known else ""
+    ItemText.objects.update_or_create(
+        text_set=texts, item=item, defaults={"text": said, "edited_by": by, "edited_at": timezone.now()}
+    )
+    texts.save(update_fields=["content_hash"])
+    record_changes([(texts, before[:200], said[:200])], by=by, reason=reason, what=f"text of {item.key}"[:40])
+
+
+def missing_from(texts: TextSet) -> list[str]:
+    """The keys of active items without a text, in their order."""
+    lacking = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
+    return list(lacking.values_list("key", flat=True))
+
+
+def approve(texts: TextSet, *, by: Any, reason: str) -> None:
+    """Freeze it for judges. ValueError where an item has no text; TransitionError where it is no draft."""
+    with transaction.atomic():
+        locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
+        if missing := missing_from(locked):
+            more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+            raise ValueError(f"{locked} cannot be approved: no text for {', '.join(missing[:NAMED])}{more}.")
+        if locked.status == TextSet.Status.DRAFT:
+            locked.save(update_fields=["content_hash"])
+        row_versions.approve(locked, by=by, reason=reason)
+    texts.refresh_from_db()

@@ -1,0 +1,68 @@
+"""Judges whose models are drawn for an experiment: one for each model of the draw, which is pinned there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from datasets_app.models.history import Actor, record_changes
+from grading_app.judging import grader_lookup
+from grading_app.judging.default_sampler import usual_sampler
+from grading_app.models import Grader, Rubric
+from runs_app.models import Experiment, LanguageModel
+from runs_app.planning.drawn_models import judge_name
+from runs_app.planning.model_draw import Draw
+from runs_app.planning.plan import PlanError
+
+SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
+
+
+def drawn_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
+    """In the order of the draw `NAME-model`: the grader of this name where it says the same, or a new one, not saved.
+
+    PlanError where the site has a model of the draw no more, or another grader of one of the names.
+    """
+    models = {one.name: one for one in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
+    if missing := [model for model in made.drawn if model not in models]:
+        raise PlanError([f"draw: the site has no model {model} any more; draw again" for model in missing])
+    sampler = usual_sampler()
+    named = [
+        Grader(name=judge_name(name, model), language_model=models[model], rubric=rubric, sampler=sampler)
+        for model in made.drawn
+    ]
+    found = [known_or(grader) for grader in named]
+    for grader in found:
+        _refuse_odd_names(grader)
+    return found
+
+
+def _refuse_odd_names(grader: Grader) -> None:
+    try:
+        grader.clean_fields(exclude=["created_by"])
+    except ValidationError as refused:
+        raise PlanError([f"grader {grader.name}: {' '.join(refused.messages)}"]) from None
+
+
+def known_or(grader: Grader) -> Grader:
+    """The one of this name, or this one where it is new. PlanError where the one of this name says something else."""
+    known: Grader | None = grader_lookup.find(grader.name)
+    if known is not None and any(getattr(known, field) != getattr(grader, field) for field in SAME):
+        raise PlanError([f"grader {grader.name} is another one here; give this one another name"])
+    return known or grader
+
+
+@transaction.atomic
+def pinned(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, name: str, by: Actor) -> list[Grader]:
+    """These judges saved, and their draw kept in the experiment. PlanError where one of this name was drawn before."""
+    locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
+    judges = locked.draws.get("judges", {})
+    if judges.get(name, made.content) != made.content:
+        raise PlanError([f"judges {name} were drawn for {experiment} before; give these another name"])
+    if name not in judges:
+        locked.draws = {**locked.draws, "judges": {**judges, name: made.content}}
+        locked.save(update_fields=["draws"])
+        drawn = f"{name}: {', '.join(made.drawn)}, by the seed {made.seed}"
+        record_changes([(locked, "", drawn)], by=by, reason="", what="judges drawn")
+    return grader_lookup.saved(graders, by)

@@ -1,0 +1,140 @@
+"""What judging costs, before it is asked for: a ceiling for each call, and what all of it may come to."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from grading_app.judging import grade_conditions
+from grading_app.judging.answer_selection import Answers
+from grading_app.models import Grader
+from runs_app.llm import judge_prompt, prompts
+from runs_app.models import Condition, Experiment, Prompt, Run, Wave
+from runs_app.planning import token_bounds
+from runs_app.planning.cost_estimate import Estimate, observed_tokens, price_of, total_of
+from runs_app.planning.design import USUAL_OUTPUT
+from runs_app.planning.reservations import set_reservations
+from runs_app.pricing import costs
+from runs_app.pricing.costs import Basis, Expectation
+
+A_LETTER = "x"
+
+
+def largest_request(answers: Answers, longest: int | None = None) -> int:
+    """Tokens of the largest request, with the longest answer of the wave, or one of so many bytes."""
+    grader = answers.grader
+    answer = A_LETTER * (answers.seen.longest if longest is None else longest)
+    content = grade_conditions.content_of(grader)
+    told = {
+        **judge_prompt.told_by(content["rubric"]),
+        **judge_prompt.answers_for(answer, answer if answers.in_pairs else None),
+        judge_prompt.ITEM_RUBRIC: A_LETTER * longest_text(grader),
+    }
+    closing = {"role": "user", "content": content["verdict_form"]}
+    prompt = Prompt(messages=[*grader.rubric.messages, closing], answer_format="text")
+    experiment = answers.experiment
+    dimensions = list(experiment.dimensions.all())
+    return token_bounds.largest_input(grader.language_model, prompt, experiment.dataset, dimensions, told)
+
+
+def longest_text(grader: Grader) -> int:
+    """Bytes of the longest text that stands for {{item_rubric}}; 0 without a set of texts."""
+    texts = grader.text_set.texts.values_list("text", flat=True) if grader.text_set else ()
+    return max((len(text.encode()) for text in texts), default=0)
+
+
+def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
+    """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
+    tokens = largest_request(answers)
+    usd = set_reservations(ceiling_of(answers, tokens))
+    usual = min(grade_conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
+    return {"reserve_usd": usd, "reserve_tokens": tokens + usual, "request_tokens": tokens}
+
+
+def is_batched(answers: Answers) -> bool:
+    """Whether verdicts are asked for in batches: as the answers were, where the judge's endpoint takes them."""
+    return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
+
+
+def prices_of(answers: Answers) -> costs.Prices:
+    model = answers.grader.language_model
+    return model.prices.in_batch(model.batch_discount if is_batched(answers) else Decimal(0))
+
+
+def ceiling_of(answers: Answers, input_tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(prices_of(answers), input_tokens, grade_conditions.limit_of(answers.grader))
+
+
+def estimate_judging(
+    experiment: Experiment,
+    graders: Sequence[Grader],
+    waves: Iterable[Wave],
+    *,
+    force: bool = False,
+    conditions: Collection[str] | None = None,
+) -> Estimate:
+    """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait.
+
+    `conditions` are the ids of those whose answers are meant; None is all.
+    """
+    waves = list(waves)
+    parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
+    return estimate_of(experiment, graders, parts)
+
+
+def _part_of(answers: Answers) -> Part:
+    run = answers.run()
+    wanted, new = answers.counted()
+    to_do = new + (run.n_pending + run.n_running if run else 0)
+    ceiling = ceiling_of(answers, largest_request(answers)) if to_do else Decimal(0)
+    return Part(wanted, to_do, ceiling, expected_of(answers, ceiling))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One grader in one wave: verdicts that are wanted, calls that are to be made, and what each costs."""
+
+    wanted: int
+    to_do: int
+    ceiling: Decimal | None
+    expected: Expectation | None
+
+
+def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequence[Part]) -> Estimate:
+    basis: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected:
+            basis[part.expected.basis] += part.to_do
+    to_do = sum(part.to_do for part in parts)
+    observed = sum(trials for name, trials in basis.items() if name != "ceiling")
+    models = {grader.language_model.pk: grader.language_model for grader in graders}.values()
+    shown = any(prompts.uses(grader.rubric.messages, prompts.IMAGE) for grader in graders)
+    return Estimate(
+        trials=sum(part.wanted for part in parts),
+        to_do=to_do,
+        spent_usd=experiment.spent_usd,
+        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
+        expected_usd=total_of((part.to_do, part.expected.usd if part.expected else None) for part in parts),
+        basis={name: trials for name, trials in basis.items() if trials},
+        coverage=observed / to_do if to_do else 1.0,
+        prices=[price_of(model, shows_images=shown) for model in models],
+        unknown_prices=[model.name for model in models if not model.prices.known],
+        problems=[one for grader in graders for one in grade_conditions.problems_with(experiment, grader)],
+        warnings=[one for grader in graders for one in grade_conditions.warnings_for(experiment, grader)],
+    )
+
+
+def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
+    """From this judge's own calls here, else from all calls to its model, else from all judges' here."""
+    judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
+    runs = list(judges.with_reuse().select_related("condition"))
+    own = answers.condition.judge_condition_id if answers.condition else None
+    return costs.expected_per_call(
+        prices_of(answers),
+        ceiling,
+        own=observed_tokens(run for run in runs if run.condition_id == own),
+        group=observed_tokens(run for run in runs if run.condition.model_id == answers.grader.language_model_id),
+        pooled=observed_tokens(runs),
+    )

@@ -1,0 +1,35 @@
+"""What a manifest says of an experiment's judges: who judges by what, and at which prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from grading_app.judging import grade_conditions as grade_conditions_module
+from grading_app.judging import grader_lookup
+from grading_app.models import GradeCondition, Grader
+from runs_app.models import Experiment
+from runs_app.planning.manifests import model_facts
+
+
+def judges_of(experiment: Experiment) -> list[dict[str, Any]]:
+    """Those that the design names, and those that were added; each once, with the prices as they are now."""
+    added = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
+    graders = Grader.objects.filter(pk__in=added.values("grader")).order_by("pk")
+    related = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
+    found = {
+        grade_conditions_module.grade_condition_id_of(grader): grader
+        for grader in [*grader_lookup.of_design(experiment), *related]
+    }
+    return [_facts(key, grader) for key, grader in found.items()]
+
+
+def _facts(key: str, grader: Grader) -> dict[str, Any]:
+    texts = grader.text_set
+    return {
+        "id": key,
+        "grader": grader.name,
+        "rubric": {"name": str(grader.rubric), "hash": grader.rubric.content_hash},
+        "texts": {"name": str(texts), "hash": texts.content_hash} if texts else None,
+        "sampler": {"name": str(grader.sampler), "hash": grader.sampler.content_hash},
+        **model_facts(grader.language_model, grader.language_model.identity),
+    }

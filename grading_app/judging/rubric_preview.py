@@ -1,0 +1,213 @@
+"""A rubric tried on a few stored answers: real calls by the engine, under the experiment's budget; no gradings.
+
+A try is a judge's condition that no grade condition names. The same rubric is tried on the same answers again, so that
+what changed is the rubric; a repeated try is another draw.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+
+from django.db import transaction
+from django.db.models import F, Max, QuerySet
+
+from datasets_app.models.history import Actor
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.export.key_ranges import bare_cursor
+from grading_app.judging import grade_conditions
+from grading_app.judging.judging_costs import longest_text
+from grading_app.judging.verdicts import Verdict, read_verdict
+from grading_app.models import Grader, Rubric
+from runs_app.engine.run_lifecycle import start_runs
+from runs_app.llm import judge_prompt
+from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial, Wave
+from runs_app.models.trials import BLANK
+from runs_app.planning import token_bounds
+from runs_app.planning.plan import PlanError
+from runs_app.planning.reservations import set_reservations
+from runs_app.pricing import costs
+from runs_app.taskqueue.enqueue import wake
+
+ANSWERS = 5
+SHOWN = 25
+ANSWERED = f"""SELECT i.id FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded
+AND %(by)s <= (SELECT count(*) FROM unnest(%(runs)s::bigint[]) AS r (id) WHERE EXISTS (SELECT FROM runs_app_trial t
+    WHERE t.run_id = r.id AND t.item_id = i.id AND t.status = 'done' AND NOT {BLANK.format(t="t")}))
+ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
+
+
+@dataclass(frozen=True, slots=True)
+class TryCost:
+    """So many calls, and what they may cost at most in US dollars; None is unknown."""
+
+    calls: int
+    ceiling_usd: Decimal | None
+
+
+@dataclass(frozen=True)
+class Try:
+    """A rubric, saved but not necessarily approved, by a model on answers of an experiment; `texts` is what its
+    {{item_rubric}} stands for."""
+
+    rubric: Rubric
+    experiment: Experiment
+    model: LanguageModel
+    sampler: Sampler
+    texts: TextSet | None = None
+
+    @property
+    def grader(self) -> Grader:
+        """The judge that it would be, as if the rubric were approved. Not saved."""
+        rubric = copy.copy(self.rubric)
+        rubric.status = Rubric.Status.APPROVED
+        return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler, text_set=self.texts)
+
+    def problems(self) -> Iterator[str]:
+        if self.rubric.kind == Rubric.Kind.WRITER:
+            yield f"{self.rubric} writes rubrics of items; it gives no verdict to try"
+            return
+        yield from grade_conditions.problems_with(self.experiment, self.grader)
+
+    def cost(self) -> TryCost:
+        """Nothing, of a rubric that gives no verdict and where there are no answers."""
+        answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.answers()
+        each = _ceiling(self, _request_tokens(self, answers)) if answers else Decimal(0)
+        return TryCost(len(answers), None if each is None else len(answers) * each)
+
+    def answers(self) -> list[tuple[Trial, Trial | None]]:
+        """Of answered items evenly spaced over the dataset, an answer each, and for a comparison another beside it."""
+        runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
+        in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
+        items = _spaced(_answered(self.experiment, runs, 2 if in_pairs else 1))
+        return [pair for at, item in enumerate(items) for pair in _answers_to(item, at, runs, in_pairs)]
+
+
+def _answered(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
+    """The items that so many runs have an answer to, in the order of the dataset."""
+    with bare_cursor() as cursor:
+        cursor.execute(ANSWERED, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "by": by})
+        return [key for (key,) in cursor.fetchall()]
+
+
+def _spaced(keys: list[int]) -> list[int]:
+    """So many as answers are wanted, evenly spaced from the first; all of fewer. The same each time."""
+    if len(keys) <= ANSWERS:
+        return keys
+    return [keys[at * len(keys) // ANSWERS] for at in range(ANSWERS)]
+
+
+def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
+    """An answer to the item, of the runs in turn; in pairs with another run's to the same question, or none at all."""
+    done = Trial.objects.with_text().filter(run__in=runs, item=item)
+    rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
+    subject = rows[at % len(rows)]
+    if not in_pairs:
+        return [(subject, None)]
+    rivals = done.filter(dimension=subject.dimension_id).exclude(run=subject.run_id)
+    return [(subject, rival) for rival in rivals.order_by("sample_idx", "run_id")[:1]]
+
+
+def prefix_of(rubric: Rubric) -> str:
+    return slugify_name(f"try-{rubric.name}-v{rubric.version}") + "--"
+
+
+def try_out(tried: Try, *, by: Actor) -> Run:
+    """Ask for verdicts on five answers. PlanError where it cannot be, and then nothing was changed."""
+    with transaction.atomic():
+        Experiment.objects.select_for_update(no_key=True).get(pk=tried.experiment.pk)
+        answers = tried.answers()
+        problems = list(tried.problems()) or ([] if answers else [f"{tried.experiment} has no answers to judge yet"])
+        if problems:
+            raise PlanError(problems)
+        run = _run(tried, answers)
+        last = run.trials.aggregate(last=Max("sample_idx"))["last"]
+        index = 0 if last is None else last + 1
+        asked = [
+            Trial(
+                run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival
+            )
+            for one, rival in answers
+        ]
+        Trial.objects.bulk_create(asked)
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + len(asked))
+        start_runs(
+            Run.objects.filter(pk=run.pk),
+            sources=[Run.Status.PLANNED, Run.Status.DONE],
+            by=by,
+            reason=f"{tried.rubric} is tried on {len(asked)} answers",
+        )
+    wake()
+    return run
+
+
+def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
+    content = grade_conditions.content_of(tried.grader)
+    condition, _ = Condition.objects.get_or_create(
+        experiment=tried.experiment,
+        condition_id=condition_id(prefix_of(tried.rubric).removesuffix("--"), content),
+        defaults={
+            "stage": Condition.Stage.JUDGE,
+            "model": tried.model,
+            "sampler": tried.sampler,
+            "content": content,
+        },
+    )
+    wave, _ = Wave.objects.get_or_create(experiment=tried.experiment, number=0)
+    reserves = _reserves(tried, _request_tokens(tried, answers))
+    run: Run
+    run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
+        condition=condition, wave=wave, defaults={"experiment": tried.experiment, **reserves}
+    )
+    Run.objects.filter(pk=run.pk).update(**reserves)
+    return run
+
+
+def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:
+    """Of the longest of these answers with the longest item."""
+    longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
+    rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
+    told = judge_prompt.told_by(tried.rubric.content) | judge_prompt.answers_for(longest, rival)
+    told[judge_prompt.ITEM_RUBRIC] = "x" * longest_text(tried.grader)
+    closing = {"role": "user", "content": told[judge_prompt.VERDICT_FORM]}
+    prompt = Prompt(messages=[*tried.rubric.messages, closing], answer_format="text")
+    return token_bounds.largest_input(tried.model, prompt, tried.experiment.dataset, [], told)
+
+
+def _ceiling(tried: Try, tokens: int) -> Decimal | None:
+    return costs.ceiling_per_call(tried.model.prices, tokens, grade_conditions.limit_of(tried.grader))
+
+
+def _reserves(tried: Try, tokens: int) -> dict[str, Decimal | int]:
+    return {
+        "reserve_usd": set_reservations(_ceiling(tried, tokens)),
+        "reserve_tokens": tokens + (grade_conditions.limit_of(tried.grader) or 0),
+        "request_tokens": tokens,
+    }
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A call of a try, and what its reply says; no verdict until it is done."""
+
+    trial: Trial
+    verdict: Verdict | None
+
+
+def tried_of(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
+    """The newest calls that tried this rubric in these experiments."""
+    rows = Trial.objects.filter(
+        run__experiment__in=experiments,
+        run__condition__stage=Condition.Stage.JUDGE,
+        run__condition__grade_condition=None,
+        run__condition__condition_id__startswith=prefix_of(rubric),
+    ).select_related("run__experiment", "run__condition__model", "item", "subject", "rival")
+    return [Tried(row, _verdict(row)) for row in rows.order_by("-pk")[:SHOWN]]
+
+
+def _verdict(trial: Trial) -> Verdict | None:
+    if trial.status != Trial.Status.DONE:
+        return None
+    return read_verdict(trial.answer, trial.run.condition.content["rubric"])

@@ -1,0 +1,172 @@
+"""From judges' replies to gradings and preferences: set-based, and only what is new.
+
+The newest reply on an answer counts: a verdict that was asked for again replaces the one before. The work is walked by
+key in short statements, so it can stop anywhere and go on later, and two readers at once write the same.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from grading_app.judging import panels
+from grading_app.judging.verdicts import Verdict, read_verdict
+from grading_app.models import GradeCondition, Rubric
+from grading_app.verdict_history import superseding
+from runs_app.models import Experiment, Run
+
+DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
+# Looked up reply by reply, as rules do with answers (`grading.UNGRADED`).
+UNREAD = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_grading g
+    WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id OFFSET 0)"""
+UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.condition_id = %(condition)s
+    AND p.trial_a_id = v.subject_id AND p.trial_b_id = v.rival_id AND p.judged_by_id >= v.id OFFSET 0)"""
+REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.refused {unread}
+    AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
+WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"
+
+# Of two verdicts on one answer in one page, and of two readers at once, the newer reply wins.
+WRITE = """INSERT INTO grading_app_grading AS known
+    (condition_id, trial_id, judged_by_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
+SELECT DISTINCT ON (subject) %(condition)s, subject, judged_by, score, raw, error = '', error, reasoning, detail, now()
+FROM json_to_recordset(%(rows)s) AS read (judged_by bigint, subject bigint, score float8, raw text, error text,
+    reasoning text, detail jsonb)
+ORDER BY subject, judged_by DESC
+ON CONFLICT (condition_id, trial_id) DO UPDATE SET judged_by_id = excluded.judged_by_id, score = excluded.score,
+    score_raw = excluded.score_raw, parse_ok = excluded.parse_ok, parse_error = excluded.parse_error,
+    reasoning = excluded.reasoning, detail = excluded.detail, created_at = excluded.created_at
+WHERE known.judged_by_id IS NULL OR known.judged_by_id <= excluded.judged_by_id"""
+WRITE_PAIRS = """INSERT INTO grading_app_preference AS known
+    (condition_id, judged_by_id, trial_a_id, trial_b_id, winner, parse_error, reasoning, created_at)
+SELECT DISTINCT ON (subject, rival) %(condition)s, judged_by, subject, rival, winner, error, reasoning, now()
+FROM json_to_recordset(%(rows)s) AS read (judged_by bigint, subject bigint, rival bigint, winner text, error text,
+    reasoning text)
+ORDER BY subject, rival, judged_by DESC
+ON CONFLICT (condition_id, trial_a_id, trial_b_id) DO UPDATE SET judged_by_id = excluded.judged_by_id,
+    winner = excluded.winner, parse_error = excluded.parse_error, reasoning = excluded.reasoning,
+    created_at = excluded.created_at
+WHERE known.judged_by_id <= excluded.judged_by_id"""
+
+
+@dataclass(slots=True)
+class ReadingReport:
+    """Verdicts of one grade condition that were read now, and the codes of those that say nothing."""
+
+    condition: GradeCondition
+    read: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
+    is_complete: bool = True
+
+    def __str__(self) -> str:
+        codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
+        return f"{self.condition}: {self.read} verdicts read" + (
+            f"; no verdict in {self.unread.total()} ({codes})" if codes else ""
+        )
+
+
+def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float = math.inf) -> list[ReadingReport]:
+    """Turn the replies that judges gave into gradings, and refresh what panels make of them.
+
+    `again` reads those that were read before, too. After `seconds` it stops between two pages and says so.
+    """
+    end = time.monotonic() + seconds
+    judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__isnull=False)
+    conditions = judges.select_related("rubric", "judge_condition").order_by("pk")
+    report = [_Reading(condition, again, end).run() for condition in conditions]
+    if any(one.read for one in report):
+        panels.refresh_all(experiment)
+    return report
+
+
+@dataclass
+class _Reading:
+    """The replies of one judge."""
+
+    condition: GradeCondition
+    again: bool
+    end: float
+
+    @property
+    def _in_pairs(self) -> bool:
+        return self.condition.rubric is not None and self.condition.rubric.kind == Rubric.Kind.PAIRWISE
+
+    @property
+    def _unread(self) -> str:
+        if self.again:
+            return DONE
+        return UNREAD_PAIRS if self._in_pairs else UNREAD
+
+    def run(self) -> ReadingReport:
+        report = ReadingReport(self.condition)
+        for run in Run.objects.filter(condition=self.condition.judge_condition, n_done__gt=0).order_by("pk"):
+            for page in self._pages(run.pk):
+                if time.monotonic() >= self.end:
+                    report.is_complete = False
+                    return report
+                self._read(page, report)
+        return report
+
+    def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
+        wanted = {"run": run, "condition": self.condition.pk}
+        # Each page reads its replies when its turn has come: none is in memory before.
+        replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
+        for low, high in key_ranges(f"SELECT v.id {self._unread}", wanted, PAGE_ROWS):
+            with bare_cursor() as cursor:
+                cursor.execute(replies, {**wanted, "low": low, "high": high})
+                page: list[tuple[Any, ...]] = cursor.fetchall()
+            yield page
+
+    def _read(self, page: Sequence[tuple[Any, ...]], report: ReadingReport) -> None:
+        rubric = (self.condition.judge_condition.content if self.condition.judge_condition else {})["rubric"]
+        verdicts = [read_verdict(answer, rubric) for _, _, _, answer, _, _ in page]
+        rows = [_row(reply, verdict) for reply, verdict in zip(page, verdicts, strict=True)]
+        with superseding(), bare_cursor() as cursor:
+            statement = WRITE_PAIRS if self._in_pairs else WRITE
+            cursor.execute(statement, {"condition": self.condition.pk, "rows": json.dumps(rows)})
+            report.read += int(cursor.rowcount)
+        report.unread.update(verdict.error for verdict in verdicts if verdict.error)
+
+
+def _row(reply: tuple[Any, ...], verdict: Verdict) -> Mapping[str, Any]:
+    trial, subject, rival, _, truncated, refused = reply
+    flags = [name for name, is_so in (("truncated", truncated), ("refused", refused)) if is_so]
+    detail = {**(verdict.detail or {}), **({"flags": flags} if flags else {})}
+    return {
+        "judged_by": trial,
+        "subject": subject,
+        "rival": rival,
+        "score": verdict.score,
+        "winner": verdict.winner,
+        "raw": verdict.raw,
+        "error": verdict.error,
+        "reasoning": verdict.reasoning,
+        "detail": detail or None,
+    }
+
+
+UNREADABLE = """
+SELECT r.condition_id, r.wave_id, said.parse_error, count(*) FROM (
+    SELECT judged_by_id, parse_error FROM grading_app_grading WHERE condition_id = ANY(%(judges)s) AND parse_error <> ''
+    UNION ALL
+    SELECT judged_by_id, parse_error FROM grading_app_preference
+    WHERE condition_id = ANY(%(judges)s) AND parse_error <> '') said
+JOIN runs_app_trial v ON v.id = said.judged_by_id JOIN runs_app_run r ON r.id = v.run_id
+GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
+"""
+
+
+def unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
+    """Of each judge's condition in each wave, how many verdicts could not be read, by code."""
+    judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
+    counted: dict[tuple[int, int], dict[str, int]] = {}
+    with bare_cursor() as cursor:
+        cursor.execute(UNREADABLE, {"judges": list(judges.values_list("pk", flat=True))})
+        for condition, wave, code, n in cursor.fetchall():
+            counted.setdefault((condition, wave), {})[code] = n
+    return counted

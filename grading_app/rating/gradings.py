@@ -1,0 +1,100 @@
+"""From a person's ratings by a rubric to the grading that a judge would get for the same words.
+
+One function turns both into scores (`verdict_of`), so people and judges meet criterion by criterion and in total.
+Practice and attention checks are no gradings.
+"""
+
+from __future__ import annotations
+
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.judging.verdicts import Verdict, verdict_of
+from grading_app.models import GradeCondition, Grading, Preference, RaterAssignment, Rating, RatingQueue, Rubric
+from grading_app.rating.questions import aspects_of, said_of
+from grading_app.verdict_history import superseding
+from runs_app.models import Experiment
+
+
+def conclude(rating: Rating) -> None:
+    """Write what this person says of the answer by now, or take it back while a criterion is missing.
+
+    Within the transaction that changed the rating, which holds the rater's row.
+    """
+    queue = rating.assignment.queue
+    if queue.rubric is None or rating.kind != Rating.Kind.ITEM:
+        return
+    verdict = _verdict(rating, queue, queue.rubric)
+    with superseding():
+        if verdict is None:
+            _forget(rating)
+        elif queue.rates_pairs:
+            _write_preference(rating, verdict)
+        else:
+            _write_grading(rating, verdict)
+
+
+def forget_all(assignment: RaterAssignment) -> int:
+    """Take back everything that this person's ratings came to; how many verdicts. The ratings stay."""
+    theirs = {"condition__assignment": assignment}
+    with superseding():
+        graded, _ = Grading.objects.filter(**theirs).delete()
+        preferred, _ = Preference.objects.filter(**theirs).delete()
+    return graded + preferred
+
+
+def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
+    """None until everything that the rubric asks has been said."""
+    same = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
+    values = {criterion: value or 0.0 for criterion, value in same.given().values_list("criterion", "value")}
+    if len(values) < len(aspects_of(queue)):
+        return None
+    return verdict_of(said_of(rubric, values), rubric.content)
+
+
+def condition_of(assignment: RaterAssignment) -> GradeCondition:
+    """This person as one who grades: a condition of its own for each rater of each queue."""
+    queue = assignment.queue
+    rubric, experiment = _asked_by(queue)
+    content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}
+    if queue.text_set is not None:
+        content["texts"] = queue.text_set.content_hash
+    made, _ = GradeCondition.objects.get_or_create(
+        assignment=assignment,
+        defaults={
+            "experiment": experiment,
+            "grade_condition_id": condition_id(slugify_name(f"{queue.name}-rater-{assignment.number}"), content),
+            "kind": GradeCondition.Kind.PERSON,
+            "rubric": rubric,
+            "parameters": {"queue": queue.name, "rater": assignment.number},
+        },
+    )
+    return made
+
+
+def _asked_by(queue: RatingQueue) -> tuple[Rubric, Experiment]:
+    if queue.rubric is None or queue.experiment is None:
+        raise ValueError(f"{queue} names no rubric")
+    return queue.rubric, queue.experiment
+
+
+def _write_grading(rating: Rating, verdict: Verdict) -> None:
+    fields = {"score": verdict.score, "score_raw": verdict.raw, "detail": verdict.detail}
+    Grading.objects.update_or_create(
+        condition=condition_of(rating.assignment),
+        trial=rating.trial,
+        defaults={**fields, "parse_ok": not verdict.error, "parse_error": verdict.error},
+    )
+
+
+def _write_preference(rating: Rating, verdict: Verdict) -> None:
+    Preference.objects.update_or_create(
+        condition=condition_of(rating.assignment),
+        trial_a=rating.trial,
+        trial_b=rating.rival,
+        defaults={"winner": verdict.winner, "parse_error": verdict.error},
+    )
+
+
+def _forget(rating: Rating) -> None:
+    theirs = {"condition__assignment": rating.assignment_id}
+    Grading.objects.filter(**theirs, trial=rating.trial).delete()
+    Preference.objects.filter(**theirs, trial_a=rating.trial, trial_b=rating.rival).delete()

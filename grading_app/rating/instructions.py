@@ -1,0 +1,54 @@
+"""What a person who rates by a rubric reads of it: the words that a judge gets, without the form of its reply."""
+
+from __future__ import annotations
+
+import re
+
+from datasets_app.models import Item
+from grading_app.models import RatingQueue
+from runs_app.llm import judge_prompt, prompts
+
+NAMES = {
+    "input": "the question",
+    "target": "the reference answer",
+    "grading_scheme": "the grading scheme",
+    "choices": "the choices",
+    "category": "the category",
+    "key": "the key",
+    "image": "the image",
+    judge_prompt.ITEM_RUBRIC: "the rubric of this question",
+    "answer": "the answer",
+    "answer_a": "answer A",
+    "answer_b": "answer B",
+}
+"""What stands where a turn shows something of the item or the answer, which a rater sees beside it."""
+BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
+
+
+def words_of(queue: RatingQueue) -> str:
+    """The rubric's turns, one after the other; "" where a queue asks by dimensions."""
+    if queue.rubric is None:
+        return ""
+    told = {**judge_prompt.told_by(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
+
+    def word(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return told[name] if name in told else f"[{NAMES.get(name, 'a detail of the question')}]"
+
+    turns = [prompts.VARIABLE.sub(word, turn["content"]).strip() for turn in queue.rubric.messages]
+    return BLANK_LINES.sub("\n\n", "\n\n".join(turn for turn in turns if turn))
+
+
+def beside(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
+    """What the rubric shows of an item beside its question, as headings and texts: what no other turn of it names stays
+    away, as it does from a judge."""
+    if queue.rubric is None:
+        return []
+    shown = [("Reference answer", "target", item.target), ("Grading scheme", "grading_scheme", item.grading_scheme)]
+    if queue.text_set is not None:
+        text = queue.text_set.texts.filter(item=item).values_list("text", flat=True).first()
+        shown.append(("Rubric of this question", judge_prompt.ITEM_RUBRIC, text or ""))
+    named = {name for turn in queue.rubric.messages for name in prompts.variables_of(turn["content"])}
+    metadata = [(name.removeprefix(prompts.META), name) for name in sorted(named) if name.startswith(prompts.META)]
+    shown += [(title, name, str(item.metadata.get(title, ""))) for title, name in metadata]
+    return [(title, text) for title, name, text in shown if name in named and text]

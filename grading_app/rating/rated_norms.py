@@ -1,0 +1,87 @@
+"""Means of people's ratings as the norms of a dataset: of a new draft, since what is approved never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from datasets_app import curation
+from datasets_app.drafts import changing, note
+from datasets_app.models import Dataset, Norm
+from datasets_app.models.history import Actor, StatusChange, record_changes
+from evalsite.lib.text.hashing import content_hash
+from grading_app.models import Rating, RatingQueue
+from grading_app.rating.queue_results import ItemMeans, item_means
+from grading_app.rating.queues import QueueError
+
+WHAT = "norms"
+HASH_CHARS = 12  # As many as tell conditions apart.
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """The ratings that norms rest on: how many, and a hash of who gave which item what on which dimension."""
+
+    n: int
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.n} rating{'' if self.n == 1 else 's'} (hash {self.digest})"
+
+
+def basis_of(queue: RatingQueue) -> Basis:
+    """Of those that count now, by item's key, dimension's name and rater's number, as in the exported rows."""
+    counted = Rating.objects.counted().filter(assignment__queue=queue)
+    rows = counted.values_list("item__key", "dimension__name", "assignment__number", "value")
+    given = sorted([*row] for row in rows)
+    return Basis(len(given), content_hash(given)[:HASH_CHARS])
+
+
+def out_of_date(queue: RatingQueue) -> StatusChange | None:
+    """The last time that norms were made here, where other ratings count now than counted then."""
+    last = queue.history.filter(what=WHAT).first()
+    return last if last and str(basis_of(queue)) not in last.to_value else None
+
+
+@transaction.atomic
+def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
+    """A new draft of the queue's dataset whose norms, on the dimensions that were rated, are the means of the ratings.
+
+    Norms on other dimensions, and of items that nobody rated, stay as they were. The history of the draft and of the
+    queue says of which ratings they are.
+    """
+    queue = RatingQueue.objects.select_for_update().get(pk=queue.pk)
+    if queue.rates_answers:
+        raise QueueError(f"{queue} rates answers; norms are of items")
+    if queue.status == RatingQueue.Status.OPEN:
+        raise QueueError(f"{queue} is open: raters can still take ratings back. Close it first; it can be opened again")
+    means, basis = item_means(queue), basis_of(queue)
+    if not means:
+        raise QueueError(f"{queue} has no rating that counts yet")
+    draft = curation.duplicate(queue.dataset, by=by, reason=reason)
+    names: dict[int | None, str] = dict(queue.dimensions.values_list("pk", "name"))
+    keys = dict(queue.dataset.items.values_list("pk", "key"))
+    with changing(draft):
+        copies = dict(draft.items.values_list("key", "pk"))
+        norms = list(_norms(means, names, {pk: copies[key] for pk, key in keys.items() if key in copies}))
+        _replace(norms)
+        note(draft, WHAT, f"{len(norms)} means of {basis} in {queue}", by=by, reason=reason)
+    record_changes([(queue, "", f"{basis} to {draft}"[:200])], by=by, reason=reason, what=WHAT)
+    return draft
+
+
+def _norms(means: Iterable[ItemMeans], names: dict[int | None, str], copies: dict[int, int]) -> Iterator[Norm]:
+    for line in means:
+        yield Norm(item_id=copies[line.item], dimension=names[line.dimension], mean=line.mean, sd=line.sd, n=line.n)
+
+
+def _replace(norms: list[Norm]) -> None:
+    Norm.objects.bulk_create(
+        norms,
+        batch_size=1000,
+        update_conflicts=True,
+        unique_fields=["item", "dimension"],
+        update_fields=["mean", "sd", "n"],
+    )

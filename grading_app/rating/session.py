@@ -1,0 +1,235 @@
+"""What a rater does: start, rate, take back. Every step leaves a session that can go on at any time, anywhere."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import IntegrityError, connection, transaction
+from django.db.models import Exists, F, OuterRef
+from django.utils import timezone
+
+from datasets_app.models import Item
+from grading_app.models import RatedAnswer, RaterAssignment, Rating, RatingQueue
+from grading_app.rating.gradings import conclude
+from grading_app.rating.presentation_order import Material, Step, least_used, most_wanted, shown_first, steps
+from grading_app.rating.questions import Aspect, Key, aspect_of, aspects_of
+
+LONGEST_S = 86_400.0
+
+
+class RatingError(ValueError):
+    """What was sent cannot be recorded; the message is for the rater, and nothing was changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    done: int
+    total: int
+
+    @property
+    def percent(self) -> int:
+        return math.floor(100 * self.done / self.total) if self.total else 0
+
+
+# --- starting --------------------------------------------------------------------------------------------------------
+
+
+def start(assignment: RaterAssignment) -> bool:
+    """Lay out this rater's session; nothing where it is laid out already. False where no item wants another rater.
+
+    Holds the queue's row, so that raters who start at once never give an item more raters than it wants.
+    """
+    with transaction.atomic():
+        queue = RatingQueue.objects.select_for_update().get(pk=assignment.queue_id)
+        assignment.refresh_from_db()
+        if assignment.started_at:
+            return True
+        if not queue.is_open or assignment.excluded_at:
+            raise RatingError("This is not open for ratings now.")
+        aspects = _aspects_for(queue, assignment)
+        drawn = {one.pk: one for one in queue.answers.order_by("item__position", "pk")}
+        material = _material(queue, assignment, aspects, drawn)
+        if material.empty:
+            return False
+        places = range(len(aspects))
+        order = steps(material, places, seed=assignment.seed, in_blocks=queue.in_blocks)
+        _lay_out(assignment, [(step, aspects[step.aspect]) for step in order], drawn)
+    return True
+
+
+def _lay_out(assignment: RaterAssignment, order: list[tuple[Step, Aspect]], drawn: dict[int, RatedAnswer]) -> None:
+    """A row for each step: of an item, or of what was drawn by its key."""
+    Rating.objects.bulk_create(
+        Rating(
+            assignment=assignment,
+            **_rated(assignment, step.item, drawn),
+            dimension_id=aspect.key[0],
+            criterion=aspect.key[1],
+            kind=step.kind,
+            position=position,
+        )
+        for position, (step, aspect) in enumerate(order, start=1)
+    )
+    assignment.started_at = timezone.now()
+    assignment.save(update_fields=["started_at", "dimension"])
+
+
+def _rated(assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer]) -> dict[str, int | None]:
+    """What a step shows: the item; an answer to it; or two in this rater's own order."""
+    if not drawn:
+        return {"item_id": key}
+    one = drawn[key]
+    if one.rival_id is None:
+        return {"item_id": one.item_id, "trial_id": one.trial_id}
+    first, second = shown_first((one.trial_id, one.rival_id), seed=assignment.seed, key=key)
+    return {"item_id": one.item_id, "trial_id": first, "rival_id": second}
+
+
+def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect]:
+    """All that the queue asks; or the one dimension that the fewest raters have and that still wants raters."""
+    aspects = aspects_of(queue)
+    if not queue.one_dimension_per_rater:
+        return aspects
+    wanting = [aspect for aspect in aspects if any(count > 0 for count in _missing(queue, [aspect]).values())]
+    if not wanting:
+        return aspects[:1]
+    raters = queue.assignments.counted().exclude(started_at=None).values_list("dimension", flat=True)
+    used: Counter[int | None] = Counter(raters)
+    place = least_used({place: used[aspect.key[0]] for place, aspect in enumerate(wanting)})
+    assignment.dimension_id = wanting[place].key[0]
+    return [wanting[place]]
+
+
+def _material(
+    queue: RatingQueue, assignment: RaterAssignment, aspects: list[Aspect], drawn: dict[int, RatedAnswer]
+) -> Material:
+    items = most_wanted(_missing(queue, aspects), most=queue.items_per_rater, seed=assignment.seed)
+    if not queue.rates_answers:
+        practice, checks = set_apart(queue)
+        return Material([item.pk for item in practice], items, [item.pk for item in checks])
+    keys = {kind: [key for key, one in drawn.items() if one.kind == kind] for kind in Rating.Kind.values}
+    return Material(keys["practice"], items, keys["check"], {key: one.item_id for key, one in drawn.items()})
+
+
+def set_apart(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
+    """The items for practice and those that check attention: rated by everybody, counted for nobody."""
+    checks = list(queue.dataset.items.active().filter(key__in=queue.attention_checks))
+    ordinary = queue.dataset.items.active().exclude(key__in=queue.attention_checks)
+    return list(ordinary.order_by("position", "pk")[: queue.practice_items]), checks
+
+
+def rated_items(queue: RatingQueue) -> Any:
+    """The items whose ratings count."""
+    practice, checks = set_apart(queue)
+    return queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
+
+
+def rated_things(queue: RatingQueue) -> list[int]:
+    """The keys of what counts: of items, or of the answers, or pairs of them, that were drawn."""
+    if queue.rates_answers:
+        kept = RatedAnswer.objects.filter(queue=queue, kind=Rating.Kind.ITEM)
+        return list(kept.values_list("pk", flat=True))
+    return list(rated_items(queue).values_list("pk", flat=True))
+
+
+def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
+    """How many raters each item, answer or pair still wants, on that of these aspects which has the most."""
+    laid_out = Rating.objects.filter(assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM)
+    keys = {frozenset((one.trial_id, one.rival_id)): one.pk for one in queue.answers.all()}
+    per_cell: Counter[tuple[int, Key]] = Counter(
+        (keys[frozenset((trial, rival))] if keys else item, (dimension, criterion))
+        for item, trial, rival, dimension, criterion in laid_out.values_list(
+            "item", "trial", "rival", "dimension", "criterion"
+        )
+    )
+    return {
+        thing: queue.raters_wanted - max(per_cell[thing, aspect.key] for aspect in aspects)
+        for thing in rated_things(queue)
+    }
+
+
+# --- rating ----------------------------------------------------------------------------------------------------------
+
+
+def due(assignment: RaterAssignment) -> Rating | None:
+    """What comes next: the first in the rater's order that has no rating."""
+    waiting = assignment.ratings.filter(value=None).select_related("item__image", "dimension")
+    return waiting.order_by("position").first()
+
+
+def shown(assignment: RaterAssignment, position: int) -> Rating | None:
+    """What stands at a place that the rater has come to; None for a place beyond the one that is due."""
+    here = assignment.ratings.select_related("item__image").filter(position=position).first()
+    if here is None or here.value is not None:
+        return here
+    waiting = due(assignment)
+    return here if waiting is not None and waiting.position == position else None
+
+
+def last_given(assignment: RaterAssignment) -> Rating | None:
+    return assignment.ratings.given().order_by("-position").first()
+
+
+def progress(assignment: RaterAssignment) -> Progress:
+    return Progress(assignment.ratings.given().count(), assignment.ratings.count())
+
+
+def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: float) -> bool:
+    """Record the rating that is due. False where another is due by now: it was sent twice, or from an old page.
+
+    RatingError for a value beside the scale, or a queue that is not open.
+    """
+    waiting = due(assignment)
+    if waiting is None or waiting.position != position:
+        return False
+    if not aspect_of(waiting, assignment.queue).takes(value):
+        raise RatingError("That is not on the scale.")
+    changed = _update(
+        waiting,
+        assignment.ratings.filter(pk=waiting.pk, value=None),
+        value=value,
+        seconds=min(max(0.0, seconds), LONGEST_S),
+        rated_at=timezone.now(),
+    )
+    _finish_if_done(assignment)
+    return changed
+
+
+def undo(assignment: RaterAssignment) -> bool:
+    """Take back the last rating that was given, so that it is due again. False where there is none."""
+    last = last_given(assignment)
+    if last is None:
+        return False
+    given = assignment.ratings.filter(pk=last.pk, value=last.value, rated_at=last.rated_at)
+    changed = _update(last, given, value=None, seconds=None, rated_at=None, revisions=F("revisions") + 1)
+    RaterAssignment.objects.filter(pk=assignment.pk).update(finished_at=None)
+    return changed
+
+
+def _update(rating: Rating, ratings: Any, **fields: Any) -> bool:
+    """Change this rating where it still is one of these, and what the person's ratings come to with it.
+
+    The database refuses a change in a queue that was closed meanwhile. The queue's row comes first, as wherever ratings
+    change: the trigger takes it after the rating's, and somebody who releases the rater at that moment would wait the
+    other way round. The rater's row is held, so that of two requests at once the last one concludes.
+    """
+    rater, queue = rating.assignment_id, rating.assignment.queue_id
+    try:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT 1 FROM grading_app_ratingqueue WHERE id = %s FOR SHARE", [queue])
+            cursor.execute("SELECT 1 FROM grading_app_raterassignment WHERE id = %s FOR NO KEY UPDATE", [rater])
+            if changed := bool(ratings.update(**fields)):
+                conclude(rating)
+            return changed
+    except IntegrityError as error:
+        raise RatingError("This is not open for ratings now.") from error
+
+
+def _finish_if_done(assignment: RaterAssignment) -> None:
+    waiting = Rating.objects.filter(assignment=OuterRef("pk"), value=None)
+    RaterAssignment.objects.filter(~Exists(waiting), pk=assignment.pk, finished_at=None).update(
+        finished_at=timezone.now()
+    )

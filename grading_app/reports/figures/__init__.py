@@ -1,0 +1,8 @@
+"""The figures of an experiment, in the order of the page. A new one is a file here and a name below."""
+
+from grading_app.reports.figures import accuracy, categories, distributions, norms, points
+from grading_app.reports.figures.kinds import AnyFigure
+
+FIGURES: dict[str, AnyFigure] = {
+    module.FIGURE.name: module.FIGURE for module in (distributions, norms, accuracy, points, categories)
+}

@@ -1,0 +1,131 @@
+"""The share of right answers in each category of items: a panel for each condition, categories in one order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grading_app.reports import plot_style
+from grading_app.reports.figures.kinds import FigureKind, Table
+from grading_app.reports.frames import Frames
+from grading_app.reports.score_lines import ScoreLine, score_lines
+from grading_app.reports.statistic_format import number, per_cent, per_cent_interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ROW = 20
+MOST_PANELS = 24
+WORDS = 150  # Pixels at most for the names of categories.
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    measure: str
+    condition: str
+    lines: dict[str, ScoreLine]
+
+
+@dataclass(frozen=True, slots=True)
+class ByCategory:
+    """`categories` from the easiest to the hardest, over all conditions; a panel may lack some."""
+
+    panels: list[Panel]
+    categories: list[str]
+    measures: int
+
+    @property
+    def shown(self) -> list[Panel]:
+        return self.panels[:MOST_PANELS]
+
+
+def frame(frames: Frames) -> ByCategory | None:
+    lines = [line for line in score_lines(frames.grades, frames, by_category=True) if line.measure.is_share and line.n]
+    categories = sorted({line.category or "" for line in lines})
+    if len(categories) < 2:
+        return None
+    panels: dict[tuple[str, str], dict[str, ScoreLine]] = {}
+    for line in lines:
+        panels.setdefault((line.measure.label, line.condition), {})[line.category or ""] = line
+    ordered = sorted(categories, key=lambda category: -_mean_of(lines, category))
+    made = [Panel(measure, condition, found) for (measure, condition), found in panels.items()]
+    return ByCategory(made, ordered, len({panel.measure for panel in made}))
+
+
+def _mean_of(lines: list[ScoreLine], category: str) -> float:
+    shares = [line.mean for line in lines if (line.category or "") == category and line.mean is not None]
+    return sum(shares) / len(shares)
+
+
+def _grid(shown: ByCategory, width: int) -> plot_style.Grid:
+    """As many columns, up to three, as leave room for the names of the conditions."""
+    left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, shown.categories))))
+    name = plot_style.LETTER * max(len(panel.condition) for panel in shown.shown) + 30
+    columns = max(1, min(3, len(shown.shown), int((width - left) // max(name, 130))))
+    tall = ROW * len(shown.categories)
+    return plot_style.Grid(
+        len(shown.shown), columns, width, panel_height=tall, left=left, right=26, top=42, bottom=30, gap_x=36, gap_y=64
+    )
+
+
+def size(shown: ByCategory, width: int) -> tuple[int, int]:
+    return width, _grid(shown, width).height
+
+
+def draw(shown: ByCategory, width: int) -> Figure:
+    grid = _grid(shown, width)
+    figure, axes = grid.figure()
+    words = [plot_style.shortened(category or "no category", grid.left - 6) for category in shown.categories]
+    for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
+        plot_style.gridlines(axis, "x")
+        found = [(at, panel.lines[name]) for at, name in enumerate(shown.categories) if name in panel.lines]
+        plot_style.interval_rows(axis, [(at, line.mean or 0.0, line.low, line.high) for at, line in found])
+        axis.set_ylim(-len(words) + 0.4, 0.6)
+        axis.set_xlim(0, 1)
+        axis.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
+        axis.set_yticks([-at for at in range(len(words))], words if place % grid.columns == 0 else [""] * len(words))
+        axis.tick_params(axis="y", labelcolor=plot_style.TEXT)
+        plot_style.head(axis, plot_style.shortened(panel.condition, grid.panel_width))
+        if shown.measures > 1:
+            plot_style.note(axis, 0, 1, panel.measure, va="bottom", offset=20)
+    return figure
+
+
+def table(shown: ByCategory) -> Table:
+    head = ("Measure", "Condition", "Category", "n", "Items", "Right", "95 % interval", "SE by item", "No score")
+    rows = [
+        (
+            panel.measure,
+            panel.condition,
+            category or "no category",
+            str(line.n),
+            str(line.items),
+            per_cent(line.mean),
+            per_cent_interval(line.low, line.high),
+            number(100 * line.se if line.se is not None else None),
+            str(line.unread),
+        )
+        for panel in shown.panels
+        for category in shown.categories
+        if (line := panel.lines.get(category)) is not None
+    ]
+    return Table(head, rows, first_number=3)
+
+
+def caption(shown: ByCategory) -> str:
+    text = (
+        "Share of right answers in each category, from the easiest to the hardest over all conditions, with 95 % "
+        "intervals as above. Categories with few items have wide ones."
+    )
+    if len(shown.shown) < len(shown.panels):
+        text += f" The first {MOST_PANELS} panels are drawn; the table has all."
+    return text
+
+
+def alt(shown: ByCategory) -> str:
+    return (
+        f"Accuracy in {len(shown.categories)} categories for {len(shown.panels)} conditions; the table has the numbers."
+    )
+
+
+FIGURE = FigureKind("categories", "Accuracy by category", frame, size, draw, table, caption, alt)

@@ -1,0 +1,148 @@
+"""How often each point of the scale was chosen: a small histogram for each condition and dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grading_app.reports import plot_style
+from grading_app.reports.figures.kinds import FigureKind, Table
+from grading_app.reports.frames import Frames
+from grading_app.reports.statistic_format import number, per_cent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FEW_POINTS = 11  # A scale with more has ticks at its ends and middle alone.
+MOST_ROWS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    condition: str
+    dimension: str
+    low: int
+    high: int
+    counts: dict[int, int]
+
+    @property
+    def n(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def mean(self) -> float:
+        return sum(rating * count for rating, count in self.counts.items()) / self.n
+
+    @property
+    def shares(self) -> dict[int, float]:
+        return {rating: count / self.n for rating, count in self.counts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """Panels by condition, then dimension; every combination is there, some may be without ratings (n = 0)."""
+
+    panels: list[Panel]
+    dimensions: int
+
+    @property
+    def shown(self) -> list[Panel]:
+        return self.panels[: MOST_ROWS * self.dimensions]
+
+    @property
+    def tallest(self) -> float:
+        return max(share for panel in self.panels if panel.n for share in panel.shares.values())
+
+
+def frame(frames: Frames) -> Distributions | None:
+    if not frames.rating_counts:
+        return None
+    rated = [key for key in frames.dimensions if any(dimension == key for _, dimension in frames.rating_counts)]
+    panels = []
+    for condition, label in frames.labels.items():
+        for key in rated:
+            asked, counts = frames.dimensions[key], frames.rating_counts.get((condition, key), {})
+            panels.append(Panel(label, asked.title, asked.low, asked.high, counts))
+    return Distributions(panels, len(rated))
+
+
+def _grid(shown: Distributions, width: int) -> plot_style.Grid:
+    fitting = max(1, width // 150)
+    columns = min(fitting, shown.dimensions if shown.dimensions > 1 else 2, len(shown.shown))
+    return plot_style.Grid(
+        len(shown.shown), columns, width, panel_height=74, left=40, right=10, top=44, bottom=32, gap_x=24, gap_y=66
+    )
+
+
+def size(shown: Distributions, width: int) -> tuple[int, int]:
+    return width, _grid(shown, width).height
+
+
+def draw(shown: Distributions, width: int) -> Figure:
+    grid = _grid(shown, width)
+    figure, axes = grid.figure()
+    for place, (axis, panel) in enumerate(zip(axes, shown.shown, strict=True)):
+        _draw_panel(axis, panel, shown.tallest, grid.panel_width)
+        if place % grid.columns:
+            axis.set_yticklabels([])
+    return figure
+
+
+def _draw_panel(axis: Axes, panel: Panel, tallest: float, width: float) -> None:
+    points = range(panel.low, panel.high + 1)
+    plot_style.gridlines(axis, "y")
+    axis.bar(
+        points, [panel.shares.get(point, 0) if panel.n else 0 for point in points], width=0.78, color=plot_style.DATA
+    )
+    axis.set_xlim(panel.low - 0.6, panel.high + 0.6)
+    axis.set_ylim(0, tallest * 1.04)
+    axis.set_yticks([0, _round_share(tallest)], ["0", per_cent(_round_share(tallest), 0)])
+    few = len(points) <= FEW_POINTS
+    axis.set_xticks(list(points) if few else [panel.low, (panel.low + panel.high) // 2, panel.high])
+    plot_style.head(axis, plot_style.shortened(panel.dimension, width), offset=22)
+    plot_style.note(axis, 0, 1, plot_style.shortened(panel.condition, width - 66), va="bottom", offset=7)
+    axis.tick_params(axis="x", pad=7)  # Room for the triangle.
+    if panel.n:
+        axis.plot([panel.mean], [-0.035 * tallest], marker="^", markersize=5, color=plot_style.HUMAN, clip_on=False)
+        plot_style.note(axis, 1, 1, f"mean {number(panel.mean)}", ha="right", va="bottom", offset=7)
+
+
+def _round_share(tallest: float) -> float:
+    """A round share at or below the tallest bar."""
+    return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
+
+
+def table(shown: Distributions) -> Table:
+    points = sorted({point for panel in shown.panels for point in range(panel.low, panel.high + 1)})
+    head = ("Condition", "Dimension", "n", "Mean", *map(str, points))
+    rows = [
+        (
+            panel.condition,
+            panel.dimension,
+            str(panel.n),
+            number(panel.mean if panel.n else None),
+            *(str(panel.counts.get(point, 0)) if panel.low <= point <= panel.high else "" for point in points),
+        )
+        for panel in shown.panels
+    ]
+    return Table(head, rows, first_number=2)
+
+
+def caption(shown: Distributions) -> str:
+    text = "Share of the ratings at each point of the scale. The triangle is the mean. Axes are the same in all panels."
+    if len(shown.shown) < len(shown.panels):
+        text += f" The first {MOST_ROWS} conditions are drawn; the table has all."
+    return text
+
+
+def alt(shown: Distributions) -> str:
+    described = [
+        f"{panel.condition}, {panel.dimension}: mean {number(panel.mean)} of {panel.n} ratings"
+        for panel in shown.shown[:6]
+        if panel.n
+    ]
+    return "Histograms of ratings. " + "; ".join(described)
+
+
+FIGURE = FigureKind("ratings", "Distribution of ratings", frame, size, draw, table, caption, alt)

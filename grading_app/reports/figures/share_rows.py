@@ -1,0 +1,113 @@
+"""Shares or means with their intervals, a row for each, in panels one below the other: what several figures draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from grading_app.reports import plot_style
+from grading_app.reports.statistic_format import number, per_cent
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+MOST_TICKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ShareRow:
+    """A share from 0 to 1, or a mean on the scale of its panel; and the ends of its interval."""
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """`scale` is None of shares; of means, the ends of what they can be."""
+
+    title: str
+    rows: Sequence[ShareRow]
+    scale: tuple[int, int] | None = None
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        return self.scale or (0.0, 1.0)
+
+    @property
+    def ticks(self) -> tuple[list[float], list[str]]:
+        if self.scale is None:
+            return [0, 0.25, 0.5, 0.75, 1], ["0", "25", "50", "75", "100 %"]
+        low, high = self.scale
+        steps = (digit * 10**power for power in range(10) for digit in (1, 2, 5))
+        step = next(step for step in steps if (high - low) / step <= MOST_TICKS)
+        points = [float(point) for point in range(-(-low // step) * step, high + 1, step)]
+        return points, [number(point, 0) for point in points]
+
+    def text(self, value: float) -> str:
+        return per_cent(value) if self.scale is None else number(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Names stand beside their rows where they leave room for the axis, else above them. Sizes are CSS pixels."""
+
+    width: int
+    left: int
+    row: int
+
+    @classmethod
+    def of(cls, panels: Sequence[Panel], width: int) -> Layout:
+        beside = 16 + int(plot_style.LETTER * max(len(row.name) for panel in panels for row in panel.rows))
+        return cls(width, beside, 26) if beside <= 0.4 * width else cls(width, 12, 42)
+
+    @property
+    def is_stacked(self) -> bool:
+        return self.row > 26
+
+    @property
+    def axis_width(self) -> int:
+        return self.width - self.left - 74
+
+    def height(self, panel: Panel) -> int:
+        return self.row * len(panel.rows) + 66
+
+
+def size(panels: Sequence[Panel], width: int) -> tuple[int, int]:
+    layout = Layout.of(panels, width)
+    return width, sum(layout.height(panel) for panel in panels)
+
+
+def draw(panels: Sequence[Panel], width: int) -> Figure:
+    layout, (_, height) = Layout.of(panels, width), size(panels, width)
+    figure = plot_style.new_figure(width, height)
+    top = 0
+    for panel in panels:
+        tall = layout.row * len(panel.rows)
+        box = (layout.left / width, 1 - (top + 30 + tall) / height, layout.axis_width / width, tall / height)
+        axis = plot_style.plain_axes(figure.add_axes(box))
+        plot_style.head(axis, plot_style.shortened(panel.title, width - 24), left=layout.left - 12, offset=8)
+        _draw_rows(axis, panel, layout)
+        top += layout.height(panel)
+    return figure
+
+
+def _draw_rows(axis: Axes, panel: Panel, layout: Layout) -> None:
+    rows, (first, last) = panel.rows, panel.ends
+    plot_style.gridlines(axis, "x")
+    plot_style.interval_rows(axis, [(at, row.value, row.low, row.high) for at, row in enumerate(rows)])
+    axis.set_ylim(-len(rows) + (0.7 if layout.is_stacked else 0.4), 0.7 if layout.is_stacked else 0.6)
+    axis.set_xlim(first, last)
+    axis.set_xticks(*panel.ticks)
+    axis.set_yticks([-at for at in range(len(rows))], [""] * len(rows))
+    for place, row in enumerate(rows):
+        plot_style.beside(axis, (last, -place), panel.text(row.value), right=8)
+        if layout.is_stacked:
+            plot_style.beside(axis, (first, -place), plot_style.shortened(row.name, layout.axis_width), up=16)
+        else:
+            plot_style.beside(axis, (first, -place), row.name, right=-8, ha="right")

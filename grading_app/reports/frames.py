@@ -1,0 +1,301 @@
+"""What tables and figures are made from: counts and sums of an experiment's rows, added up by the database.
+
+Every frame has at most a row for each condition, dimension and category (or item): never one for each trial.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+from grading_app.models import GradeCondition
+from grading_app.statistics.clusters import ClusterSums
+from runs_app.models import Condition, Experiment, Wave
+from runs_app.models.trials import REFUSED_CLASS
+from runs_app.monitoring.point_status import PointLine, point_lines
+from runs_app.planning.conditions import condition_identity
+
+Where = Mapping[str, int | None]
+"""The keys of an experiment and, unless it is None, of a wave."""
+OF_DESIGN = """r.experiment_id = %(experiment)s AND r.condition_id IN (
+        SELECT id FROM runs_app_condition WHERE experiment_id = %(experiment)s AND stage = 'generate')"""
+IN_SCOPE = f"{OF_DESIGN} AND (%(wave)s::bigint IS NULL OR r.wave_id = %(wave)s)"
+SUMS = """count(*) FILTER (WHERE n > 0)::float8, sum(s)::float8, sum(n)::float8, sum(q)::float8,
+    sum(s * s)::float8, sum(n * s)::float8, sum(n * n)::float8, sum(asked - n)::bigint"""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A dimension: its title and the ends of its scale."""
+
+    title: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What became of the trials of one condition.
+
+    `unread`, `empty` and `truncated` count among the done ones, `refused` also among the failed ones; they may overlap.
+    """
+
+    condition: int
+    trials: int
+    done: int
+    failed: int
+    open: int
+    unread: int
+    empty: int
+    truncated: int
+    refused: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The scores of one condition in one category: ratings of a dimension (`rule` None), or what a rule said.
+
+    `unread` counts the answers from which no score could be read.
+    """
+
+    condition: int
+    category: str
+    dimension: int | None
+    rule: int | None
+    sums: ClusterSums
+    unread: int
+    is_binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NormPair:
+    """One item on one dimension: the mean of a condition's ratings beside the mean of people."""
+
+    condition: int
+    dimension: int
+    item_key: str
+    n: int
+    model_mean: float
+    human_mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """All of an experiment's aggregates, in one wave or in all; `labels` names its conditions in the order of the
+    design, `rules` what has graded here, the people of each queue together, but for the rating itself, which the trials
+    hold."""
+
+    labels: dict[int, str]
+    dimensions: dict[int, Asked]
+    rules: dict[int, str]
+    outcomes: list[Outcomes]
+    ratings: list[Cell]
+    grades: list[Cell]
+    rating_counts: dict[tuple[int, int], dict[int, int]]
+    norm_pairs: list[NormPair]
+    points: list[PointLine] = field(default_factory=list)
+
+
+def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
+    """Reads every aggregate that the experiment can have: up to five passes over its rows, all in the database."""
+    where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
+    dimensions = dimensions_of(experiment)
+    rules, people = rule_labels(experiment), people_labels(experiment)
+    by_rules = grade_cells(where, list(rules)) if rules else []
+    return Frames(
+        labels=labels_of(experiment, wave),
+        dimensions=dimensions,
+        rules={**rules, **people},
+        outcomes=outcomes(where),
+        ratings=rating_cells(where) if dimensions else [],
+        grades=[*by_rules, *grade_cells(where, list(people), BY_PEOPLE)] if people else by_rules,
+        rating_counts=rating_counts(where) if dimensions else {},
+        norm_pairs=norm_pairs(where) if dimensions else [],
+        points=point_lines(experiment, wave),
+    )
+
+
+def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
+    return {
+        dimension.pk: Asked(dimension.title or dimension.name, dimension.scale_min, dimension.scale_max)
+        for dimension in experiment.dimensions.order_by("pk")
+    }
+
+
+def rule_labels(experiment: Experiment) -> dict[int, str]:
+    """But for people, whose scores of a queue are taken together: `people_labels`."""
+    rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
+    return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
+
+
+def people_labels(experiment: Experiment) -> dict[int, str]:
+    """The people of each queue that graded answers by a rubric, with how many graded an answer; by the queue's key,
+    negative."""
+    counted = rows_of(RATERS, {"experiment": experiment.pk})
+    return {
+        -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
+        for queue, name, rubric, version, least, most in counted
+    }
+
+
+RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_answer.n) FROM (
+        SELECT a.queue_id, g.trial_id, count(g.score) AS n FROM grading_app_grading g
+        JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+        JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
+        WHERE gc.experiment_id = %(experiment)s GROUP BY 1, 2) AS of_answer
+    JOIN grading_app_ratingqueue q ON q.id = of_answer.queue_id JOIN grading_app_rubric u ON u.id = q.rubric_id
+    GROUP BY 1, 2, 3, 4 ORDER BY 1"""
+
+
+def spread_text(least: int, most: int) -> str:
+    """'1 rater', '1 to 3 raters'."""
+    if least < most:
+        return f"{least} to {most} raters an answer"
+    return f"{most} rater{'' if most == 1 else 's'} an answer"
+
+
+def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:
+    """Of the conditions that have runs (in this wave), in the order of the design."""
+    runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
+    conditions = Condition.objects.filter(pk__in=runs.values("condition"))
+    return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")))
+
+
+def sum_of(parts: Collection[Outcomes]) -> Outcomes:
+    """Of several conditions; it names none of them."""
+    counts = ([getattr(part, name) for part in parts] for name in Outcomes.__slots__[1:])
+    return Outcomes(0, *map(sum, counts))
+
+
+def outcomes(where: Where) -> list[Outcomes]:
+    """A row for each condition, in the order of the design."""
+    statement = f"""SELECT r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'done'),
+            count(*) FILTER (WHERE t.status = 'failed'),
+            count(*) FILTER (WHERE t.status IN ('pending', 'running')),
+            count(*) FILTER (WHERE t.status = 'done' AND t.parse_error <> ''),
+            count(*) FILTER (WHERE t.status = 'done' AND t.answer = ''),
+            count(*) FILTER (WHERE t.status = 'done' AND t.truncated),
+            count(*) FILTER (WHERE t.status = 'done' AND t.refused
+                OR t.status = 'failed' AND t.error_class = '{REFUSED_CLASS}')
+        FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {IN_SCOPE} GROUP BY 1 ORDER BY 1"""  # noqa: S608
+    return [Outcomes(*row) for row in rows_of(statement, where)]
+
+
+def rating_cells(where: Where) -> list[Cell]:
+    """Ratings by condition, dimension and category."""
+    statement = f"""SELECT condition_id, category, dimension_id, {SUMS} FROM (
+            SELECT r.condition_id, i.category, t.dimension_id, t.item_id, count(*) AS asked, count(t.rating) AS n,
+                coalesce(sum(t.rating), 0) AS s, coalesce(sum(t.rating * t.rating), 0) AS q
+            FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+            WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4
+        ) AS of_item GROUP BY 1, 2, 3 ORDER BY 1, 3, 2"""  # noqa: S608
+    return [
+        _cell(condition, category, dimension, None, False, sums)
+        for condition, category, dimension, *sums in rows_of(statement, where)
+    ]
+
+
+BY_RULES = """SELECT condition_id AS rule, trial_id, score FROM grading_app_grading
+    WHERE condition_id = ANY(%(rules)s)"""
+# One score of each answer by the people of a queue; queues are told from conditions by their sign.
+BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FROM grading_app_grading g
+    JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
+    JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
+    WHERE gc.experiment_id = %(experiment)s AND -a.queue_id = ANY(%(rules)s) GROUP BY 1, 2"""
+
+
+def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[Cell]:
+    """Scores by rule, condition and category; a rated item is one cluster on each dimension."""
+    statement = f"""SELECT condition_id, category, dimension_id, rule, bool_and(zero_or_one), {SUMS} FROM (
+            SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, count(*) AS asked,
+                count(g.score) AS n, coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q,
+                coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one
+            FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id
+            JOIN runs_app_run r ON r.id = t.run_id JOIN datasets_app_item i ON i.id = t.item_id
+            WHERE {IN_SCOPE} GROUP BY 1, 2, 3, 4, 5
+        ) AS of_item GROUP BY 1, 2, 3, 4 ORDER BY 4, 1, 3, 2"""  # noqa: S608
+    return [
+        _cell(condition, category, dimension, rule, is_binary, sums)
+        for condition, category, dimension, rule, is_binary, *sums in rows_of(statement, {**where, "rules": rules})
+    ]
+
+
+def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
+    """How often each rating was given, by condition and dimension."""
+    statement = f"""SELECT r.condition_id, t.dimension_id, t.rating, count(*)
+        FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL AND t.rating IS NOT NULL
+        GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"""  # noqa: S608
+    counts: dict[tuple[int, int], dict[int, int]] = {}
+    for condition, dimension, rating, count in rows_of(statement, where):
+        counts.setdefault((condition, dimension), {})[rating] = count
+    return counts
+
+
+def norm_pairs(where: Where) -> list[NormPair]:
+    """Items that have both ratings and a human mean, matched by the dimension's name."""
+    statement = f"""SELECT of_item.condition_id, of_item.dimension_id, i.key, of_item.n, of_item.mean, h.mean FROM (
+            SELECT r.condition_id, t.dimension_id, t.item_id, count(*) AS n, avg(t.rating)::float8 AS mean
+            FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+            WHERE {IN_SCOPE} AND t.status = 'done' AND t.rating IS NOT NULL GROUP BY 1, 2, 3
+        ) AS of_item
+        JOIN runs_app_dimension d ON d.id = of_item.dimension_id
+        JOIN datasets_app_item i ON i.id = of_item.item_id
+        JOIN datasets_app_norm h ON h.item_id = of_item.item_id AND h.dimension = d.name
+        ORDER BY 1, 2, i.position"""  # noqa: S608
+    return [NormPair(*row) for row in rows_of(statement, where)]
+
+
+def condition_labels(conditions: list[Condition]) -> dict[int, str]:
+    """What tells conditions apart: the names of the facets that differ; versions too where names alone do not; and the
+    hash of what is asked where both are the same, as of a model that was changed behind its name."""
+    for versioned in (False, True):
+        parts = {condition.pk: _facet_names(condition, versioned) for condition in conditions}
+        differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]
+        shown = {
+            pk: " · ".join(name for name, varies in zip(names, differs, strict=True) if varies) or names[0]
+            for pk, names in parts.items()
+        }
+        if len(set(shown.values())) == len(shown):
+            return shown
+    times = Counter(shown.values())
+    hashes = {condition.pk: condition_identity(condition.condition_id) for condition in conditions}
+    return {pk: f"{label} ({hashes[pk]})" if times[label] > 1 else label for pk, label in shown.items()}
+
+
+def _facet_names(condition: Condition, versioned: bool) -> tuple[str, str, str]:
+    prompt, sampler = condition.prompt, condition.sampler
+    if versioned:
+        return condition.model.name, str(prompt), str(sampler)
+    return condition.model.name, condition.asked_with, sampler.name
+
+
+def _rule_label(rule: GradeCondition) -> str:
+    if rule.panel:
+        return f"{rule.panel} ({rule.panel.get_rule_display().lower()})"
+    if rule.grader:
+        return f"{rule.grader}, {rule.rubric}"
+    if rule.kind == GradeCondition.Kind.ADJUDICATED:
+        return rule.get_kind_display()
+    settings = ", ".join(f"{name} {value}" for name, value in sorted(rule.parameters.items()))
+    return f"{rule.scorer} ({settings})" if settings else rule.scorer
+
+
+def _cell(
+    condition: int, category: str, dimension: int | None, rule: int | None, is_binary: bool, sums: list[Any]
+) -> Cell:
+    clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, unread = sums
+    added = ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared)
+    return Cell(condition, category, dimension, rule, added, unread, is_binary)
+
+
+def rows_of(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

@@ -1,0 +1,131 @@
+"""Whether a judge rewards length: scores by the length of the answer, within conditions; how often the longer wins."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from grading_app.models import GradeCondition, Rubric
+from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
+
+BINS = 8
+FEW = 3  # answers in a bin from which its mean is drawn
+
+BY_LENGTH = """WITH said AS (
+    SELECT r.condition_id AS of, char_length(t.answer) AS length, g.score
+    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
+    WHERE g.condition_id = %(condition)s AND g.score IS NOT NULL),
+edges AS (SELECT percentile_disc(%(shares)s::float8[]) WITHIN GROUP (ORDER BY length) AS at FROM said)
+SELECT of, width_bucket(length, edges.at) AS bin, count(*), min(length), max(length), avg(length)::float8,
+    avg(score), regr_sxx(score, length), regr_syy(score, length), regr_sxy(score, length)
+FROM said, edges GROUP BY GROUPING SETS ((1, 2), (1), ())"""
+# Verdicts that prefer one of two answers of different lengths: how often, by item, the longer one.
+LONGER = """WITH said AS (
+    SELECT p.winner, a.item_id, char_length(a.answer) AS a, char_length(b.answer) AS b
+    FROM grading_app_preference p JOIN runs_app_trial a ON a.id = p.trial_a_id
+    JOIN runs_app_trial b ON b.id = p.trial_b_id
+    WHERE p.condition_id = %(condition)s AND p.winner <> ''),
+of_item AS (SELECT item_id, count(*) AS n, count(*) FILTER (WHERE (winner = 'a') = (a > b)) AS s
+    FROM said WHERE winner <> 'tie' AND a <> b GROUP BY 1)
+SELECT coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*), coalesce(sum(s * s), 0),
+    coalesce(sum(n * s), 0), coalesce(sum(n * n), 0), (SELECT count(*) FROM said WHERE winner = 'tie'),
+    (SELECT count(*) FROM said WHERE winner <> 'tie' AND a = b) FROM of_item"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bin:
+    """Answers of like length: how many, their mean length in characters, their mean score."""
+
+    n: int
+    length: float
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """Scores by length. edges: the shortest and longest answer of each bin; bins: by condition, by the bin's number.
+
+    r: over all answers. within: pooled within conditions, sum S_xy / sqrt(sum S_xx sum S_yy) over conditions, which a
+    better model's longer answers do not move; None where nothing varies.
+    """
+
+    edges: dict[int, tuple[int, int]]
+    bins: dict[int, dict[int, Bin]]
+    n: int
+    r: float | None
+    within: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Longer:
+    """The share of verdicts that the longer answer won, with an interval over items; ties and answers of one length are
+    counted apart."""
+
+    share: Share | None
+    ties: int
+    equal: int
+
+
+def lengths_of(condition: GradeCondition) -> Lengths | Longer:
+    return _longer(condition) if is_in_pairs(condition) else _lengths(condition)
+
+
+def is_in_pairs(condition: GradeCondition) -> bool:
+    return bool(condition.rubric and condition.rubric.kind == Rubric.Kind.PAIRWISE)
+
+
+def _lengths(condition: GradeCondition) -> Lengths:
+    shares = [at / BINS for at in range(1, BINS)]
+    rows = _rows(BY_LENGTH, {"condition": condition.pk, "shares": shares})
+    edges: dict[int, tuple[int, int]] = {}
+    bins: dict[int, dict[int, Bin]] = {}
+    for of, at, n, low, high, length, score, *_ in rows:
+        if at is not None:
+            known = edges.get(at, (low, high))
+            edges[at] = min(low, known[0]), max(high, known[1])
+            bins.setdefault(of, {})[at] = Bin(n, length, score)
+    of_all = [row for row in rows if row[0] is None]
+    of_conditions = [row[-3:] for row in rows if row[0] is not None and row[1] is None]
+    n = of_all[0][2] if of_all else 0
+    return Lengths(
+        dict(sorted(edges.items())),
+        dict(sorted(bins.items())),
+        n,
+        _r([row[-3:] for row in of_all]),
+        _r(of_conditions),
+    )
+
+
+def _r(moments: Sequence[Sequence[Any]]) -> float | None:
+    """Of sums of squares and products (S_xx, S_yy, S_xy), each about its own means."""
+    xx, yy, xy = (sum(row[at] or 0.0 for row in moments) for at in range(3))
+    return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
+
+
+def _longer(condition: GradeCondition) -> Longer:
+    *sums, ties, equal = _rows(LONGER, {"condition": condition.pk})[0]
+    return Longer(clustered_share_of(ClusterSums(*map(float, sums))), ties, equal)
+
+
+def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows
+
+
+def _read(conditions: Sequence[GradeCondition], _among: Among) -> dict[int, Lengths | Longer]:
+    return {one.pk: lengths_of(one) for one in conditions}
+
+
+LENGTHS: Aggregate[Lengths | Longer] = Aggregate(
+    "lengths",
+    lambda condition: Longer if is_in_pairs(condition) else Lengths,
+    _read,
+    lambda condition, _among: [condition.pk],
+)

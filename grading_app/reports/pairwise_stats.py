@@ -1,0 +1,175 @@
+"""What pairwise verdicts come to: whether the order decides them, and who is preferred to whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from evalsite.lib.stats.wilson import Interval, wilson
+from grading_app.models import GradeCondition
+from grading_app.reports.frames import condition_labels
+from grading_app.reports.verdict_cache import Aggregate, Among
+
+RESAMPLES = 400
+SEED = 1
+SMOOTHING = 0.5
+
+# The verdicts that say which is better; sides: 1 where the answer shown first won, -1, or 0 for a tie.
+SAID = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
+        CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
+    FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
+ORDERS = f"""WITH said AS ({SAID}), pairs AS (
+    SELECT rater, least(a, b) AS low, greatest(a, b) AS high, count(*) AS orders,
+        min(CASE WHEN a < b THEN for_first ELSE -for_first END) AS least_side,
+        max(CASE WHEN a < b THEN for_first ELSE -for_first END) AS most_side,
+        sum(for_first) AS for_first
+    FROM said GROUP BY 1, 2, 3)
+SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND least_side <> most_side),
+    count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0),
+    (SELECT count(*) FROM said WHERE for_first > 0), (SELECT count(*) FROM said WHERE for_first <> 0)
+FROM pairs"""  # noqa: S608 - fixed text
+# How often each condition won against each other one on an item, a tie being half a win for both; items whose tallies
+# are the same make one row, so that there are as many rows as different tallies, however many verdicts.
+TALLIES = f"""WITH said AS ({SAID}), met AS (
+    SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
+        greatest(ra.condition_id, rb.condition_id) AS high,
+        (1 + CASE WHEN ra.condition_id < rb.condition_id THEN said.for_first ELSE -said.for_first END) / 2.0 AS won
+    FROM said JOIN runs_app_trial ta ON ta.id = said.a JOIN runs_app_trial tb ON tb.id = said.b
+    JOIN runs_app_run ra ON ra.id = ta.run_id JOIN runs_app_run rb ON rb.id = tb.run_id
+    WHERE ra.condition_id <> rb.condition_id),
+of_pair AS (SELECT item, low, high, sum(won)::float8 AS won, (count(*) - sum(won))::float8 AS lost FROM met
+    GROUP BY item, low, high),
+of_item AS (SELECT jsonb_agg(jsonb_build_array(low, high, won, lost) ORDER BY low, high) AS tally FROM of_pair
+    GROUP BY item)
+SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S608 - fixed text
+
+
+@dataclass(frozen=True, slots=True)
+class OrderBias:
+    """Of the pairs that one rater saw in both orders: how many verdicts flipped with the order, and which place gained.
+    Of all verdicts for one of the two (`decided`): how often the answer that was shown first won."""
+
+    pairs: int
+    flipped: int
+    for_first: int
+    for_second: int
+    first_won: int
+    decided: int
+
+    @property
+    def percent(self) -> float:
+        return 100 * self.flipped / self.pairs if self.pairs else 0.0
+
+    @property
+    def interval(self) -> Interval | None:
+        """Wilson's, of the share that flipped, 0 to 1; None without pairs in both orders."""
+        return wilson(self.flipped, self.pairs) if self.pairs else None
+
+    @property
+    def first_interval(self) -> Interval | None:
+        """Wilson's, of the share that the answer shown first won; None where neither ever did."""
+        return wilson(self.first_won, self.decided) if self.decided else None
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A condition with its log-strength and interval, and its chance to win against the mean competitor."""
+
+    label: str
+    strength: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseStanding:
+    """`problem` says why there are no strengths; `note` how the intervals were made."""
+
+    bias: OrderBias
+    ranked: tuple[Ranked, ...]
+    comparisons: int
+    items: int
+    note: str = ""
+    problem: str = ""
+
+
+def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
+    """Strengths by Bradley and Terry over all verdicts of a judge, or of several people together, and the bias of the
+    order. `labels` names the conditions that answered."""
+    from grading_app.statistics.bradley_terry import Tally, comparisons_from_tallies
+
+    raters = [one.pk for one in conditions]
+    bias = OrderBias(*_rows(ORDERS, raters)[0])
+    comparisons = comparisons_from_tallies(
+        (items, [Tally(labels.get(low, str(low)), labels.get(high, str(high)), *score) for low, high, *score in tally])
+        for items, tally in ((items, json.loads(tally)) for items, tally in _rows(TALLIES, raters))
+    )
+    verdicts = round(comparisons.total.sum())
+    fitted, note = _fitted(comparisons)
+    if fitted is None:
+        return PairwiseStanding(bias, (), verdicts, comparisons.items, problem=note)
+    best_first = sorted(fitted.strengths, key=lambda one: -one.strength)
+    ranked = tuple(Ranked(one.name, one.strength, one.low, one.high) for one in best_first)
+    return PairwiseStanding(bias, ranked, verdicts, comparisons.items, note)
+
+
+def together(condition: GradeCondition, among: Among) -> list[GradeCondition]:
+    """Whose choices are taken together with this one's: those of the people of its queue, or a judge's alone."""
+    if condition.kind != GradeCondition.Kind.PERSON:
+        return [condition]
+    queue = condition.parameters["queue"]
+    people = (one for one in among if one.kind == GradeCondition.Kind.PERSON)
+    return [one for one in people if one.parameters["queue"] == queue]
+
+
+def _read(conditions: Sequence[GradeCondition], among: Among) -> dict[int, PairwiseStanding]:
+    experiment = conditions[0].experiment
+    answered = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    labels = condition_labels(list(answered))
+    return {one.pk: pairwise_standing(together(one, among), labels) for one in conditions}
+
+
+PAIRS: Aggregate[PairwiseStanding] = Aggregate(
+    "pairs",
+    lambda _: PairwiseStanding,
+    _read,
+    lambda condition, among: [one.pk for one in together(condition, among)],
+)
+
+
+def _fitted(comparisons: Any) -> tuple[Any, str]:
+    """The model with how it was made. None with the reason where it has no estimate.
+
+    Where some never lost nothing bounds the distance to them: smoothing gives an order, and no resample of the same
+    wins an interval.
+    """
+    from grading_app.statistics.bradley_terry import bradley_terry, bradley_terry_by_items
+
+    try:
+        fitted = bradley_terry_by_items(comparisons, seed=SEED, resamples=RESAMPLES)
+    except ValueError as error:
+        unbounded = str(error).partition(";")[0]
+    else:
+        return fitted, f"{fitted.formula}; {fitted.interval or _no_interval(fitted)}"
+    try:
+        smoothed = bradley_terry(comparisons, smoothing=SMOOTHING).without_intervals()
+    except ValueError as error:
+        return None, str(error)
+    return smoothed, f"{smoothed.formula}; no interval: {unbounded}"
+
+
+def _no_interval(fitted: Any) -> str:
+    if fitted.items < 2:
+        return "no interval: it takes two items"
+    return f"no interval: in {fitted.degenerate} of {fitted.resamples} resamples of items some never lost"
+
+
+def _rows(statement: str, conditions: Sequence[int]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, {"conditions": list(conditions)})
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

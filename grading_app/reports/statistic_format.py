@@ -1,0 +1,43 @@
+"""Statistics as people read them in a paper. Pure: numbers in, plain text out."""
+
+from __future__ import annotations
+
+from evalsite.lib.text.number_format import MISSING
+
+MINUS = "−"
+
+
+def number(value: float | None, places: int = 2) -> str:
+    return MISSING if value is None else f"{value:z.{places}f}".replace("-", MINUS)  # z: no −0.00.
+
+
+def per_cent(share: float | None, places: int = 1) -> str:
+    return MISSING if share is None else f"{100 * share:z.{places}f} %".replace("-", MINUS)
+
+
+def coefficient(r: float | None) -> str:
+    """A correlation, which never passes 1: without the zero before the point."""
+    if r is None:
+        return MISSING
+    text = f"{abs(r):.2f}"
+    return ("" if r > -0.005 else MINUS) + (text if text == "1.00" else text[1:])
+
+
+def interval(low: float | None, high: float | None, places: int = 2) -> str:
+    return MISSING if low is None or high is None else f"{number(low, places)} to {number(high, places)}"
+
+
+def per_cent_interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None or high is None else f"{100 * low:.1f} to {100 * high:.1f} %"
+
+
+def signed(text: str) -> str:
+    """A difference that is said: with a plus where it is above zero."""
+    is_above = any(digit in text for digit in "123456789") and not text.startswith(MINUS)
+    return f"+{text}" if is_above else text
+
+
+def p_value(p: float | None) -> str:
+    if p is None:
+        return MISSING
+    return "< 0.001" if p < 0.0005 else f"{p:.3f}"

@@ -1,0 +1,158 @@
+"""What the verdicts of grade conditions add up to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.db import connection
+
+from grading_app.models import GradeCondition
+from grading_app.reports.frames import SUMS
+from grading_app.reports.verdict_cache import Aggregate, Among
+from grading_app.statistics.clusters import ClusterSums, Mean, clustered_mean_of
+
+LENGTH_MATTERS = 0.3  # Correlation of score and length, either way, from which it is worth a look ...
+ENOUGH = 30  # ... and the answers that it needs to rest on.
+
+BY_ITEM = f"""SELECT rule, {SUMS} FROM (
+    SELECT g.condition_id AS rule, t.item_id, count(*) AS asked, count(g.score) AS n,
+        coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q
+    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
+    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1, 2) AS of_item GROUP BY 1"""  # noqa: S608 - fixed text
+BY_LENGTH = """SELECT g.condition_id, corr(g.score, char_length(t.answer)), count(g.score)
+    FROM grading_app_grading g JOIN runs_app_trial t ON t.id = g.trial_id
+    WHERE g.condition_id = ANY(%(conditions)s) GROUP BY 1"""
+BY_CODE = """SELECT g.condition_id, g.parse_error, count(*) FROM grading_app_grading g
+    WHERE g.condition_id = ANY(%(conditions)s) AND g.parse_error <> '' GROUP BY 1, 2
+    UNION ALL SELECT p.condition_id, p.parse_error, count(*) FROM grading_app_preference p
+    WHERE p.condition_id = ANY(%(conditions)s) GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
+# Of the answers that judges graded: those that got their score without a call, and why; those that were cut off or
+# refused, and judged all the same.
+BY_NOTE = """SELECT g.condition_id, note, count(*) FROM grading_app_grading g
+    CROSS JOIN LATERAL (SELECT g.detail ->> 'code' AS note WHERE g.detail ? 'code'
+        UNION ALL SELECT jsonb_array_elements_text(g.detail -> 'flags')) AS notes
+    WHERE g.condition_id = ANY(%(judges)s) AND g.detail ?| ARRAY['code', 'flags'] GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
+# Of the answers that a member of a panel graded and the panel did not: how many each member said nothing of.
+WITHOUT_PANEL = """WITH seat AS (SELECT p.id AS panel, member::bigint FROM grading_app_gradecondition p
+        CROSS JOIN LATERAL jsonb_array_elements_text(p.parameters -> 'members') AS member WHERE p.id = ANY(%(panels)s)),
+    met AS (SELECT seat.panel, g.trial_id, array_agg(g.condition_id) AS there
+        FROM seat JOIN grading_app_grading g ON g.condition_id = seat.member GROUP BY 1, 2),
+    left_out AS (SELECT panel, there, count(*) AS n FROM met WHERE NOT EXISTS (SELECT FROM grading_app_grading g
+        WHERE g.condition_id = met.panel AND g.trial_id = met.trial_id OFFSET 0) GROUP BY 1, 2)
+SELECT seat.panel, seat.member, sum(l.n) FILTER (WHERE seat.member <> ALL(l.there))::bigint, sum(l.n)::bigint
+FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC NULLS LAST, 2"""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What a condition's verdicts add up to. `mean` is None where no score could be read.
+
+    codes: (code, how many) of those that say nothing, the most frequent first. length: Pearson's r of score and length
+    of the answer in characters, over `length_n` answers; None where either does not vary. graded: gradings, read or
+    not; preferred: verdicts on pairs that say which is better. noted: as `codes`, of answers that were scored without a
+    call, were cut off or refused. left_out: of a panel, answers that a member graded and the panel could not; missing:
+    the conditions of members with how many of these each gave no verdict on.
+    """
+
+    mean: Mean | None = None
+    codes: tuple[tuple[str, int], ...] = ()
+    length: float | None = None
+    length_n: int = 0
+    graded: int = 0
+    preferred: int = 0
+    noted: tuple[tuple[str, int], ...] = ()
+    left_out: int = 0
+    missing: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def unread(self) -> int:
+        return sum(n for _, n in self.codes)
+
+    @property
+    def follows_length(self) -> bool:
+        return self.length is not None and self.length_n >= ENOUGH and abs(self.length) >= LENGTH_MATTERS
+
+
+def members_of(condition: GradeCondition) -> list[int]:
+    """The conditions that a panel takes together; of all others, none."""
+    found: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
+    return found
+
+
+def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict[int, Scores]:
+    """Of these, by condition."""
+    judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
+    wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
+    sums = {rule: numbers for rule, *numbers in _rows(BY_ITEM, wanted)}
+    lengths = {rule: (r, n) for rule, r, n in _rows(BY_LENGTH, wanted)}
+    codes = _grouped(_rows(BY_CODE, wanted))
+    notes = _grouped(_rows(BY_NOTE, wanted)) if judges else {}
+    found = {
+        rule: _scores(sums.get(rule), codes.get(rule, ()), lengths.get(rule, (None, 0)), notes.get(rule, ()))
+        for rule in wanted["conditions"]
+    }
+    return found | _with_those_left_out(found, [one.pk for one in conditions if _may_leave_out(one, found)])
+
+
+def _rests_on(condition: GradeCondition, _among: Among) -> list[int]:
+    return [condition.pk, *members_of(condition)]
+
+
+SCORES: Aggregate[Scores] = Aggregate("scores", lambda _: Scores, read_scores, _rests_on)
+
+
+def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> bool:
+    """Whether a panel may lack an answer that a member graded: not where all have graded as many as it has."""
+    members = members_of(condition)
+    graded = {scores[pk].graded if pk in scores else None for pk in members}
+    return bool(members) and graded != {scores[condition.pk].graded}
+
+
+def _scores(
+    sums: Sequence[Any] | None,
+    codes: Sequence[tuple[str, int]],
+    length: tuple[float | None, int],
+    notes: Sequence[tuple[str, int]],
+) -> Scores:
+    return Scores(
+        mean=_mean(sums) if sums else None,
+        codes=tuple((code, n) for code, n in codes if code),
+        length=length[0],
+        length_n=length[1],
+        graded=int(sums[2] + sums[-1]) if sums else 0,
+        preferred=sum(n for code, n in codes if not code),
+        noted=tuple(notes),
+    )
+
+
+def _with_those_left_out(found: Mapping[int, Scores], panels: Sequence[int]) -> dict[int, Scores]:
+    counted: dict[int, list[tuple[int, int]]] = {}
+    totals: dict[int, int] = {}
+    for panel, member, n, left_out in _rows(WITHOUT_PANEL, {"panels": list(panels)}) if panels else ():
+        counted.setdefault(panel, []).append((member, n or 0))
+        totals[panel] = left_out
+    return {
+        panel: replace(found[panel], left_out=totals[panel], missing=tuple((pk, n) for pk, n in members if n))
+        for panel, members in counted.items()
+    }
+
+
+def _mean(sums: Sequence[Any]) -> Mean | None:
+    clusters, total, n, squares, totals_squared, sizes_by_totals, sizes_squared, _unread = sums
+    return clustered_mean_of(ClusterSums(n, total, squares, clusters, totals_squared, sizes_by_totals, sizes_squared))
+
+
+def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[str, int]]]:
+    found: dict[int, list[tuple[str, int]]] = {}
+    for rule, name, n in rows:
+        found.setdefault(rule, []).append((name, n))
+    return found
+
+
+def _rows(statement: str, parameters: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

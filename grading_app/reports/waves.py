@@ -1,0 +1,209 @@
+"""Two waves of one experiment beside each other: what each item scored in both, and what became of the trials.
+
+The database adds up: a row for each condition and measure, with an item's differences only where items are few.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from grading_app.reports.frames import (
+    BY_PEOPLE,
+    BY_RULES,
+    OF_DESIGN,
+    Outcomes,
+    Where,
+    dimensions_of,
+    labels_of,
+    outcomes,
+    people_labels,
+    rows_of,
+    rule_labels,
+    sum_of,
+)
+from grading_app.reports.score_lines import Measure, measure_label, place_of
+from grading_app.statistics.paired import FEW, Change, change_of, holm
+from runs_app.models import Experiment, Wave
+from runs_app.planning.drift import ServedModels
+
+LEVEL = 0.05
+OF_PAIR = f"{OF_DESIGN} AND r.wave_id IN (%(a)s, %(b)s)"
+
+
+@dataclass(frozen=True, slots=True)
+class WaveLine:
+    """One measure in one condition (None: all of them), over the items with a score in both waves.
+
+    `alone` counts items with a score in one wave at most, `unread_a` and `unread_b` answers without a score.
+    `adjusted` is p after Holm's correction over the lines of single conditions, or over those of all conditions.
+    """
+
+    measure: Measure
+    condition: str | None
+    change: Change | None
+    mean_a: float | None
+    mean_b: float | None
+    alone: int
+    unread_a: int
+    unread_b: int
+    adjusted: float | None = None
+
+    @property
+    def has_drifted(self) -> bool:
+        return self.adjusted is not None and self.adjusted < LEVEL
+
+
+class Differs(NamedTuple):
+    """Served as other models, or by other providers, in one wave than in the other."""
+
+    models: bool = False
+    providers: bool = False
+
+    @classmethod
+    def of(cls, one: ServedModels, other: ServedModels) -> Differs:
+        """A wave that does not say is no change."""
+        pairs = ((one.models, other.models), (one.providers, other.providers))
+        return cls(*(bool(first and second and first != second) for first, second in pairs))
+
+
+@dataclass(frozen=True, slots=True)
+class WaveOutcome:
+    """What became of the trials of one condition (None: of all) in one of the two waves, a or b."""
+
+    condition: str | None
+    is_b: bool
+    counts: Outcomes
+    served: ServedModels
+    differs: Differs
+
+
+@dataclass(frozen=True, slots=True)
+class WavePair:
+    lines: list[WaveLine]
+    outcomes: list[WaveOutcome]
+
+    @property
+    def by_people(self) -> bool:
+        return any((line.measure.rule or 0) < 0 for line in self.lines)
+
+    @property
+    def drifted(self) -> list[WaveLine]:
+        return [line for line in self.lines if line.has_drifted]
+
+    @property
+    def served_otherwise(self) -> list[str]:
+        """Labels of conditions."""
+        return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
+
+
+def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
+    """Wave b against wave a. Six passes over the rows of both at most, all in the database."""
+    return WavePair(wave_lines(experiment, a, b), wave_outcomes(experiment, a, b))
+
+
+def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
+    """By measure, all conditions first where there are several, then each in the order of the design."""
+    labels, dimensions = labels_of(experiment), dimensions_of(experiment)
+    rules, people = rule_labels(experiment), people_labels(experiment)
+    where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
+    found = rows_of(_compared(RATINGS), where) if dimensions else []
+    for graded, by in ((BY_RULES, rules), (BY_PEOPLE, people)):
+        found += rows_of(_compared(_grades(graded)), {**where, "rules": list(by)}) if by else []
+    several = len({row[0] for row in found if row[0] is not None}) > 1
+    lines = []
+    for condition, rule, dimension, is_share, n, mean, sd, few, *rest in found:
+        if condition is None and not several:
+            continue  # It would say the same again.
+        measure = Measure(measure_label({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share)
+        change = change_of(n, mean, sd, few or ())
+        lines.append(WaveLine(measure, labels[condition] if condition is not None else None, change, *rest))
+    order: dict[str | None, int] = {None: -1} | {label: at for at, label in enumerate(labels.values())}
+    return _adjusted(sorted(lines, key=lambda line: (place_of(line.measure), order[line.condition])))
+
+
+def _adjusted(lines: list[WaveLine]) -> list[WaveLine]:
+    """One family of tests are the single conditions, another the sums over them: a sum repeats its parts."""
+    found = list(lines)
+    for is_sum in (True, False):
+        at = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
+        tested = [(k, p) for k in at if (change := lines[k].change) and (p := change.p) is not None]
+        for (k, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
+            found[k] = replace(lines[k], adjusted=p)
+    return found
+
+
+# Of each item in a condition: its mean in either wave, and how many answers have no score.
+_OF_ITEM = """avg({score}::float8) FILTER (WHERE r.wave_id = %(a)s) AS a,
+    avg({score}::float8) FILTER (WHERE r.wave_id = %(b)s) AS b,
+    count(*) FILTER (WHERE r.wave_id = %(a)s AND {score} IS NULL) AS unread_a,
+    count(*) FILTER (WHERE r.wave_id = %(b)s AND {score} IS NULL) AS unread_b"""
+RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.item_id, false AS zero_or_one,
+        {_OF_ITEM.format(score="t.rating")}
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+    WHERE {OF_PAIR} AND t.status = 'done' AND t.dimension_id IS NOT NULL GROUP BY 1, 2, 3, 4"""  # noqa: S608
+
+
+def _grades(graded: str) -> str:
+    """The same of scores: `graded` selects rule, trial and score."""
+    return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
+            coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
+        FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {OF_PAIR} GROUP BY 1, 2, 3, 4"""  # noqa: S608
+
+
+def _compared(of_item: str) -> str:
+    """A row for each condition and measure, and one for each measure over all conditions: there an item enters with the
+    mean of its differences. What differs by less than means of equal scores can, for their rounding, is equal."""
+    return f"""WITH of_item AS ({of_item}), paired AS (
+            SELECT *, CASE WHEN abs(b - a) <= 1e-12 * greatest(abs(a), abs(b)) THEN 0 ELSE b - a END AS d FROM of_item
+        ), lines AS (
+            SELECT condition_id, rule, dimension_id, zero_or_one, a, b, d, unread_a, unread_b FROM paired
+            UNION ALL
+            SELECT NULL, rule, dimension_id, bool_and(zero_or_one), avg(a) FILTER (WHERE d IS NOT NULL),
+                avg(b) FILTER (WHERE d IS NOT NULL), avg(d), sum(unread_a), sum(unread_b)
+            FROM paired GROUP BY rule, dimension_id, item_id
+        )
+        SELECT condition_id, rule, dimension_id,
+            bool_and(bool_and(zero_or_one)) OVER (PARTITION BY rule, dimension_id),
+            count(d), avg(d), stddev_samp(d),
+            CASE WHEN count(d) <= %(few)s THEN array_agg(d) FILTER (WHERE d IS NOT NULL) END,
+            avg(a) FILTER (WHERE d IS NOT NULL), avg(b) FILTER (WHERE d IS NOT NULL), count(*) - count(d),
+            sum(unread_a)::bigint, sum(unread_b)::bigint
+        FROM lines GROUP BY 1, 2, 3"""  # noqa: S608
+
+
+def wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
+    """Two rows for each condition, wave a first; before them two for all, where there are several."""
+    labels, served = labels_of(experiment), _served(experiment, a, b)
+    counted = [{row.condition: row for row in outcomes(_in(experiment, wave))} for wave in (a, b)]
+    rows = []
+    for condition, label in labels.items():
+        both = [served[condition, wave.pk] for wave in (a, b)]
+        for counts, told, is_b in zip(counted, both, (False, True), strict=True):
+            if condition in counts:
+                rows.append(WaveOutcome(label, is_b, counts[condition], told, Differs.of(*both)))
+    several = len({row.condition for row in rows}) > 1
+    return [*(_in_all(counted) if several else []), *rows]
+
+
+def _in_all(counted: list[dict[int, Outcomes]]) -> Iterable[WaveOutcome]:
+    for counts, is_b in zip(counted, (False, True), strict=True):
+        yield WaveOutcome(None, is_b, sum_of(counts.values()), ServedModels(), Differs())
+
+
+def _in(experiment: Experiment, wave: Wave) -> Where:
+    return {"experiment": experiment.pk, "wave": wave.pk}
+
+
+def _served(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
+    """By condition and wave."""
+    statement = f"""SELECT r.condition_id, r.wave_id, t.served_model, t.served_provider
+        FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+        WHERE {OF_PAIR} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608
+    found: dict[tuple[int, int], list[tuple[str, str]]] = defaultdict(list)
+    for condition, wave, model, provider in rows_of(statement, {"experiment": experiment.pk, "a": a.pk, "b": b.pk}):
+        found[condition, wave].append((model, provider))
+    return defaultdict(ServedModels, {key: ServedModels.of(pairs) for key, pairs in found.items()})

@@ -1,0 +1,143 @@
+"""What an answer says, as far as rules can read it: its final line, its last number, the letter it chose.
+
+Every reader is linear in the length of the answer, or nearly so: answers are other people's text.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Sequence
+
+from runs_app.llm.prompts import letter_of
+from runs_app.llm.rating_parser import visible_text
+
+ANSWER_MARK = re.compile(r"\banswer\b[*_ \t]{0,4}:", re.IGNORECASE)
+DECORATION = " \t\r*_`\"'“”"
+
+NUMBER = re.compile(
+    r"""
+    (?:(?<![\w)\]])(?P<sign>[-−+]))?     # a sign, unless it is a minus between two terms or a hyphen
+    [$€£]?
+    (?:(?<!\w)(?P<whole>[0-9]{1,9})[ ](?=[0-9]{1,9}/[0-9]))?    # the 1 of "1 1/2"
+    (?P<body>(?<!\w)(?<![0-9]\.)(?:[0-9]{1,3}(?:\.[0-9]{3})+,[0-9]+(?![0-9,.])|[0-9][0-9,]*(?:\.[0-9]+)?)
+        |(?<![\w.])\.[0-9]+)
+    (?P<exponent>[eE][-+]?[0-9]{1,4}(?!\w))?
+    (?P<over>(?:/[0-9][0-9,]*)*)
+    """,
+    re.VERBOSE | re.ASCII,
+)
+LATEX_FRACTION = re.compile(r"([0-9]?)\\[dt]?frac\{([0-9]{1,9})\}\{([0-9]{1,9})\}")
+THOUSANDS = re.compile(r"[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:\.[0-9]+)?")
+
+LONE_LETTER = re.compile(r"\W*([A-Za-z])\W*")
+LEADING_LETTER = re.compile(r"\W*([A-Z])(?:\s*[).:\]}*]|\s+[-–—])")
+STATED_LETTER = re.compile(r"\b(?i:answer|choice|option)\s+(?:is|was|would be)\b[^\w\n]{0,8}([A-Z])(?![\w'’])")
+MARKED_LETTER = re.compile(r"\(([A-Z])\)|(?<![\w(])([A-Z])\)|\*\*\(?([A-Z])\b|boxed\{\(?([A-Z])\)?\}|\[([A-Z])\]")
+# "A cat" has an article and "I think" a pronoun; neither is a choice.
+BARE_LETTER = re.compile(r"(?<![\w'’])(?!A [a-z]|I [a-z]|I['’])([A-Z])(?![\w'’])")
+
+
+def final_part(text: str) -> str:
+    """What follows the last "ANSWER:" on its line (or on the next, if that line ends there); else the whole text.
+
+    Thoughts are not part of it. Marks of emphasis and quotes around it are taken off.
+    """
+    visible = visible_text(text)
+    end = max((mark.end() for mark in ANSWER_MARK.finditer(visible)), default=None)
+    if end is None:
+        return visible.strip(DECORATION + "\n")
+    return visible[end:].lstrip(DECORATION + "\n").partition("\n")[0].rstrip(DECORATION)
+
+
+def normalised(text: str) -> str:
+    """Text for comparison: case, runs of white space, compatibility forms and a closing full stop do not matter."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return " ".join(folded.split()).rstrip(".").rstrip()
+
+
+def last_number(text: str) -> tuple[float, str] | None:
+    """The last finite number in a text, and how it is written there.
+
+    Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date
+    (1/2/2024) is no number.
+    """
+    plain = LATEX_FRACTION.sub(_plain_fraction, text.replace("{,}", ","))
+    for match in reversed(list(NUMBER.finditer(plain))):
+        value = _value_of(match)
+        if value is not None:
+            return value, match.group().strip()
+    return None
+
+
+def letter_of_text(text: str, choices: Sequence[str]) -> str | None:
+    """The letter of a target: the choice with that text, else a letter that stands alone ("B", "(B)", "b.")."""
+    by_text = _letter_by_text(text, choices)
+    if by_text is not None:
+        return by_text
+    alone = LONE_LETTER.fullmatch(text)
+    letter = alone.group(1).upper() if alone else None
+    return letter if letter in _letters(choices) else None
+
+
+def chosen_letter(text: str, choices: Sequence[str]) -> str | None:
+    """The letter that an answer chose, of those there are (all 26 where the choices are not known).
+
+    In this order: the final part is a letter, or a choice's text; it says "the answer is B"; it begins with "B)"; a
+    letter is marked as "(B)", "**B**" or boxed; a capital stands alone. The last of several counts.
+    """
+    part, letters = final_part(text), _letters(choices)
+    whole = letter_of_text(part, choices)
+    if whole is not None:
+        return whole
+    leading = LEADING_LETTER.match(part)
+    signs = (
+        STATED_LETTER.finditer(part),
+        [leading] if leading else [],
+        MARKED_LETTER.finditer(part),
+        BARE_LETTER.finditer(part),
+    )
+    for matches in signs:
+        found = [letter for match in matches if (letter := match.group(match.lastindex or 1)) in letters]
+        if found:
+            return found[-1]
+    return None
+
+
+def _letters(choices: Sequence[str]) -> list[str]:
+    return [letter_of(at) for at in range(len(choices) or 26)]
+
+
+def _letter_by_text(text: str, choices: Sequence[str]) -> str | None:
+    wanted = normalised(text)
+    matching = [letter_of(at) for at, choice in enumerate(choices) if normalised(choice) == wanted]
+    return matching[0] if len(matching) == 1 and wanted else None
+
+
+def _plain_fraction(match: re.Match[str]) -> str:
+    before, over, under = match.groups()
+    return f"{before} {over}/{under}" if before else f"{over}/{under}"
+
+
+def _value_of(match: re.Match[str]) -> float | None:
+    body, over = _without_separators(match["body"]), match["over"].split("/")[1:]
+    if len(body) > 300 or len(over) > 1:
+        return None
+    value = float(body + (match["exponent"] or ""))
+    if over:
+        divisor = float(_without_separators(over[0]))
+        if not divisor:
+            return None
+        value = float(match["whole"] or 0) + value / divisor
+    return (-value if match["sign"] in ("-", "−") else value) if math.isfinite(value) else None
+
+
+def _without_separators(digits: str) -> str:
+    """1,234 as 1234; 3,5 and 0,123 and 1.234,5 as 3.5, 0.123 and 1234.5; of a list such as 1,2,3 the last."""
+    digits = digits.rstrip(",")
+    if THOUSANDS.fullmatch(digits):
+        return digits.replace(",", "")
+    before, comma, after = digits.rpartition(",")
+    is_decimal = comma and "," not in before and "." not in after
+    return f"{before.replace('.', '')}.{after}" if is_decimal else after

@@ -1,0 +1,305 @@
+"""Rules over stored answers: each `done` trial gets one grading under each scorer. Trials are read, never written.
+
+The work is walked by key in short statements, so it can stop anywhere and go on later, and two graders at once
+write each grading once. An answer that a scorer cannot read is a final result too: a row with its code.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from django.db.models import Count, Sum
+
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.text.hashing import condition_id, slugify_name
+from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
+from grading_app.models import GradeCondition, Grading
+from grading_app.scoring.scorers import SCORERS, Answer, Score, ScoredItem, read_scorer, scorer_text
+from grading_app.verdict_history import superseding
+from runs_app.models import Experiment, Run, Trial, Wave
+from runs_app.models.trials import ODD
+
+RULES_VERSION = 2  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
+LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
+
+GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
+DONE = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
+# Looked up answer by answer, for OFFSET keeps it from being a join: of a condition whose grades came since the last
+# ANALYZE the planner expects one, and would hold each answer of a page against all of them or walk them all.
+UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
+    WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
+KEYS = f"SELECT t.id {DONE}"
+GRADED = "SELECT g.trial_id FROM grading_app_grading g WHERE g.condition_id = %(condition)s"
+ANSWERS = f"""SELECT t.id, t.item_id, t.answer, t.rating, t.parse_error {DONE}
+    AND t.id > %(low)s AND t.id <= %(high)s"""
+WRITE = """INSERT INTO grading_app_grading
+    (condition_id, trial_id, score, score_raw, parse_ok, parse_error, created_at)
+    SELECT %(condition)s, trial_id, score, score_raw, parse_error = '', parse_error, now()
+    FROM unnest(%(trials)s::bigint[], %(scores)s::float8[], %(raws)s::text[], %(errors)s::text[])
+        AS read (trial_id, score, score_raw, parse_error)
+    ON CONFLICT (condition_id, trial_id) """
+KEEP = "DO NOTHING"
+REPLACE = """DO UPDATE SET score = EXCLUDED.score, score_raw = EXCLUDED.score_raw, parse_ok = EXCLUDED.parse_ok,
+    parse_error = EXCLUDED.parse_error, created_at = EXCLUDED.created_at"""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A scorer with its parameters."""
+
+    scorer: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """As people write it: `exact_match`, `regex:PATTERN`."""
+        return scorer_text(self.scorer, self.parameters)
+
+    @property
+    def stored(self) -> str | dict[str, str]:
+        """As a design keeps it: the name alone, or a mapping of name and parameters."""
+        return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
+
+    @property
+    def grade_condition_id(self) -> str:
+        return self.named(RULES_VERSION)
+
+    def named(self, version: int) -> str:
+        """The grade condition of the rule as it was in this version."""
+        content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
+        return condition_id(slugify_name(self.scorer), content)
+
+    def score(self, answer: Answer, item: ScoredItem) -> Score:
+        return SCORERS[self.scorer].function(answer, item, self.parameters)
+
+
+@dataclass(slots=True)
+class RuleReport:
+    """What one rule did: trials graded now, graded before, and the codes of those graded now that it could not read.
+
+    It is complete unless its time was over first.
+    """
+
+    scorer: str
+    grade_condition_id: str
+    graded: int = 0
+    already: int = 0
+    unread: Counter[str] = field(default_factory=Counter)
+    is_complete: bool = True
+
+    def __str__(self) -> str:
+        codes = ", ".join(f"{count} {code}" for code, count in self.unread.most_common())
+        return f"{self.grade_condition_id}: {self.graded} graded, {self.already} already" + (
+            f"; no score from {self.unread.total()} ({codes})" if codes else ""
+        )
+
+
+GradeReport = list[RuleReport]
+
+
+def scorer_choices() -> list[tuple[str, str]]:
+    """Names and labels of the scorers that can be chosen by name alone: those that need no parameter."""
+    return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
+
+
+def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
+    """Return a mapping for each rule that graded this experiment: answers scored, and answers not read, by code."""
+    rules = experiment.grade_conditions.filter(kind=GradeCondition.Kind.RULE).order_by("pk")
+    counted: dict[int, Counter[str]] = {rule.pk: Counter() for rule in rules}
+    rows: Any = Grading.objects.filter(condition__in=counted).order_by().values_list("condition", "parse_error")
+    for pk, code, n in rows.annotate(n=Count("pk")):
+        counted[pk][code] = n
+    return [
+        {
+            "grade_condition_id": rule.grade_condition_id,
+            "scorer": rule.scorer,
+            "parameters": rule.parameters,
+            "scored": counted[rule.pk].pop("", 0),
+            "unread": dict(counted[rule.pk].most_common()),
+        }
+        for rule in rules
+    ]
+
+
+def scorers_with_parameter() -> list[tuple[str, str]]:
+    """How the scorers with a parameter are written, and their labels."""
+    return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
+
+
+def rules_of(experiment: Experiment) -> list[Rule]:
+    """The scorers that the design names; without any, the rating itself where the items are rated."""
+    if experiment.scorers:
+        return read_rules(experiment.scorers)
+    return [Rule("rating")] if experiment.dimensions.exists() else []
+
+
+def read_rule(written: str | Mapping[str, Any]) -> Rule:
+    """Return the rule of `regex:PATTERN`, or of a mapping of `name` and parameters. ScorerError says what is wrong."""
+    return Rule(*read_scorer(written))
+
+
+def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
+    """Each different rule once. ScorerError says what is wrong with the first one that is wrong."""
+    rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
+    return list(rules.values())
+
+
+def grade(
+    experiment: Experiment,
+    *,
+    scorers: Sequence[str | Mapping[str, Any]] | None = None,
+    wave: Wave | None = None,
+    force: bool = False,
+    seconds: float = math.inf,
+    conditions: Collection[str] | None = None,
+    by: Actor,
+) -> GradeReport:
+    """Grade what has no grade yet; with `force`, everything again, each new grade replacing the old one.
+
+    `scorers` instead of those of the design; `wave`, or `conditions` by their ids, instead of all. After `seconds` it
+    stops between two pages and says so: the same again goes on from there. ScorerError for an unknown scorer.
+    """
+    end = time.monotonic() + seconds
+    rules = rules_of(experiment) if scorers is None else read_rules(scorers)
+    report = []
+    for rule in rules:
+        report.append(_Grading(experiment, rule, wave, force, end, conditions).run())
+        _remember(experiment, report[-1], by, force)
+    return report
+
+
+def _remember(experiment: Experiment, report: RuleReport, by: Actor, force: bool) -> None:
+    if report.graded:
+        reason = "graded again, replacing what was there" if force else ""
+        record_changes([(experiment, "", str(report)[:200])], by=by, reason=reason, what="gradings")
+
+
+@dataclass
+class _Grading:
+    """One rule over one experiment."""
+
+    experiment: Experiment
+    rule: Rule
+    wave: Wave | None
+    force: bool
+    end: float
+    conditions: Collection[str] | None = None
+
+    def run(self) -> RuleReport:
+        report = RuleReport(self.rule.scorer, self.rule.grade_condition_id)
+        if (known := self._all_graded()) is not None:
+            report.already = known
+            return report
+        for run in self._runs():
+            done = _count(KEYS, {"run": run, "with_empty": self._with_empty})
+            for page in self._pages(run):
+                if time.monotonic() >= self.end:
+                    report.is_complete = False
+                    break
+                self._grade_page(page, report)
+            report.already += done
+        report.already = max(0, report.already - report.graded)
+        return report
+
+    def _all_graded(self) -> int | None:
+        """How many gradings there are, where no answer lacks one: as many as the counters say there are answers.
+
+        Each grading is of another answer, and what is done stays done; so to count is enough, and no answer is read.
+        """
+        if self.force or self.wave is not None or self.conditions is not None:
+            return None
+        runs = Run.objects.filter(pk__in=self._runs())
+        wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
+        graded = _count(GRADED, {"condition": self._condition})
+        if not self._with_empty:  # Blank ones may be graded all the same, from before they were to be left out.
+            empty = Trial.objects.filter(ODD, run__in=self._runs(), answer="")
+            wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
+        return graded if graded == wanted else None
+
+    @property
+    def _with_empty(self) -> bool:
+        return self.experiment.on_empty != Experiment.OnEmpty.SKIP
+
+    def _runs(self) -> list[int]:
+        runs = Run.objects.generating().filter(experiment=self.experiment)
+        if self.conditions is not None:
+            runs = runs.filter(condition__condition_id__in=self.conditions)
+        return list((runs.filter(wave=self.wave) if self.wave else runs).order_by("pk").values_list("pk", flat=True))
+
+    @cached_property
+    def _condition(self) -> int:
+        made, _ = GradeCondition.objects.get_or_create(
+            experiment=self.experiment,
+            grade_condition_id=self.rule.grade_condition_id,
+            defaults={"scorer": self.rule.scorer, "parameters": dict(self.rule.parameters)},
+        )
+        return made.pk
+
+    @cached_property
+    def _items(self) -> dict[int, ScoredItem]:
+        rows = self.experiment.dataset.items.values_list("pk", "target", "choices").iterator()
+        return {pk: ScoredItem(target, tuple(map(str, choices))) for pk, target, choices in rows}
+
+    def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
+        wanted = {"run": run, "condition": self._condition, "with_empty": self._with_empty}
+        ungraded = "" if self.force else UNGRADED
+        for low, high in key_ranges(KEYS + ungraded, wanted, PAGE_ROWS):
+            yield _rows(ANSWERS + ungraded, {**wanted, "low": low, "high": high})
+
+    def _grade_page(self, page: list[tuple[Any, ...]], report: RuleReport) -> None:
+        scores = [
+            self.rule.score(Answer(answer, rating, parse_error or None), self._items[item])
+            for _, item, answer, rating, parse_error in page
+        ]
+        report.graded += self._write([trial for trial, *_ in page], scores)
+        report.unread.update(score.parse_error for score in scores if score.parse_error)
+
+    def _write(self, trials: list[int], scores: list[Score]) -> int:
+        columns: dict[str, Any] = {
+            "condition": self._condition,
+            "trials": trials,
+            "scores": [score.value for score in scores],
+            "raws": [(score.raw or "")[:LONGEST_RAW] for score in scores],
+            "errors": [score.parse_error or "" for score in scores],
+        }
+        with superseding() if self.force else nullcontext(), bare_cursor() as cursor:
+            cursor.execute(WRITE + (REPLACE if self.force else KEEP), columns)
+            return int(cursor.rowcount)
+
+
+OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choices FROM runs_app_trial t
+    JOIN datasets_app_item i ON i.id = t.item_id WHERE t.id = ANY(%(trials)s) AND {GRADABLE}{UNGRADED}"""  # noqa: S608
+
+
+def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
+    """Grade those of these trials that this rule has not graded; returns the key of the rule's grade condition.
+
+    Blank answers are left out where the experiment leaves them out of grading.
+    """
+    grading = _Grading(experiment, rule, None, False, math.inf)
+    wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}
+    rows = _rows(OF_TRIALS, wanted)
+    scores = [
+        rule.score(Answer(answer, rating, error or None), ScoredItem(target, tuple(map(str, choices))))
+        for _, answer, rating, error, target, choices in rows
+    ]
+    grading._write([trial for trial, *_ in rows], scores)
+    return grading._condition
+
+
+def _count(keys_sql: str, params: Mapping[str, Any]) -> int:
+    return int(_rows(f"SELECT count(*) FROM ({keys_sql}) AS keys", params)[0][0])  # noqa: S608
+
+
+def _rows(statement: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+    with bare_cursor() as cursor:
+        cursor.execute(statement, params)
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+        return rows

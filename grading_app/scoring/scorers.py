@@ -1,0 +1,311 @@
+"""Scorers: pure functions from (answer, item) to a score.
+
+A new scorer is one function below with `@scorer(...)` over it; forms, commands and the fan-out find it by its name.
+What cannot be scored is a result with a code, not an exception: it is stored, counted, and never read as zero.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from grading_app.scoring.answer_extraction import chosen_letter, final_part, last_number, letter_of_text, normalised
+from runs_app.llm.rating_parser import json_objects, visible_text
+
+LONGEST_PATTERN = 500
+MOST_REPEATS = 1000  # Nested counted repeats multiply into memory when a pattern is compiled.
+LONGEST_SEARCH = 20_000  # Characters, from the end: that is where answers are.
+SEARCH_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredItem:
+    """What a scorer may know of an item."""
+
+    target: str = ""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was answered: the text, and for a rated item the rating read from it or the reason why there is none."""
+
+    text: str
+    rating: int | None = None
+    rating_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """`value` is None exactly when `parse_error` is set, and then `parse_ok` is False. `raw` is what was read."""
+
+    value: float | None
+    raw: str | None = None
+    parse_error: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.value is None) == (not self.parse_error):
+            raise ValueError(f"a score has either a value or a parse error: {self.value!r}, {self.parse_error!r}")
+        if self.value is not None and not math.isfinite(self.value):
+            raise ValueError(f"{self.value} is no score")
+
+    @property
+    def parse_ok(self) -> bool:
+        return self.parse_error is None
+
+
+Parameters = Mapping[str, str]
+ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """A registered scorer; `needs` names the parameters it cannot do without, `takes` those it can."""
+
+    name: str
+    label: str
+    function: ScoringFunction
+    needs: tuple[str, ...] = ()
+    takes: tuple[str, ...] = ()
+
+    @property
+    def parameter(self) -> str:
+        """The name of its only parameter; empty without one."""
+        return next(iter((*self.needs, *self.takes)), "")
+
+    @property
+    def usage(self) -> str:
+        """How to write it: `regex:PATTERN`."""
+        return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
+
+
+_registry: dict[str, Scorer] = {}
+SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
+
+
+class ScorerError(ValueError):
+    """No scorer of that name, or parameters that will not do for it; the message says which."""
+
+
+def scorer(
+    name: str, label: str, needs: tuple[str, ...] = (), takes: tuple[str, ...] = ()
+) -> Callable[[ScoringFunction], ScoringFunction]:
+    """Registers a function under a name, once."""
+
+    def register(function: ScoringFunction) -> ScoringFunction:
+        if name in _registry:
+            raise ValueError(f"two scorers are called {name}")
+        _registry[name] = Scorer(name, label, function, needs, takes)
+        return function
+
+    return register
+
+
+def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
+    """Return the name and the parameters of `regex:PATTERN` or of {"name": "regex", "pattern": PATTERN}.
+
+    Everything after the first colon is the value, as it is. ScorerError says what is wrong.
+    """
+    if isinstance(written, str):
+        name, colon, value = written.partition(":")
+        name = name.strip()
+        found = SCORERS.get(name)
+        parameters = {(found.parameter if found else "") or "value": value} if colon else {}
+    else:
+        name = str(written.get("name", ""))
+        parameters = {key: _parameter_text(value) for key, value in written.items() if key != "name"}
+    if problems := parameter_problems(name, parameters):
+        raise ScorerError(" ".join(problems))
+    return name, parameters
+
+
+def _parameter_text(value: Any) -> str:
+    """A number without an exponent, as it is written by hand."""
+    return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def scorer_text(name: str, parameters: Parameters) -> str:
+    """The scorer as people write it: `exact_match`, `regex:PATTERN`."""
+    value = parameters.get(SCORERS[name].parameter) if name in SCORERS else None
+    return name if value is None else f"{name}:{value}"
+
+
+def parameter_problems(name: str, parameters: Parameters) -> list[str]:
+    """Why these parameters will not do for this scorer, as sentences for whoever chose them."""
+    found = SCORERS.get(name)
+    if found is None:
+        return [f"There is no scorer {name}; known are {', '.join(one.usage for one in SCORERS.values())}."]
+    problems = [
+        f"The scorer {name} needs a {need}: write {found.usage}." for need in found.needs if not parameters.get(need)
+    ]
+    for key, value in parameters.items():
+        if not found.parameter:
+            problems.append(f"The scorer {name} takes no parameter.")
+        elif key not in found.needs + found.takes:
+            problems.append(f"The scorer {name} has no parameter {key!r}; its parameter is {found.parameter}.")
+        elif key == "pattern" and (problem := pattern_problem(value)):
+            problems.append(problem)
+        elif key == "tolerance" and not re.fullmatch(r"[0-9]{0,12}\.?[0-9]{1,12}", value):
+            problems.append(f"The tolerance must be a number from 0 up, not {value!r}.")
+    return problems
+
+
+@scorer("rating", "The rating itself")
+def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """The rating as a number; without one, the code of the reader that found none."""
+    if answer.rating is None:
+        return _unread(answer.rating_error or "no_rating_found")
+    return Score(float(answer.rating), str(answer.rating))
+
+
+@scorer("exact_match", "Exact match with the target")
+def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """1 if the final part is the target, but for case, white space and a closing full stop; else 0."""
+    if not item.target.strip():
+        return _unread("empty_target")
+    part = final_part(answer.text)
+    return _right(normalised(part) == normalised(item.target), part)
+
+
+@scorer("multiple_choice", "Chosen letter")
+def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """1 if the letter chosen is the target's; the target is a letter or the text of a choice."""
+    if not item.target.strip():
+        return _unread("empty_target")
+    target = letter_of_text(item.target, item.choices)
+    if target is None:
+        return _unread("target_not_letter")
+    letter = chosen_letter(answer.text, item.choices)
+    return _unread("no_letter_found") if letter is None else _right(letter == target, letter)
+
+
+@scorer("numeric", "Last number", takes=("tolerance",))
+def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """1 if the last number of the final part equals the last number of the target; `tolerance` allows a difference."""
+    if not item.target.strip():
+        return _unread("empty_target")
+    target = _number_of_target(item.target)
+    if target is None:
+        return _unread("target_not_numeric")
+    found = last_number(final_part(answer.text))
+    if found is None:
+        return _unread("no_number_found")
+    allowed = max(1e-9, float(parameters.get("tolerance", 0)))
+    return _right(math.isclose(found[0], target[0], rel_tol=1e-9, abs_tol=allowed), found[1])
+
+
+@lru_cache(maxsize=4096)
+def _number_of_target(target: str) -> tuple[float, str] | None:
+    """Read once for all answers to an item."""
+    return last_number(target)
+
+
+@scorer("set_match", "Same set as the target")
+def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """1 if the final part lists what the target lists, in any order, each once or more; else 0."""
+    wanted = _listed(item.target)
+    if not wanted:
+        return _unread("empty_target")
+    part = final_part(answer.text)
+    return _right(_listed(part) == wanted, part)
+
+
+@scorer("json_field", "A field of the JSON answer", needs=("field",))
+def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """1 if the field (a path such as "result.city") of the answer's JSON object is the target, as text or number."""
+    if not item.target.strip():
+        return _unread("empty_target")
+    objects = [found for _, found in json_objects(visible_text(answer.text))]
+    if not objects:
+        return _unread("no_json_object")
+    values = [value for found in objects if (value := _at_path(found, parameters["field"])) is not None]
+    if not values:
+        return _unread("no_such_field")
+    raw = values[0] if isinstance(values[0], str) else json.dumps(values[0], ensure_ascii=False)
+    return _right(_same_text_or_number(raw, item.target), raw)
+
+
+@scorer("regex", "Regular expression", needs=("pattern",))
+def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
+    """With a group: 1 if the group's last match is the target. Without one: 1 if the pattern is found at all."""
+    try:
+        last, has_group = _last_match(parameters["pattern"], visible_text(answer.text)[-LONGEST_SEARCH:])
+    except TimeoutError:
+        return _unread("pattern_too_slow")
+    if not has_group:
+        return _right(last is not None, last)
+    if not item.target.strip():
+        return _unread("empty_target")
+    return _unread("no_match") if last is None else _right(_same_text_or_number(last, item.target), last)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Why a regular expression is refused, for its author; None if it may be used."""
+    import regex as timed_re
+
+    if len(pattern) > LONGEST_PATTERN:
+        return f"The pattern is longer than {LONGEST_PATTERN} characters."
+    counts = [int(high or low or 1) for low, high in re.findall(r"\{([0-9]{0,6}),?([0-9]{0,6})\}", pattern)]
+    if math.prod(max(1, count) for count in counts) > MOST_REPEATS:
+        return f"The pattern's counted repeats multiply to more than {MOST_REPEATS}."
+    try:
+        timed_re.compile(pattern)
+    except timed_re.error as error:
+        return f"The pattern is no regular expression: {error}."
+    return None
+
+
+def _last_match(pattern: str, text: str) -> tuple[str | None, bool]:
+    """The text of the last match (of its first group that took part), and whether the pattern has groups."""
+    import regex as timed_re
+
+    compiled = timed_re.compile(pattern)
+    last = None
+    for match in compiled.finditer(text, timeout=SEARCH_SECONDS):
+        groups = [group for group in match.groups() if group is not None]
+        last = groups[0] if groups else match.group()
+    return last, compiled.groups > 0
+
+
+def _right(right: bool, raw: str | None) -> Score:
+    return Score(1.0 if right else 0.0, raw)
+
+
+def _unread(code: str) -> Score:
+    return Score(None, None, code)
+
+
+def _listed(text: str) -> frozenset[str]:
+    """The elements of a JSON list, or of a text with commas, semicolons or lines between them."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    elements = (
+        [str(element) for element in found] if isinstance(found, list) else re.split(r"[,;\n]", text.strip("[](){}"))
+    )
+    return frozenset(element for element in map(normalised, elements) if element)
+
+
+def _at_path(found: Any, path: str) -> Any:
+    for name in path.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return found
+
+
+def _same_text_or_number(raw: str, target: str) -> bool:
+    if normalised(raw) == normalised(target):
+        return True
+    try:
+        return math.isclose(float(raw), float(target), rel_tol=1e-9)
+    except ValueError:
+        return False

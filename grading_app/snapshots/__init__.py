@@ -1,1 +1,0 @@
-"""Frozen snapshots: all tables of an experiment with what was asked and a study card, in one file with checksums."""

@@ -1,0 +1,90 @@
+"""Krippendorff's alpha: any number of raters, any scale, missing ratings allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ranks import Ranking
+from grading_app.statistics.ratings import Floats, Ratings, Whole
+
+Level = Literal["nominal", "ordinal", "interval", "ratio"]
+ROUNDING = 1e-24
+
+
+def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
+    """1 - D_o / D_e: the disagreement within units over that of all ratings, whatever they rate.
+
+    D_o = 1/n sum over units of 1/(m_u - 1) sum over ordered pairs of its m_u ratings of delta^2,
+    D_e = 1/(n (n - 1)) sum over ordered pairs of all n ratings of delta^2, with a distance delta^2 of c and k
+    nominal: 1 if c != k; interval: (c - k)^2; ratio: ((c - k) / (c + k))^2;
+    ordinal: (sum of n_g for g from c to k - (n_c + n_k) / 2)^2, n_g ratings being g: their mid-ranks' distance.
+    K. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", University of Pennsylvania.
+    Only ratings of units with two ratings or more can be paired; other units are left out. Not defined where all
+    ratings are the same. A ratio scale takes up to some thousand different ratings (their distances are a table).
+    ValueError for negative ratings on a ratio scale.
+    """
+    if level == "ratio" and (ratings.values < 0).any():
+        raise ValueError("a ratio scale has no negative ratings")
+    used = ratings.with_at_least(2)
+    made = _by_distance if level in ("nominal", "ratio") else _by_position
+    left_out = ratings.n_units - used.n_units
+    return Coefficient(f"Krippendorff's alpha, {level}", used, left_out, made(used, level))
+
+
+def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+    """Scales whose distances are those of the categories, however often each comes."""
+    categories, counts = used.categories, used.counts
+    distances = _nominal(categories) if level == "nominal" else _ratio(categories)
+    within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
+
+    def of(times: Floats) -> Floats:
+        pooled = times @ counts
+        n = pooled.sum(axis=1)
+        return 1 - quotient((n - 1) * (times @ within), ((pooled @ distances) * pooled).sum(axis=1))
+
+    return of
+
+
+def _by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
+    """Scales whose distances are squares of differences: of the ratings, or of their mid-ranks among all that count."""
+    unit, sizes = np.nonzero(used.given)[0], used.per_unit
+    starts = np.cumsum(sizes) - sizes
+    values = used.values[used.given]
+    centred, ranking = (values - values.sum() / max(1, values.size))[None, :], Ranking(values)
+
+    def of(times: Floats) -> Floats:
+        counted = times[:, unit]
+        positions = ranking.midranks(counted) if level == "ordinal" else centred
+        within = _squares_by_unit(positions, unit, starts, sizes) * sizes / (sizes - 1)
+        n, spread = counted.sum(axis=1), _squares(positions, counted)
+        return 1 - quotient((n - 1) * (times * within).sum(axis=1), n * spread)
+
+    return of
+
+
+def _squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: Whole) -> Floats:
+    """(resamples, ratings) -> (resamples, units): sums of squares about each unit's mean."""
+    means = np.add.reduceat(positions, starts, axis=1) / sizes
+    squares: Floats = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)
+    return squares
+
+
+def _squares(positions: Floats, counted: Floats) -> Floats:
+    """(resamples,): sums of squares about the mean of what counts; what is below rounding is zero."""
+    means = (counted * positions).sum(axis=1, keepdims=True) / counted.sum(axis=1, keepdims=True)
+    squares = (counted * (positions - means) ** 2).sum(axis=1)
+    return np.where(squares > ROUNDING * (counted * positions**2).sum(axis=1), squares, 0.0)
+
+
+def _nominal(categories: Floats) -> Floats:
+    return 1 - np.eye(len(categories))
+
+
+def _ratio(categories: Floats) -> Floats:
+    sums = categories[:, None] + categories[None, :]
+    differences = categories[:, None] - categories[None, :]
+    return np.divide(differences, sums, out=np.zeros_like(sums), where=sums > 0) ** 2

@@ -1,0 +1,74 @@
+"""Bland and Altman's limits: between which values nearly all differences of two raters lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.judge_bias import compared, people_means
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings
+
+REACH = 1.96
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsOfAgreement:
+    """differences: judge less the mean of the people, means: of both, and `times`: of how many units; low, high: in
+    them, as the mean of the differences."""
+
+    means: tuple[float, ...]
+    differences: tuple[float, ...]
+    times: tuple[int, ...]
+    mean: float
+    low: Estimate
+    high: Estimate
+
+
+def limits_of_agreement(
+    ratings: Ratings,
+    judge: Hashable,
+    *,
+    seed: int,
+    items: Mapping[Hashable, Hashable] | None = None,
+    resamples: int = 2000,
+) -> LimitsOfAgreement:
+    """The mean difference of judge and people -+ 1.96 standard deviations of the differences (n - 1 below).
+
+    J. M. Bland & D. G. Altman (1986), "Statistical methods for assessing agreement between two methods of clinical
+    measurement", Lancet 327, 307-310. Each limit has the interval of `bootstrap`, whole items being drawn. Only units
+    that the judge and a person rated are used; limits are None below two of them. ValueError as of `judge_bias`, and
+    where no unit has both.
+    """
+    used, left_out = compared(ratings, judge)
+    if not used.units:
+        raise ValueError("no unit was rated by the judge and by people")
+    people, judged = people_means(used, judge), used.values[:, used.column(judge)]
+    apart = judged - people
+    low, high = (
+        bootstrap(
+            Coefficient(f"{name} limit of agreement", used, left_out, _limit(apart, reach)),
+            seed=seed, items=items, resamples=resamples,
+        )
+        for name, reach in (("lower", -REACH), ("upper", REACH))
+    )  # fmt: skip
+    middles = (judged + people) / 2
+    times = tuple(np.rint(used.times).astype(int).tolist())
+    mean = float(np.average(apart, weights=used.times))
+    return LimitsOfAgreement(tuple(middles.tolist()), tuple(apart.tolist()), times, mean, low, high)
+
+
+def _limit(apart: Floats, reach: float) -> Callable[[Floats], Floats]:
+    def of(times: Floats) -> Floats:
+        n = times.sum(axis=1)
+        means = times @ apart / n
+        squares = (times * (apart[None, :] - means[:, None]) ** 2).sum(axis=1)
+        # Below two units the quotient is not defined, and so is the limit.
+        limits: Floats = means + reach * np.sqrt(quotient(squares, n - 1))
+        return limits
+
+    return of

@@ -1,0 +1,145 @@
+"""Bootstrap intervals for any measure of agreement: whole items are drawn, since answers to one item go together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grading_app.statistics.estimates import Estimate
+from grading_app.statistics.measures import Coefficient
+from grading_app.statistics.ratings import Floats, Ratings, Whole
+
+MOST_DEGENERATE = 0.1
+FEW_ITEMS = 30  # Of alpha over 5, 8 and 20 items, 95 % are 67, 83 and 89 %: resamples vary less than samples would.
+CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
+
+
+def bootstrap(
+    coefficient: Coefficient,
+    *,
+    seed: int,
+    items: Mapping[Hashable, Hashable] | None = None,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Estimate:
+    """The measure with its percentile interval over resamples of items; the same seed gives the same interval.
+
+    items: unit -> item, where an item has several units (its answers): items are drawn with replacement and bring all
+    their units along. Without it each unit is an item.
+    Resamples for which the measure is not defined (one category alone) are left out and counted; where they are more
+    than a tenth of all, no interval is given, because what was left out would have shaped it.
+    Ratings that all agree agree in every resample: their interval is a point, whatever their number.
+    B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole clusters:
+    A. C. Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
+    ValueError for fewer than 100 resamples, a confidence outside 0 to 1, or a unit without an item.
+    """
+    if resamples < 100 or not 0 < confidence < 1:
+        raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
+    plain, clusters = replace(coefficient, spread=None).result(), clusters_of(coefficient.ratings, items)
+    told = replace(plain, clusters=clusters.n, resamples=resamples)
+    if told.clusters < 2 or plain.estimate is None:
+        return replace(told, resamples=0)
+    cells = max(coefficient.ratings.values.size, len(clusters.alike))
+    steps = draws_of_kinds(clusters.alike, resamples, seed, cells)
+    drawn = np.concatenate([coefficient.of(clusters.times(times)) for times in steps])
+    return with_percentiles(told, drawn, confidence)
+
+
+def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estimate:
+    """The estimate with the interval that holds the middle of the values drawn (NaN: not defined)."""
+    defined = drawn[~np.isnan(drawn)]
+    told = replace(told, degenerate=len(drawn) - len(defined))
+    if told.degenerate > MOST_DEGENERATE * len(drawn):
+        return told
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    se = float(defined.std(ddof=1))
+    how = told_of_interval(told.clusters)
+    return replace(told, se=se, low=float(low), high=float(high), confidence=confidence, interval=how)
+
+
+def told_of_interval(items: int) -> str:
+    """How an interval was made; of few items, that it promises too much."""
+    few = f", too narrow of fewer than {FEW_ITEMS}" if items < FEW_ITEMS else ""
+    return f"percentile bootstrap of {items:,} items{few}"
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """The items that units are answers to. Items that tell the same are one kind.
+
+    alike: (kinds,), how many items there are of each. Which units they have: `codes` (units,), the kind of each unit's
+    item, or for rows that stand for many units `held` (kinds, units), how many of each an item has.
+    """
+
+    alike: Floats
+    codes: Whole | None
+    held: Floats | None
+
+    def totals(self, values: Floats) -> Floats:
+        """(units,) -> (kinds,): the values of an item's units, added up."""
+        if self.held is not None:
+            return self.held @ values
+        totals: Floats = np.bincount(self.codes, values, minlength=len(self.alike)).astype(np.float64)  # type: ignore[arg-type]
+        return totals
+
+    @property
+    def sizes(self) -> Floats:
+        """(kinds,): how many units an item has."""
+        units = self.codes if self.held is None else self.held.T
+        return self.totals(np.ones(len(units)))  # type: ignore[arg-type]
+
+    @property
+    def n(self) -> int:
+        """How many items have units."""
+        return round(float(self.alike[self.sizes > 0].sum()))
+
+    def where(self, kept: NDArray[np.bool_]) -> Clusters:
+        """Of these units alone; the kinds stay what they are, also those without any unit."""
+        codes = None if self.codes is None else self.codes[kept]
+        return Clusters(self.alike, codes, None if self.held is None else self.held[:, kept])
+
+    def times(self, drawn: Floats) -> Floats:
+        """(resamples, kinds), how many items were drawn of each -> (resamples, units), how often each unit was."""
+        found: Floats = drawn[:, self.codes] if self.held is None else drawn @ self.held
+        return found
+
+
+def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
+    """The items of these units: as `items` (unit -> item) says, or else each unit is one.
+
+    Rows that stand for many units know their items themselves. ValueError for a unit without an item.
+    """
+    if ratings.holding is not None:
+        held, alike = ratings.holding.units, ratings.holding.alike
+        some = held.sum(axis=1) > 0
+        return Clusters(alike[some], None, held[some])
+    codes = _codes(ratings.units, items)
+    return Clusters(np.ones(int(codes.max()) + 1 if codes.size else 0), codes, None)
+
+
+def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
+    """(units,): the number of each unit's item, from 0. ValueError for a unit without one."""
+    if items is None:
+        return np.arange(len(units))
+    lacking = next((unit for unit in units if unit not in items), None)
+    if lacking is not None:
+        raise ValueError(f"the unit {lacking!r} has no item")
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(items[unit], len(numbers)) for unit in units], dtype=np.intp)
+
+
+def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
+    """(some resamples, kinds) at a time: how many clusters were drawn of each kind.
+
+    alike: (kinds,), how many clusters there are that tell the same, of which it is all one which is drawn.
+    cells: how many numbers a resample takes, which bounds how many are made at once.
+    """
+    n = int(alike.sum())
+    random = np.random.default_rng(seed)
+    step = max(1, CELLS_AT_ONCE // cells)
+    for start in range(0, resamples, step):
+        times = random.multinomial(n, alike / n, size=min(step, resamples - start))
+        yield times.astype(np.float64)

@@ -1,0 +1,325 @@
+"""Who is preferred to whom, and how strongly: the Bradley-Terry model of pairwise comparisons."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evalsite.lib.stats.wilson import normal_quantile
+from grading_app.statistics.bootstrap import MOST_DEGENERATE, draws_of_kinds, told_of_interval
+from grading_app.statistics.ratings import Floats, Whole
+
+STEPS = 50_000
+PRECISION = 1e-9  # of the wins of whoever won most
+
+
+class Comparison(NamedTuple):
+    """One comparison. outcome: the share of the win that went to `first`: 1, 0, or 0.5 for a tie.
+
+    item: what both answered; comparisons of one item are resampled together. None: an item of its own.
+    """
+
+    first: Hashable
+    second: Hashable
+    outcome: float
+    item: Hashable = None
+
+
+class Tally(NamedTuple):
+    """What the comparisons of two on one item add up to, a tie being half a win each way."""
+
+    first: Hashable
+    second: Hashable
+    won: float
+    lost: float
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Who beat whom, line by line, a tie being half a win each way.
+
+    names: those compared; alike: (kinds,), how many items there are of each kind, those of one kind having the same
+    tally; kind, pair, wins: (lines,), the kind of item a line is of, the place of its winner and loser in a table of
+    names x names, and how many wins it tells of.
+    """
+
+    names: tuple[Hashable, ...]
+    alike: Floats
+    kind: Whole
+    pair: Whole
+    wins: Floats
+
+    @property
+    def items(self) -> int:
+        return int(self.alike.sum())
+
+    @property
+    def total(self) -> Floats:
+        """(names, names): how often row beat column."""
+        total: Floats = self.drawn(self.alike[None])[0]
+        return total
+
+    def drawn(self, times: Floats) -> Floats:
+        """(resamples, kinds), how many items count of each -> (resamples, names, names), how often row beat column."""
+        size = len(self.names)
+        tables = [np.bincount(self.pair, self.wins * row[self.kind], minlength=size * size) for row in times]
+        stacked: Floats = np.stack(tables).astype(np.float64).reshape(len(times), size, size)
+        return stacked
+
+
+@dataclass(frozen=True, slots=True)
+class Strength:
+    """A log-strength, their mean being 0: one more multiplies the odds of winning by e. se, low, high: its interval."""
+
+    name: Hashable
+    strength: float
+    se: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Odds:
+    """One against another: difference of log-strengths with its interval, and the chance to win that they make."""
+
+    first: Hashable
+    second: Hashable
+    difference: float
+    se: float | None
+    low: float | None
+    high: float | None
+
+    @property
+    def chances(self) -> tuple[float, float | None, float | None]:
+        """The chance that `first` wins, and the ends of its interval (0 to 1)."""
+        low, high = (None if end is None else _chance(end) for end in (self.low, self.high))
+        return _chance(self.difference), low, high
+
+
+@dataclass(frozen=True, eq=False)
+class BradleyTerry:
+    """The fitted model. strengths: in the order of the names; covariance: (names, names), None without an interval.
+
+    comparisons: how many there were; items, resamples, degenerate: of a bootstrap, as of `Estimate`.
+    """
+
+    formula: str
+    strengths: tuple[Strength, ...]
+    covariance: Floats | None
+    confidence: float
+    interval: str
+    comparisons: float
+    items: int = 0
+    resamples: int = 0
+    degenerate: int = 0
+
+    def without_intervals(self) -> BradleyTerry:
+        """The strengths alone."""
+        alone = tuple(Strength(one.name, one.strength, None, None, None) for one in self.strengths)
+        return replace(self, strengths=alone, covariance=None, interval="")
+
+    def odds(self, first: Hashable, second: Hashable) -> Odds:
+        """One against another. ValueError for a name that was not compared."""
+        names = [strength.name for strength in self.strengths]
+        one, other = names.index(first), names.index(second)
+        difference = self.strengths[one].strength - self.strengths[other].strength
+        if self.covariance is None:
+            return Odds(first, second, difference, None, None, None)
+        c = self.covariance
+        se = math.sqrt(max(0.0, float(c[one, one] + c[other, other] - 2 * c[one, other])))
+        reach = normal_quantile(self.confidence) * se
+        return Odds(first, second, difference, se, difference - reach, difference + reach)
+
+
+def comparisons_from(rows: Iterable[Comparison | tuple[Hashable, Hashable, float]]) -> Comparisons:
+    """Comparisons row by row; names keep the order in which they first come.
+
+    ValueError for an outcome outside 0 to 1, or something compared with itself.
+    """
+    names: dict[Hashable, int] = {}
+    items: dict[Hashable, int] = {}
+    found: list[tuple[int, int, int, float]] = []  # item, winner, loser, wins
+    for at, row in enumerate(rows):
+        first, second, outcome, item = Comparison(*row)
+        if first == second or not 0 <= outcome <= 1:
+            raise ValueError(f"{first!r} against {second!r} with {outcome} for the first is no comparison")
+        number = items.setdefault(("its own", at) if item is None else ("item", item), len(items))
+        one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+        found += [(number, one, other, outcome), (number, other, one, 1 - outcome)]
+    return _comparisons(names, np.ones(len(items)), found)
+
+
+def comparisons_from_tallies(tallies: Iterable[tuple[int, Iterable[Tally]]]) -> Comparisons:
+    """Comparisons that were added up: (how many items have this tally, the tally) for each kind of item.
+
+    The same as their comparisons one by one: what is drawn is items, and those of one kind are alike.
+    ValueError for something compared with itself, or fewer wins than none.
+    """
+    names: dict[Hashable, int] = {}
+    alike: list[float] = []
+    found: list[tuple[int, int, int, float]] = []
+    for items, tally in tallies:
+        for first, second, won, lost in tally:
+            if first == second or min(won, lost) < 0:
+                raise ValueError(f"{first!r} against {second!r}, {won} to {lost}, is no tally")
+            one, other = names.setdefault(first, len(names)), names.setdefault(second, len(names))
+            found += [(len(alike), one, other, won), (len(alike), other, one, lost)]
+        alike.append(items)
+    return _comparisons(names, np.array(alike), found)
+
+
+def _comparisons(names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]) -> Comparisons:
+    """found: kind of item, winner, loser, wins."""
+    every, lines = tuple(names), np.array(found, dtype=np.float64).reshape(-1, 4)
+    kind, winner, loser = lines[:, :3].astype(np.intp).T
+    return Comparisons(every, alike, kind, winner * len(every) + loser, lines[:, 3])
+
+
+def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
+    """Comparisons as a table: how often the row beat the column, half a win for a tie.
+
+    ValueError unless it is a square table of counts with a name for each row.
+    """
+    table = np.array(wins, dtype=np.float64)
+    if table.shape != (len(names), len(names)) or not (table >= 0).all() or np.trace(table):
+        raise ValueError("wins are a square table of counts, with a name a row and nothing against itself")
+    pairs = np.arange(table.size)
+    return Comparisons(tuple(names), np.ones(1), np.zeros_like(pairs), pairs, table.ravel())
+
+
+def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing: float = 0.0) -> BradleyTerry:
+    """Strengths such that the odds of i against j are exp(s_i - s_j), by maximum likelihood.
+
+    R. A. Bradley & M. E. Terry (1952), Biometrika 39, 324-345; found by the MM algorithm of D. R. Hunter (2004), "MM
+    algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 384-406. The covariance is the
+    pseudo-inverse of the information sum n_ij p_ij (1 - p_ij), for independent comparisons: `bradley_terry_by_items`
+    where several are of one item. A tie is half a win for each, which makes the intervals somewhat wide.
+    smoothing: wins added both ways to each pair that was compared, for those who never lost (or won).
+    ValueError where the strengths have no finite estimate (L. R. Ford 1957): some were never compared with the others,
+    or some never lost to the others; it names them.
+    """
+    wins = _smoothed(comparisons.total, smoothing)
+    refuse_unbounded(wins, comparisons.names)
+    strengths = maximum_likelihood(wins[None])[0]
+    if np.isnan(strengths).any():
+        raise ValueError(f"no strengths were found in {STEPS:,} steps: some were hardly compared with the others")
+    covariance: Floats = np.linalg.pinv(information(wins, strengths), hermitian=True).astype(np.float64)
+    ses, z = np.sqrt(np.diag(covariance)), normal_quantile(confidence)
+    told = _told(comparisons.names, strengths, ses, strengths - z * ses, strengths + z * ses)
+    total = float(comparisons.total.sum())
+    return BradleyTerry(_formula(smoothing), told, covariance, confidence, "information matrix", total)
+
+
+def bradley_terry_by_items(
+    comparisons: Comparisons, *, seed: int, resamples: int = 1000, confidence: float = 0.95, smoothing: float = 0.0
+) -> BradleyTerry:
+    """As `bradley_terry`, with percentile intervals over resamples of items, whose comparisons are drawn together.
+
+    Resamples without finite strengths are left out and counted; where they are more than a tenth there is no interval
+    (smoothing makes them rarer). The same seed gives the same intervals. ValueError as of `bradley_terry`.
+    """
+    fitted = bradley_terry(comparisons, confidence, smoothing)
+    items, cells = comparisons.items, len(comparisons.alike) + len(comparisons.names) ** 2
+    steps = draws_of_kinds(comparisons.alike, resamples, seed, cells)
+    drawn = np.concatenate([maximum_likelihood(_smoothed(comparisons.drawn(times), smoothing)) for times in steps])
+    drawn = drawn[~np.isnan(drawn).any(axis=1)]
+    degenerate = resamples - len(drawn)
+    strengths = np.array([strength.strength for strength in fitted.strengths])
+    counts = fitted.comparisons, items, resamples, degenerate
+    if degenerate > MOST_DEGENERATE * resamples or items < 2:
+        return replace(fitted, items=items, resamples=resamples, degenerate=degenerate).without_intervals()
+    low, high = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    covariance = np.cov(drawn, rowvar=False)
+    told = _told(comparisons.names, strengths, np.sqrt(np.diag(covariance)), low, high)
+    return BradleyTerry(fitted.formula, told, covariance, confidence, told_of_interval(items), *counts)
+
+
+def maximum_likelihood(wins: Floats) -> Floats:
+    """(tables, names, names) -> (tables, names), log-strengths of mean 0; NaN for a table without a finite estimate."""
+    games, won = wins + wins.swapaxes(1, 2), wins.sum(axis=2)
+    found = np.full(won.shape, np.nan)
+    left = np.flatnonzero(strongly_connected(wins))
+    logs, games, won = np.zeros((len(left), wins.shape[1])), games[left], won[left]
+    for _ in range(STEPS):
+        if not left.size:
+            break
+        strengths = np.exp(logs)
+        expected = strengths * (games / (strengths[:, :, None] + strengths[:, None, :])).sum(axis=2)
+        going = np.abs(won - expected).max(axis=1) >= PRECISION * np.maximum(1, won.max(axis=1))
+        found[left[~going]] = logs[~going]
+        left, logs, games, won, expected = (kept[going] for kept in (left, logs, games, won, expected))
+        logs = logs + np.log(won / expected)
+        logs = logs - logs.mean(axis=1, keepdims=True)
+    return found
+
+
+def information(wins: Floats, strengths: Floats) -> Floats:
+    """(names, names): Fisher's information about the log-strengths; its rows add up to 0."""
+    chances = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
+    weights = (wins + wins.T) * chances * (1 - chances)
+    found: Floats = np.diag(weights.sum(axis=1)) - weights
+    return found
+
+
+def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
+    """(tables, names, names) -> (tables,): whether everyone beat everyone, through others where not directly."""
+    connected: NDArray[np.bool_] = np.all(_reached(wins), axis=(1, 2))
+    return connected
+
+
+def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
+    """ValueError that names who was never compared with the others, or never lost to them."""
+    if len(names) < 2:
+        raise ValueError("a comparison takes two")
+    groups = np.unique(_reached((wins + wins.T)[None])[0], axis=0)
+    if len(groups) > 1:
+        told = "; ".join(sorted(_listed(names, group) for group in groups))
+        raise ValueError(f"groups that were never compared with each other: {told}")
+    reached = _reached(wins[None])[0]
+    if reached.all():
+        return
+    # Someone whom nobody reaches but those whom they reach themselves: a group at the top.
+    top = next(at for at in range(len(names)) if (reached[:, at] <= reached[at]).all())
+    group = reached[:, top] & reached[top]
+    raise ValueError(
+        f"never lost to any of the others, so that nothing bounds their strength: {_listed(names, group)}; "
+        "more comparisons or some smoothing would"
+    )
+
+
+def _reached(wins: Floats) -> NDArray[np.bool_]:
+    """(tables, names, names): whether row beat column, or someone who beat column, and so on; all reach themselves."""
+    size = wins.shape[1]
+    reached = (wins > 0) | np.eye(size, dtype=bool)
+    for _ in range(max(1, math.ceil(math.log2(size)))):
+        steps = reached.astype(np.float32)
+        reached = steps @ steps > 0
+    return reached
+
+
+def _smoothed(wins: Floats, smoothing: float) -> Floats:
+    if smoothing < 0:
+        raise ValueError("smoothing adds wins, it takes none")
+    return wins + smoothing * ((wins + wins.swapaxes(-1, -2)) > 0)
+
+
+def _formula(smoothing: float) -> str:
+    return "Bradley-Terry" + (f", {smoothing:g} wins added each way for each pair" if smoothing else "")
+
+
+def _told(names: Sequence[Hashable], strengths: Floats, ses: Floats, low: Floats, high: Floats) -> tuple[Strength, ...]:
+    columns = (strengths.tolist(), ses.tolist(), low.tolist(), high.tolist())
+    return tuple(Strength(name, *row) for name, *row in zip(names, *columns, strict=True))
+
+
+def _listed(names: Sequence[Hashable], chosen: NDArray[np.bool_]) -> str:
+    return ", ".join(str(name) for name, is_chosen in zip(names, chosen, strict=True) if is_chosen)
+
+
+def _chance(log_odds: float) -> float:
+    return 1 / (1 + math.exp(-log_odds))

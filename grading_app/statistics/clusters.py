@@ -1,0 +1,117 @@
+"""Means and shares of scores that come in clusters (the answers to one item), from sums alone.
+
+The sums are what a database can add up over millions of rows; they also add up over disjoint sets of items.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, dataclass
+
+from evalsite.lib.stats.t_interval import student_quantile
+from evalsite.lib.stats.wilson import wilson
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSums:
+    """With n_i scores and their sum S_i in cluster i: sums over the scores, then over the clusters."""
+
+    n: float = 0.0
+    total: float = 0.0
+    squares: float = 0.0  # of the scores
+    clusters: float = 0.0
+    totals_squared: float = 0.0  # sum of S_i^2
+    sizes_by_totals: float = 0.0  # sum of n_i S_i
+    sizes_squared: float = 0.0  # sum of n_i^2
+
+    def __add__(self, other: ClusterSums) -> ClusterSums:
+        """Of both, provided that no cluster is in both."""
+        return ClusterSums(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.n
+
+    @property
+    def sd(self) -> float | None:
+        """Sample standard deviation of the scores (n - 1); None below two."""
+        if self.n < 2:
+            return None
+        return math.sqrt(_not_negative(self.squares - self.n * self.mean**2, self.squares) / (self.n - 1))
+
+    @property
+    def residuals_squared(self) -> float:
+        """Sum over clusters of (S_i - n_i mean)^2."""
+        m = self.mean
+        found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
+        return _not_negative(found, self.totals_squared)
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean of n values in so many clusters, with its standard error and interval (None with one cluster)."""
+
+    n: int
+    clusters: int
+    mean: float
+    se: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A share of successes with an interval that knows of the clusters; all but n and share None with one cluster."""
+
+    n: int
+    clusters: int
+    share: float
+    se: float | None
+    low: float | None
+    high: float | None
+    effective_n: float | None
+
+
+def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
+    """The mean, with a standard error that allows the scores of one cluster (an item) to go together.
+
+    se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters; the interval
+    is Student's with G - 1 degrees of freedom. Where clusters are equally large it is the standard error of the mean
+    of the cluster means. K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22, for the mean, with the usual
+    correction for few clusters. None for no scores.
+    """
+    if not sums.n:
+        return None
+    n, groups = round(sums.n), round(sums.clusters)
+    if groups < 2:
+        return Mean(n, groups, sums.mean, None, None, None)
+    se = math.sqrt(groups / (groups - 1) * sums.residuals_squared) / n
+    reach = student_quantile(confidence, groups - 1) * se
+    return Mean(n, groups, sums.mean, se, sums.mean - reach, sums.mean + reach)
+
+
+def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | None:
+    """The share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
+
+    The effective size is n / D, D being the design effect: the clustered variance of the mean over that of as many
+    independent answers, taken as 1 where it is below. With one answer an item this is Wilson's interval itself. Where
+    all scores are equal D cannot be estimated; then every item counts as one answer.
+    E. L. Korn & B. I. Graubard (1998), "Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data", Survey Methodology 24, 193-201, with Wilson's interval in place of theirs.
+    """
+    mean = clustered_mean_of(sums, confidence)
+    if mean is None:
+        return None
+    if mean.se is None:
+        return Share(mean.n, mean.clusters, mean.mean, None, None, None, None)
+    variance = mean.mean * (1 - mean.mean)
+    # Of the estimates without their corrections for few clusters and scores: then one answer an item gives exactly 1.
+    effect = max(1.0, sums.residuals_squared / (sums.n * variance)) if variance > 1e-12 else mean.n / mean.clusters
+    effective = mean.n / effect
+    interval = wilson(min(mean.mean, 1.0) * effective, effective, confidence)
+    return Share(mean.n, mean.clusters, mean.mean, mean.se, interval.low, interval.high, effective)
+
+
+def _not_negative(difference: float, scale: float) -> float:
+    """Differences of large sums leave rounding noise: what is below it is zero."""
+    return difference if difference > 1e-12 * scale else 0.0

@@ -1,0 +1,104 @@
+"""How two columns of numbers go together, each unit counting as often as it is said to."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from evalsite.lib.stats.wilson import normal_quantile
+from grading_app.statistics.estimates import Spread
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings
+
+ROUNDING = 1e-24
+ROUNDING_OF_R = 1e-13
+
+
+class Moments(NamedTuple):
+    """(resamples,) each: the mean difference, variances (divided by n) and covariance of two columns."""
+
+    difference: Floats
+    variance_x: Floats
+    variance_y: Floats
+    covariance: Floats
+
+
+def moments(x: Floats, y: Floats, times: Floats) -> Moments:
+    """x, y: (units,); times: (resamples, units), how often each counts. What is below rounding is zero."""
+    n = times.sum(axis=1, keepdims=True)
+    center = (x.mean() + y.mean()) / 2
+    x, y = x - center, y - center
+    mean_x, mean_y = (times @ x)[:, None] / n, (times @ y)[:, None] / n
+    off_x, off_y, shares = x - mean_x, y - mean_y, times / n
+    covariance = (shares * off_x * off_y).sum(axis=1)
+    variance_x, variance_y = _variance(x, off_x, shares), _variance(y, off_y, shares)
+    together = np.abs(covariance) > ROUNDING_OF_R * np.sqrt(variance_x * variance_y)
+    return Moments((mean_x - mean_y)[:, 0], variance_x, variance_y, np.where(together, covariance, 0.0))
+
+
+def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:
+    squares = (shares * off**2).sum(axis=1)
+    return np.where(squares > ROUNDING * (shares @ values**2), squares, 0.0)
+
+
+def concordance(x: Floats, y: Floats, times: Floats) -> Floats:
+    """Lin's coefficient for each resample; NaN where neither column varies and their means are equal."""
+    found = moments(x, y, times)
+    return quotient(2 * found.covariance, found.variance_x + found.variance_y + found.difference**2)
+
+
+def correlation(x: Floats, y: Floats, times: Floats) -> Floats:
+    """Pearson's r for each resample; NaN where a column does not vary."""
+    found = moments(x, y, times)
+    return np.clip(quotient(found.covariance, np.sqrt(found.variance_x * found.variance_y)), -1.0, 1.0)
+
+
+def lins_concordance(ratings: Ratings) -> Coefficient:
+    """Lin's concordance correlation coefficient of two raters: how near their pairs are to the line of equality.
+
+    rho_c = 2 s_xy / (s_x^2 + s_y^2 + (mean x - mean y)^2), moments divided by n.
+    L. I.-K. Lin (1989), "A concordance correlation coefficient to evaluate reproducibility", Biometrics 45, 255-268.
+    The interval is tanh(atanh(rho_c) -+ z se), its variance as corrected in Biometrics 56 (2000), 324-325, for three
+    units or more. Only units that both rated are used. Not defined where neither rater varies and both are equal.
+    ValueError unless there are two raters.
+    """
+    if len(ratings.raters) != 2:
+        raise ValueError(f"Lin's coefficient is of two raters, not of {len(ratings.raters)}")
+    both = ratings.complete()
+    x, y = both.values.T
+
+    def of(times: Floats) -> Floats:
+        return concordance(x, y, times)
+
+    def spread(confidence: float) -> Spread | None:
+        return _transformed(x, y, both.times, confidence)
+
+    left_out = ratings.n_units - both.n_units
+    return Coefficient("Lin's concordance correlation coefficient", both, left_out, of, spread)
+
+
+def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spread | None:
+    n, once = float(times.sum()), times[None]
+    rho_c, r = float(concordance(x, y, once)[0]), float(correlation(x, y, once)[0])
+    if n < 3 or math.isnan(r) or r == 0:
+        return None
+    how = "Fisher's z of Lin (1989, 2000)"
+    if abs(rho_c) > 1 - 1e-12:
+        return Spread(0.0, rho_c, rho_c, how)
+    found = moments(x, y, once)
+    shift = float(found.difference[0] ** 2 / math.sqrt(found.variance_x[0] * found.variance_y[0]))
+    reach = normal_quantile(confidence) * math.sqrt(_variance_of_z(n, rho_c, r, shift))
+    return Spread(None, math.tanh(math.atanh(rho_c) - reach), math.tanh(math.atanh(rho_c) + reach), how)
+
+
+def _variance_of_z(n: float, rho_c: float, r: float, shift: float) -> float:
+    """shift: the squared difference of the means over the product of the standard deviations (Lin's u^2)."""
+    rest = 1 - rho_c**2
+    terms = (
+        (1 - r**2) * rho_c**2 / (rest * r**2),
+        2 * rho_c**3 * (1 - rho_c) * shift / (r * rest**2),
+        -(rho_c**4) * shift**2 / (2 * r**2 * rest**2),
+    )
+    return max(0.0, sum(terms)) / (n - 2)

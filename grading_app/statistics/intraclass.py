@@ -1,0 +1,134 @@
+"""Intraclass correlations: the share of the variance of ratings that lies between units."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from grading_app.statistics.estimates import Spread
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings
+
+Form = Literal["1,1", "2,1", "3,1", "1,k", "2,k", "3,k"]
+ROUNDING = 1e-24
+FORMS: tuple[Form, ...] = ("1,1", "2,1", "3,1", "1,k", "2,k", "3,k")
+
+
+@dataclass(frozen=True, eq=False)
+class MeanSquares:
+    """The two-way analysis of variance of n units x k raters; all but k are (resamples,)."""
+
+    n: Floats
+    k: int
+    rows: Floats  # between units
+    within: Floats  # within units: raters and residual together
+    columns: Floats  # between raters
+    error: Floats  # residual
+
+
+def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
+    """ICC(1,1) to ICC(3,k): of a single rating (1) or of the mean of all k raters (k).
+
+    1: each unit has raters of its own; 2: the raters are a sample of all raters, and their level counts as
+    disagreement; 3: the raters are all there are, and their level does not count (consistency). With the mean squares
+    R between units, W within units, C between raters, E residual, of n units:
+    (1,1) = (R - W) / (R + (k - 1) W)                           (1,k) = (R - W) / R
+    (2,1) = (R - E) / (R + (k - 1) E + k (C - E) / n)           (2,k) = (R - E) / (R + (C - E) / n)
+    (3,1) = (R - E) / (R + (k - 1) E)                           (3,k) = (R - E) / R
+    Intervals by the F distribution; those of (2,1) by Satterthwaite's degrees of freedom, and of (2,k) from them by
+    Spearman and Brown's formula. P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86, 420-428;
+    K. O. McGraw & S. P. Wong (1996), Psychological Methods 1, 30-46 (and 390).
+    Only units that every rater rated are used. Not defined where the denominator is not above zero: below two units,
+    and for the mean of all raters without variance between units.
+    ValueError for a single rater, or a form that is none of the six.
+    """
+    if form not in FORMS:
+        raise ValueError(f"an intraclass correlation is one of {', '.join(FORMS)}, not {form}")
+    if len(ratings.raters) < 2:
+        raise ValueError("an intraclass correlation takes two raters or more")
+    used = ratings.complete()
+
+    def of(times: Floats) -> Floats:
+        return _correlation(form, mean_squares(used, times))
+
+    def spread(confidence: float) -> Spread | None:
+        return _spread(form, mean_squares(used, used.times[None]), confidence)
+
+    return Coefficient(f"ICC({form})", used, ratings.n_units - used.n_units, of, spread)
+
+
+def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
+    """The analysis of variance with each unit as often as `times` says, (resamples, units)."""
+    values = complete.values - complete.values.mean()
+    n, k = times.sum(axis=1), len(complete.raters)
+    units, raters = values.mean(axis=1), times @ values / n[:, None]
+    mean = raters.mean(axis=1, keepdims=True)
+    # What is below rounding is none: it would make an F of billions out of noise.
+    rounding = ROUNDING * np.abs(complete.values).max() ** 2 * n * k
+    rows = _above(rounding, k * (times * (units - mean) ** 2).sum(axis=1))
+    within = _above(rounding, times @ ((values - units[:, None]) ** 2).sum(axis=1))
+    columns = _above(rounding, n * ((raters - mean) ** 2).sum(axis=1))
+    error = _above(np.maximum(rounding, 1e-12 * within), within - columns)
+    df = np.maximum(n - 1, 1)
+    return MeanSquares(n, k, rows / df, within / (n * (k - 1)), columns / (k - 1), error / (df * (k - 1)))
+
+
+def _above(rounding: Floats, squares: Floats) -> Floats:
+    return np.where(squares > rounding, squares, 0.0)
+
+
+def _correlation(form: Form, ms: MeanSquares) -> Floats:
+    noise = ms.within if form[0] == "1" else ms.error
+    below = ms.rows if form[2] == "k" else ms.rows + (ms.k - 1) * noise
+    if form[0] == "2":
+        below = below + (1 if form[2] == "k" else ms.k) * (ms.columns - ms.error) / ms.n
+    return quotient(ms.rows - noise, np.where(ms.n > 1, below, 0.0))
+
+
+def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
+    n, k = float(ms.n[0]), ms.k
+    if n < 2:
+        return None
+    rows, within, error = float(ms.rows[0]), float(ms.within[0]), float(ms.error[0])
+    if form[0] == "2" and rows == error == 0:
+        return None  # Raters who each say one thing of all units: the estimate is 0, and nothing varies about it.
+    if form[0] == "2":
+        low, high = _absolute(ms, confidence)
+    elif form[0] == "1":
+        low, high = _by_ratio(rows, within, (n - 1, n * (k - 1)), k, confidence)
+    else:
+        low, high = _by_ratio(rows, error, (n - 1, (n - 1) * (k - 1)), k, confidence)
+    if form[2] == "k":
+        low, high = (k * end / (1 + (k - 1) * end) for end in (low, high))
+    return Spread(None, low, high, "F distribution (Shrout & Fleiss 1979)")
+
+
+def _by_ratio(rows: float, noise: float, df: tuple[float, float], k: int, confidence: float) -> tuple[float, float]:
+    """The limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise, written without dividing."""
+    divisors = _quantile(confidence, *df), 1 / _quantile(confidence, df[1], df[0])
+    low, high = ((rows - f * noise) / (rows + (k - 1) * f * noise) for f in divisors)
+    return low, high
+
+
+def _absolute(ms: MeanSquares, confidence: float) -> tuple[float, float]:
+    """The limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C where it would divide by E."""
+    n, k, rho = float(ms.n[0]), ms.k, float(_correlation("2,1", ms)[0])
+    rows, columns, error = float(ms.rows[0]), float(ms.columns[0]), float(ms.error[0])
+    if columns == error == 0:
+        return 1.0, 1.0
+    one, other = k * rho * columns, (n * (1 + (k - 1) * rho) - k * rho) * error
+    df = (k - 1) * (n - 1) * (one + other) ** 2 / ((n - 1) * one**2 + other**2)
+    noise = k * columns + (k * n - k - n) * error
+    upper, lower = _quantile(confidence, n - 1, df), _quantile(confidence, df, n - 1)
+    low = n * (rows - upper * error) / (upper * noise + n * rows)
+    high = n * (lower * rows - error) / (noise + n * lower * rows)
+    return low, high
+
+
+def _quantile(confidence: float, df: float, other: float) -> float:
+    """F such that a value of the F distribution stays below it with probability (1 + confidence) / 2."""
+    from scipy.special import fdtri  # Not scipy.stats, which costs a web process 70 MB.
+
+    return float(fdtri(df, other, (1 + confidence) / 2))

@@ -1,0 +1,178 @@
+"""A judge model beside people who rated the same units: its bias, its slope, and the agreement that people reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from grading_app.statistics.bootstrap import Clusters, bootstrap, clusters_of
+from grading_app.statistics.clusters import ClusterSums, clustered_mean_of
+from grading_app.statistics.concordance import concordance, correlation, moments
+from grading_app.statistics.estimates import Estimate, Spread
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings, Whole
+
+Line = Literal["deming", "ols"]
+Measure = Literal["concordance", "correlation", "same answer"]
+MEASURES: dict[Measure, str] = {
+    "concordance": "Lin's concordance with the mean of the others",
+    "correlation": "Pearson's r with the mean of the others",
+    "same answer": "share of the others with the same rating",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The judge's agreement with people, theirs with each other, and the one less the other, on the same resamples."""
+
+    judge: Estimate
+    people: Estimate
+    gap: Estimate
+
+
+def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None = None) -> Coefficient:
+    """How much higher the judge rates than the mean of the people, averaged over units (in units of the scale).
+
+    The interval is Student's on the standard error clustered by item (unit -> item; each unit one where not given):
+    K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22. Only units rated by the judge and a person are used.
+    ValueError for a judge who is not among the raters, or a unit without an item.
+    """
+    used, left_out = compared(ratings, judge)
+    excess = used.values[:, used.column(judge)] - people_means(used, judge)
+
+    def of(times: Floats) -> Floats:
+        return quotient(times @ excess, times.sum(axis=1))
+
+    def spread(confidence: float) -> Spread | None:
+        mean = clustered_mean_of(cluster_sums(clusters_of(used, items), used.times, excess), confidence)
+        if mean is None or mean.low is None or mean.high is None:
+            return None
+        return Spread(mean.se, mean.low, mean.high, f"Student's t, clustered by {mean.clusters:,} items")
+
+    return Coefficient("judge's bias: judge less the mean of the people", used, left_out, of, spread)
+
+
+def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
+    """What the values of units (each so many `times`) add up to, over all and over items."""
+    totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
+    over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
+    return ClusterSums(
+        float(times.sum()), float(times @ values), float(times @ values**2), clusters.n, *map(float, over_items)
+    )
+
+
+def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
+    """The slope of the judge's ratings (y) over the people's means (x): below 1 the judge spares the ends of the scale.
+
+    deming: both are measured with error, error_ratio = error variance of the judge / of the people's means;
+    slope = (s_yy - e s_xx + sqrt((s_yy - e s_xx)^2 + 4 e s_xy^2)) / (2 s_xy).
+    W. E. Deming (1943), "Statistical adjustment of data"; K. Linnet (1993), Clinical Chemistry 39, 424-432.
+    ols: s_xy / s_xx, least squares: error in the people's means pulls it towards 0.
+    Not defined where the two do not go together at all (s_xy = 0), or people's means do not vary. Its interval is the
+    bootstrap's. ValueError for a judge who is not among the raters, or an error ratio that is not above 0.
+    """
+    if not 0 < error_ratio < np.inf:
+        raise ValueError(f"an error ratio is above 0, not {error_ratio}")
+    used, left_out = compared(ratings, judge)
+    x, y = people_means(used, judge), used.values[:, used.column(judge)]
+
+    def of(times: Floats) -> Floats:
+        found = moments(x, y, times)
+        if line == "ols":
+            return quotient(found.covariance, found.variance_x)
+        excess = found.variance_y - error_ratio * found.variance_x
+        root = np.sqrt(excess**2 + 4 * error_ratio * found.covariance**2)
+        return np.sign(found.covariance) * quotient(excess + root, 2 * np.abs(found.covariance))
+
+    told = "least squares" if line == "ols" else f"Deming, error ratio {error_ratio:g}"
+    return Coefficient(f"slope of the judge over the mean of the people ({told})", used, left_out, of)
+
+
+def judge_standing(
+    ratings: Ratings,
+    judge: Hashable,
+    measure: Measure,
+    *,
+    seed: int,
+    items: Mapping[Hashable, Hashable] | None = None,
+    resamples: int = 2000,
+    confidence: float = 0.95,
+) -> Standing:
+    """Does the judge agree with people as well as people agree with each other?
+
+    Each person in turn steps out, and both that person and the judge are compared with the others who rated the unit:
+    with their mean (concordance, correlation) or rating by rating (same answer). So the judge meets the very reference
+    that the person meets, and gains nothing from a mean of one rating more. Within a unit the persons who step out
+    share its weight: a unit counts once, whoever rated it.
+    The people's value is the ceiling; a gap whose interval lies below 0 says that the judge falls short of it.
+    Units need the judge and two people; others are left out. Intervals: `bootstrap`, all three on the same resamples.
+    ValueError for a judge who is not among the raters, and as of `bootstrap`.
+    """
+    three = standing_coefficients(ratings, judge, measure)
+    return Standing(
+        *(bootstrap(one, seed=seed, items=items, resamples=resamples, confidence=confidence) for one in three)
+    )
+
+
+def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -> tuple[Coefficient, ...]:
+    """The three measures of a `Standing`, without intervals."""
+    used, left_out = compared(ratings, judge, people=2)
+    table = used.without(judge)
+    unit, person = np.nonzero(table.given)
+    own, judged = table.values[unit, person], used.values[unit, used.column(judge)]
+    by_judge, by_person = (_agreement(measure, table, unit, person, own_or) for own_or in (judged, own))
+    share = 1 / table.per_unit[unit]
+
+    def of(measured: Callable[[Floats], Floats]) -> Callable[[Floats], Floats]:
+        return lambda times: measured(times[:, unit] * share)
+
+    def gap(times: Floats) -> Floats:
+        return by_judge(times) - by_person(times)
+
+    told = MEASURES[measure]
+    return tuple(
+        Coefficient(f"{who}: {told}", used, left_out, of(measured))
+        for who, measured in (("judge", by_judge), ("people", by_person), ("judge less people", gap))
+    )
+
+
+def compared(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
+    """The units that the judge and so many people rated, and how many others there are."""
+    enough = (ratings.without(judge).per_unit >= people) & ratings.given[:, ratings.column(judge)]
+    used = ratings.where(enough)
+    return used, ratings.n_units - used.n_units
+
+
+def people_means(ratings: Ratings, judge: Hashable) -> Floats:
+    """(units,): the mean over the people who rated the unit; every unit has one of them."""
+    people = ratings.without(judge)
+    means: Floats = np.nansum(people.values, axis=1) / np.maximum(people.per_unit, 1)
+    return means
+
+
+def _agreement(
+    measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
+) -> Callable[[Floats], Floats]:
+    """(resamples, steppings out) -> (resamples,): `values` against the others of the unit when the person steps out.
+
+    What the others said is what all said less the person's own, so that no table of raters by raters is made.
+    """
+    own, others = table.values[unit, person], table.per_unit[unit] - 1
+    if measure == "same answer":
+        same = _times_said(table, unit, values) - (values == own)
+        shares = same / others
+        return lambda times: quotient(times @ shares, times.sum(axis=1))
+    means = (np.nansum(table.values, axis=1)[unit] - own) / others
+    pair = concordance if measure == "concordance" else correlation
+    return lambda times: pair(values, means, times)
+
+
+def _times_said(table: Ratings, unit: Whole, values: Floats) -> Floats:
+    """(steppings out,): how many raters of the unit gave this value."""
+    categories, counts = table.categories, table.counts
+    at = np.searchsorted(categories, values).clip(max=len(categories) - 1)
+    found: Floats = np.where(categories[at] == values, counts[unit, at], 0.0)
+    return found

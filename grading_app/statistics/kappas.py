@@ -1,0 +1,195 @@
+"""Agreement on categories: percent agreement, Cohen's and Fleiss' kappa, and the confusion matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from evalsite.lib.stats.wilson import normal_quantile
+from grading_app.statistics.estimates import Spread
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings, Whole
+
+Weights = Literal["none", "linear", "quadratic"]
+WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadratic": ", quadratic weights"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfusionMatrix:
+    """How often one rater's category (rows) met another's (columns).
+
+    categories: ascending, labels or numbers; counts[i][j]: units that `rows` put in i and `columns` in j.
+    left_out: units that not both rated.
+    """
+
+    rows: Hashable
+    columns: Hashable
+    categories: tuple[str | float, ...]
+    counts: tuple[tuple[int, ...], ...]
+    units: int
+    left_out: int
+
+    @property
+    def agreed(self) -> int:
+        return sum(row[at] for at, row in enumerate(self.counts))
+
+
+def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> ConfusionMatrix:
+    """Two raters' categories crossed, over the units that both rated. ValueError for a rater who is not there."""
+    both = ratings.of(rows, columns).complete()
+    categories, codes = _codes(both)
+    counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
+    np.add.at(counts, (codes[:, 0], codes[:, 1]), np.rint(both.times).astype(np.intp))
+    names = tuple(both.labels[int(value)] if both.labels else float(value) for value in categories)
+    left_out = ratings.n_units - both.n_units
+    return ConfusionMatrix(rows, columns, names, tuple(tuple(row) for row in counts.tolist()), both.n_units, left_out)
+
+
+def percent_agreement(ratings: Ratings) -> Coefficient:
+    """The share of agreeing pairs of ratings of one unit, averaged over units (0 to 1).
+
+    P = mean over units of sum over categories of n_uc (n_uc - 1) / (m_u (m_u - 1)), n_uc of a unit's m_u ratings being
+    c: the observed agreement of J. L. Fleiss (1971). Chance is not removed. Units with fewer than two ratings are left
+    out.
+    """
+    used = ratings.with_at_least(2)
+    agreeing = _agreeing_pairs(used)
+
+    def of(times: Floats) -> Floats:
+        return quotient(times @ agreeing, times.sum(axis=1))
+
+    return Coefficient("percent agreement", used, ratings.n_units - used.n_units, of)
+
+
+def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
+    """Cohen's kappa of two raters: 1 - observed / expected disagreement, expected from each rater's own shares.
+
+    q_o = mean over units of d(a_u, b_u), q_e = sum over i, j of p_i. p_.j d(i, j), with a distance of d = 1 for any
+    two categories (unweighted), |i - j| (linear) or (i - j)^2 (quadratic); i and j are the ratings themselves, so that
+    a category nobody chose does not bring its neighbours together.
+    J. Cohen (1960), Educational and Psychological Measurement 20, 37-46; J. Cohen (1968), Psychological Bulletin 70,
+    213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of
+    J. L. Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
+    Not defined where both raters use one and the same category alone. ValueError unless there are two raters.
+    """
+    if len(ratings.raters) != 2:
+        raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
+    both = ratings.complete()
+    categories, codes = _codes(both)
+    distances = _distances(categories, weights)
+    apart = distances[codes[:, 0], codes[:, 1]]
+    shown = np.stack([_indicators(codes[:, rater], len(categories)) for rater in (0, 1)])
+
+    def of(times: Floats) -> Floats:
+        n, (first, second) = times.sum(axis=1), times @ shown
+        expected = ((first @ distances) * second).sum(axis=1)
+        return 1 - quotient(times @ apart * n, expected)
+
+    def spread(confidence: float) -> Spread | None:
+        return _large_sample(distances, codes, both.times, confidence)
+
+    formula = f"Cohen's kappa{WEIGHTED[weights]}"
+    return Coefficient(formula, both, ratings.n_units - both.n_units, of, spread)
+
+
+def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
+    """Fleiss' kappa of many raters, who need not be the same for each unit: 1 - observed / expected disagreement.
+
+    observed: the mean, over units with two ratings or more, of sum over k, l of n_uk (n_ul - [k = l]) d(k, l) /
+    (m_u (m_u - 1)), n_uk of a unit's m_u ratings being k; expected: sum over k, l of p_k p_l d(k, l), p_k the mean over
+    units of n_uk / m_u. The distance d is as in `cohens_kappa`.
+    J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382;
+    weighted, and for units with different numbers of ratings, as generalised by K. L. Gwet (2014), "Handbook of
+    inter-rater reliability", 4th ed., chapters 2 and 3. Of two raters this is Scott's pi.
+    Units with a single rating enter the expected disagreement alone; those without any are left out. Not defined where
+    all ratings are in one category, or no unit has two.
+    """
+    used = ratings.with_at_least(1)
+    counts, sizes = used.counts, used.per_unit
+    distances, shares = _distances(used.categories, weights), counts / sizes[:, None]
+    paired = (sizes > 1).astype(np.float64)
+    apart = paired * ((counts @ distances) * counts).sum(axis=1) / (sizes * np.maximum(sizes - 1, 1))
+
+    def of(times: Floats) -> Floats:
+        pooled = times @ shares / times.sum(axis=1, keepdims=True)
+        observed = quotient(times @ apart, times @ paired)
+        return 1 - quotient(observed, ((pooled @ distances) * pooled).sum(axis=1))
+
+    return Coefficient(f"Fleiss' kappa{WEIGHTED[weights]}", used, ratings.n_units - used.n_units, of)
+
+
+def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
+    """Fleiss' kappa for one category against all others.
+
+    1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)), of N units with m ratings each; J. L. Fleiss
+    (1971). Units without any rating are left out. Not defined where all ratings are in this category, or none is.
+    ValueError unless all other units have the same number of ratings, two or more.
+    """
+    used = ratings.with_at_least(1)
+    sizes = set(used.per_unit.tolist())
+    if len(sizes) > 1 or 1 in sizes:
+        told = " or ".join(str(size) for size in sorted(sizes))
+        raise ValueError(f"Fleiss' kappa of a category takes equally many ratings of each unit; here they have {told}")
+    m = sizes.pop() if sizes else 0
+    chosen = (used.values == category).sum(axis=1).astype(np.float64)
+    mixed = chosen * (m - chosen)
+
+    def of(times: Floats) -> Floats:
+        n = times.sum(axis=1)
+        share = times @ chosen / (n * m)
+        return 1 - quotient(times @ mixed, n * m * (m - 1) * share * (1 - share))
+
+    return Coefficient(f"Fleiss' kappa of {_name(used, category)}", used, ratings.n_units - used.n_units, of)
+
+
+def _name(ratings: Ratings, category: float) -> str:
+    return ratings.labels[int(category)] if ratings.labels else f"{category:g}"
+
+
+def _codes(ratings: Ratings) -> tuple[Floats, Whole]:
+    """The categories, ascending, and for complete ratings the number of each rating's category."""
+    categories = ratings.categories
+    return categories, np.searchsorted(categories, ratings.values)
+
+
+def _agreeing_pairs(ratings: Ratings) -> Floats:
+    counts, sizes = ratings.counts, ratings.per_unit
+    shares: Floats = (counts * (counts - 1)).sum(axis=1) / (sizes * (sizes - 1))
+    return shares
+
+
+def _distances(categories: Floats, weights: Weights) -> Floats:
+    between = np.abs(categories[:, None] - categories[None, :])
+    powers: dict[Weights, Floats] = {
+        "none": (between > 0).astype(np.float64),
+        "linear": between,
+        "quadratic": between**2,
+    }
+    return powers[weights]
+
+
+def _indicators(codes: Whole, categories: int) -> Floats:
+    indicators: Floats = (codes[:, None] == np.arange(categories)).astype(np.float64)
+    return indicators
+
+
+def _large_sample(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
+    """Written with distances d in place of the paper's weights, w = 1 - d / max d, which changes nothing."""
+    n, size = float(times.sum()), len(distances)
+    first, second = (np.bincount(codes[:, rater], times, minlength=size) / n for rater in (0, 1))
+    expected = float(first @ distances @ second)
+    if expected == 0:
+        return None
+    apart = distances[codes[:, 0], codes[:, 1]]
+    shares = times / n
+    ratio = float(shares @ apart) / expected
+    pulled = apart - ratio * ((distances @ second)[codes[:, 0]] + (first @ distances)[codes[:, 1]])
+    variance = float(shares @ pulled**2) - (ratio * expected) ** 2
+    se = math.sqrt(max(0.0, variance) / n) / expected
+    reach, kappa = normal_quantile(confidence) * se, 1 - ratio
+    how = "large-sample standard error (Fleiss, Cohen & Everitt 1969)"
+    return Spread(se, max(-1.0, kappa - reach), min(1.0, kappa + reach), how)

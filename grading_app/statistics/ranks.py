@@ -1,0 +1,58 @@
+"""Ranks with ties, and Kendall's coefficient of concordance."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grading_app.statistics.measures import Coefficient, quotient
+from grading_app.statistics.ratings import Floats, Ratings, Whole
+
+
+class Ranking:
+    """The order of some values, from which their mid-ranks follow however often each of them counts."""
+
+    def __init__(self, values: Floats) -> None:
+        """values: (n,), none of them NaN."""
+        self.order: Whole = np.argsort(values, kind="stable")
+        ordered = values[self.order]
+        last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
+        self.ends: Whole = np.flatnonzero(last_of_tie)
+        tie = np.concatenate([[0], np.cumsum(last_of_tie)[:-1]])
+        self.tie_of: Whole = np.empty(len(values), dtype=np.intp)
+        self.tie_of[self.order] = tie
+
+    def tie_sizes(self, times: Floats) -> Floats:
+        """(resamples, n), how often each value counts -> (resamples, different values), ascending: how often each."""
+        upto = np.cumsum(times[:, self.order], axis=1)[:, self.ends]
+        return np.diff(upto, axis=1, prepend=0.0)
+
+    def midranks(self, times: Floats) -> Floats:
+        """(resamples, n), how often each value counts -> (resamples, n), its mean rank among all, from 1."""
+        sizes = self.tie_sizes(times)
+        ranks: Floats = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
+        return ranks[:, self.tie_of]
+
+
+def kendalls_w(ratings: Ratings) -> Coefficient:
+    """Kendall's coefficient of concordance of m raters who each order the same n units, corrected for ties (0 to 1).
+
+    W = 12 S / (m^2 (n^3 - n) - m T), S the sum of squares of the units' rank sums about their mean m (n + 1) / 2, with
+    mid-ranks for ties, and T = sum over raters and ties of t units of t^3 - t.
+    M. G. Kendall (1948), "Rank correlation methods", ch. 6; with ties as in S. Siegel (1956), "Nonparametric
+    statistics", pp. 229-238. Only units that every rater rated are used. Not defined where each rater ties all units.
+    ValueError for a single rater.
+    """
+    raters = len(ratings.raters)
+    if raters < 2:
+        raise ValueError("concordance takes two raters or more")
+    used = ratings.complete()
+    rankings = [Ranking(column) for column in used.values.T]
+
+    def of(times: Floats) -> Floats:
+        n = times.sum(axis=1)
+        sums = sum((ranking.midranks(times) for ranking in rankings), np.zeros(times.shape))
+        squares = (times * (sums - raters * (n[:, None] + 1) / 2) ** 2).sum(axis=1)
+        ties = sum(((t**3 - t).sum(axis=1) for t in (ranking.tie_sizes(times) for ranking in rankings)), 0 * n)
+        return quotient(12 * squares, raters**2 * (n**3 - n) - raters * ties)
+
+    return Coefficient("Kendall's W, corrected for ties", used, ratings.n_units - used.n_units, of)

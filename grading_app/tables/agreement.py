@@ -1,0 +1,254 @@
+"""The tables of the agreement page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import django_tables2 as tables
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from evalsite.lib.text import number_format as site_wording
+from grading_app.comparison.raters import Rater
+from grading_app.reports import statistic_format
+from grading_app.tables.results import NUMBER, NumberColumn
+
+if TYPE_CHECKING:
+    from grading_app.comparison.agreement_report import AgainstPeople, Covered, Line, Pair
+    from grading_app.statistics.estimates import Estimate
+
+
+def counted(value: int) -> str:
+    return site_wording.format_count(value)
+
+
+class CoverageTable(tables.Table):
+    """Who rated how many of the units that are compared."""
+
+    rater = tables.Column(attrs={"td": {"class": "primary"}})
+    kind = tables.Column(attrs={"td": {"class": "tight"}})
+    scale = tables.Column(attrs={"td": {"class": "tight"}})
+    n = NumberColumn(verbose_name="Rated")
+    shared = NumberColumn(verbose_name="With others")
+    mean = NumberColumn()
+    sd = NumberColumn(verbose_name="SD")
+    range = NumberColumn(verbose_name="Lowest to highest", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, covered: Iterable[Covered], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
+        self.in_pairs = in_pairs
+        rows = [{"of": one, "who": raters[str(one.rater)], **_cells(one, raters[str(one.rater)])} for one in covered]
+        super().__init__(rows, exclude=("scale", "sd", "range") if in_pairs else ())
+        if in_pairs:
+            self.columns["mean"].column.verbose_name = "For the first"
+
+    def render_n(self, value: int) -> str:
+        return counted(value)
+
+    def render_mean(self, value: float) -> str:
+        return statistic_format.per_cent(value) if self.in_pairs else statistic_format.number(value)
+
+    def render_shared(self, value: int) -> str:
+        return counted(value)
+
+    def render_range(self, record: dict[str, Any]) -> str:
+        low, high = record["of"].low, record["of"].high
+        return site_wording.MISSING if low is None else f"{low:.4g} to {high:.4g}"
+
+
+def _cells(one: Covered, rater: Rater) -> dict[str, Any]:
+    return {
+        "rater": rater.label,
+        "kind": rater.word,
+        "scale": str(rater.scale) if rater.scale else None,
+        "n": one.n,
+        "shared": one.shared,
+        "mean": one.mean,
+        "sd": None if one.sd is None else statistic_format.number(one.sd),
+    }
+
+
+class MeasureTable(tables.Table):
+    """A row for each measure, its formula and source behind a disclosure."""
+
+    name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
+    value = NumberColumn(verbose_name="Estimate", empty_values=())
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+    units = NumberColumn(empty_values=())
+    raters = NumberColumn(empty_values=())
+    left_out = NumberColumn(verbose_name="Left out", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
+        row_attrs = {"class": lambda record: "is-fitting" if record.fits else ""}
+
+    def __init__(self, lines: Iterable[Line]) -> None:
+        super().__init__(list(lines))
+
+    def render_name(self, record: Line) -> SafeString:
+        fits = format_html(' <span class="chip">{}</span>', "fits this scale") if record.fits else ""
+        told = [record.source.meaning, record.source.formula, record.source.citation]
+        if record.estimate is not None:
+            used, of = record.estimate.units, record.estimate.units + record.estimate.left_out
+            told.append(f"Units: {counted(used)} of {counted(of)}, {record.source.uses}.")
+            if record.estimate.interval:
+                told.append(f"Interval: {record.estimate.interval}, {record.estimate.resamples:,} resamples.")
+        words = format_html_join("", "<p>{}</p>", ((one,) for one in told))
+        return format_html('<details class="more"><summary>{}{}</summary>{}</details>', record.name, fits, words)
+
+    def render_value(self, record: Line) -> str | SafeString:
+        if record.estimate is None or record.estimate.estimate is None:
+            return format_html('<span class="muted why">{}</span>', record.why)
+        return statistic_format.number(record.estimate.estimate, 3)
+
+    def render_interval(self, record: Line) -> str:
+        return interval_of(record.estimate)
+
+    def render_units(self, record: Line) -> str:
+        return counted(record.estimate.units) if record.estimate else site_wording.MISSING
+
+    def render_raters(self, record: Line) -> str:
+        return counted(record.estimate.raters) if record.estimate else site_wording.MISSING
+
+    def render_left_out(self, record: Line) -> str:
+        return counted(record.estimate.left_out) if record.estimate else site_wording.MISSING
+
+
+class PairTable(tables.Table):
+    """Each two raters on the units that both rated."""
+
+    first = tables.Column(verbose_name="Rater", attrs={"td": {"class": "primary"}})
+    second = tables.Column(verbose_name="and")
+    n = NumberColumn(verbose_name="Both rated")
+    same = NumberColumn(verbose_name="Same rating")
+    kappa = NumberColumn(verbose_name="Kappa, quadratic")
+    r = NumberColumn(verbose_name="r")
+    ccc = NumberColumn(verbose_name="Concordance")
+    difference = NumberColumn(verbose_name="Second less first")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+        attrs = {"class": "data-table keep-table"}
+
+    def __init__(self, pairs: Iterable[Pair], raters: Mapping[str, Rater], *, in_pairs: bool = False) -> None:
+        self.raters = raters
+        super().__init__(list(pairs), exclude=("r", "ccc", "difference") if in_pairs else ())
+        if in_pairs:
+            self.columns["kappa"].column.verbose_name = "Kappa"
+            self.columns["same"].column.verbose_name = "Same choice"
+
+    def render_first(self, value: str) -> str:
+        return self.raters[value].label
+
+    def render_second(self, value: str) -> str:
+        return self.raters[value].label
+
+    def render_n(self, value: int) -> str:
+        return counted(value)
+
+    def render_same(self, value: float) -> str:
+        return statistic_format.per_cent(value)
+
+    def render_kappa(self, value: float) -> str:
+        return statistic_format.number(value)
+
+    def render_r(self, value: float) -> str:
+        return statistic_format.coefficient(value)
+
+    def render_ccc(self, value: float) -> str:
+        return statistic_format.number(value)
+
+    def render_difference(self, value: float) -> str:
+        return statistic_format.number(value)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A number of the judge against people: its name, the estimate, and what it means."""
+
+    name: str
+    estimate: Estimate
+    meaning: str
+
+
+class ToldTable(tables.Table):
+    name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
+    value = NumberColumn(verbose_name="Estimate", empty_values=())
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+    units = NumberColumn(empty_values=())
+
+    class Meta:
+        orderable = False
+        attrs = {"class": "data-table keep-table"}
+        default = site_wording.MISSING
+
+    def render_name(self, record: Told) -> SafeString:
+        how = record.estimate.interval
+        told = f"Interval: {how}." if how else ""
+        return format_html(
+            '<details class="more"><summary>{}</summary><p>{}</p><p>{}</p><p>{}</p></details>',
+            record.name, record.meaning, record.estimate.formula, told,
+        )  # fmt: skip
+
+    def render_value(self, record: Told) -> str:
+        return statistic_format.number(record.estimate.estimate, 3)
+
+    def render_interval(self, record: Told) -> str:
+        return interval_of(record.estimate)
+
+    def render_units(self, record: Told) -> str:
+        return counted(record.estimate.units)
+
+
+def interval_of(estimate: Estimate | None) -> str:
+    return site_wording.MISSING if estimate is None else statistic_format.interval(estimate.low, estimate.high, 3)
+
+
+CONCORDANCE = "Lin's concordance with the mean of the other people"
+SAME = "Share of the other people with the same rating"
+SAME_CHOICE = "Share of the other people with the same choice"
+
+
+def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
+    """Bias, slope, and agreement beside that of people with each other."""
+    told = [
+        Told("Bias", against.bias, "How much more of the wins the judge gives to the first than people do, as a share "
+             "from −1 to 1 (Liang & Zeger 1986)." if in_pairs else
+             "How much higher the judge rates than the mean of the people (Liang & Zeger 1986)."),
+    ]  # fmt: skip
+    if against.slope is not None:
+        why = "Below 1 the judge spares the ends of the scale (Deming 1943; Linnet 1993)."
+        told.append(Told("Slope", against.slope, why))
+    for standing, what in zip(against.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
+        told += [
+            Told(f"{what}: judge", standing.judge, "Each person in turn steps out; the judge meets the rest."),
+            Told(f"{what}: people", standing.people, "The ceiling: each person against the other people."),
+            Told(f"{what}: the gap", standing.gap, "Judge less people; below 0, interval and all, it falls short."),
+        ]
+    return told
+
+
+def told_means(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
+    """The mean that people would give, three ways; of pairs, the first one's share of wins."""
+    mean, what = against.mean, "share of wins" if in_pairs else "mean"
+    return [
+        Told(f"Corrected {what}", mean.corrected, f"Prediction-powered inference: the judge's {what} over all units, "
+             f"moved by what it gets wrong where people rated ({statistic_format.number(mean.rectifier)}); the judge's "
+             f"share in it is {statistic_format.number(mean.judge_share)}. "
+             "Angelopoulos et al. (2023), Science 382, 669–674; PPI++ "
+             "(2023), arXiv:2311.01453. Right only if what people rated is a random part of all units: narrow the "
+             "page to the conditions that they rated."),
+        Told("People alone", mean.people, f"The {what} by people, of the units that they rated."),
+        Told("Judge alone", mean.judge, f"The judge's {what} over all units it rated, with its bias."),
+    ]  # fmt: skip
+
+
+__all__ = ["NUMBER", "CoverageTable", "MeasureTable", "PairTable", "Told", "ToldTable", "told_against", "told_means"]

@@ -1,0 +1,120 @@
+"""The lists of queues and of rated items, as columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format
+from grading_app.models import RatingQueue
+from grading_app.rating.questions import aspects_of
+from grading_app.rating.queue_results import ItemMeans, item_means
+from runs_app.models import Trial
+
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+
+
+class QueueTable(tables.Table):
+    name = tables.Column(verbose_name="Queue", attrs={"td": {"class": "primary"}})
+    status = tables.Column()
+    dataset = tables.Column(verbose_name="What is rated")
+    n_raters = tables.Column(verbose_name="Raters", attrs=NUMBER)
+    n_given = tables.Column(verbose_name="Ratings", attrs=NUMBER)
+    owner = tables.Column()
+    created_at = tables.Column(verbose_name="Created", attrs={"td": {"class": "tight"}})
+
+    class Meta:
+        model = RatingQueue
+        fields = ()
+        default = number_format.MISSING
+
+    def render_name(self, record: RatingQueue) -> SafeString:
+        return format_html(
+            '<a href="{}">{}</a> <small class="muted d-block">{}</small>',
+            record.get_absolute_url(), record.name, record.title,
+        )  # fmt: skip
+
+    def render_dataset(self, record: RatingQueue) -> str:
+        return f"answers of {record.experiment}" if record.rates_answers else str(record.dataset)
+
+    def render_status(self, record: RatingQueue) -> SafeString:
+        return tags.status_badge(record.status, label=record.get_status_display())
+
+    def render_n_given(self, value: int) -> str:
+        return number_format.format_count(value)
+
+    def render_created_at(self, value: Any) -> SafeString:
+        return tags.local_time(value, date_only=True)
+
+
+class ItemMeansTable(tables.Table):
+    key = tables.Column(verbose_name="Item", attrs={"td": {"class": "primary"}})
+    category = tables.Column(attrs={"td": {"class": "tight"}})
+    aspect = tables.Column(verbose_name="On")
+    n = tables.Column(verbose_name="Ratings", attrs=NUMBER)
+    mean = tables.Column(attrs=NUMBER)
+    sd = tables.Column(verbose_name="SD", attrs=NUMBER)
+    seconds = tables.Column(verbose_name="Median seconds", attrs=NUMBER)
+
+    class Meta:
+        default = number_format.MISSING
+
+    def render_key(self, value: str, record: dict[str, Any]) -> SafeString:
+        link = format_html('<a href="{}">{}</a>', record["address"], value)
+        return (
+            format_html('{} <small class="muted d-block">{}</small>', link, record["answer"])
+            if record["answer"]
+            else link
+        )
+
+    def render_mean(self, value: float) -> str:
+        return f"{value:.2f}"
+
+    def render_sd(self, value: float) -> str:
+        return f"{value:.2f}"
+
+    def render_seconds(self, value: float) -> str:
+        return f"{value:.1f}"
+
+
+def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
+    """The rated items, those with the fewest ratings first."""
+    items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
+    answers = _labels_of_answers(queue) if queue.rates_answers else {}
+    names = {aspect.key: aspect.name for aspect in aspects_of(queue)}
+    rows = [
+        {
+            "key": items[line.item][1],
+            "category": items[line.item][2],
+            "aspect": names[line.dimension, line.criterion],
+            "n": line.n,
+            "mean": line.mean,
+            "sd": line.sd,
+            "seconds": line.seconds,
+            "answer": " or ".join(answers[key] for key in (line.trial, line.rival) if key),
+            "address": _address(queue, line),
+        }
+        for line in item_means(queue)
+    ]
+    return sorted(rows, key=lambda row: (row["n"], row["key"], row["aspect"]))
+
+
+def _labels_of_answers(queue: RatingQueue) -> dict[int, str]:
+    """Whose answer each trial is: for those who ask, never for those who rate."""
+    drawn = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
+    trials = Trial.objects.filter(pk__in=drawn).select_related(
+        "run__condition__model", "run__condition__prompt", "run__condition__sampler"
+    )
+    answers = trials.defer("answer", "raw_response", "reasoning", "run__condition__content")
+    return {trial.pk: f"{trial.run.condition.label}, sample {trial.sample_idx}" for trial in answers}
+
+
+def _address(queue: RatingQueue, line: ItemMeans) -> str:
+    if line.trial:
+        return reverse("trial_detail", args=[line.trial])
+    return reverse("item_detail", args=[queue.dataset.slug, queue.dataset.version, line.item])

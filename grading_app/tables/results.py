@@ -1,0 +1,180 @@
+"""The tables of the results page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+import django_tables2 as tables
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.templatetags import evalsite_tags as tags
+from evalsite.lib.text import number_format as site_wording
+from grading_app.reports import statistic_format
+from grading_app.reports.figures.kinds import Table
+from grading_app.reports.frames import Outcomes
+from grading_app.reports.score_lines import ScoreLine
+from runs_app.monitoring.point_status import PointLine
+
+BELOW_GUESSING = "below guessing"
+NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
+
+
+class NumberColumn(tables.Column):
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"attrs": NUMBER, **kwargs})
+
+
+class TrialsColumn(NumberColumn):
+    """A count that leads to the trials it counts."""
+
+    def __init__(self, query: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.query = query
+
+    def render(self, value: int, record: Outcomes, table: Any) -> SafeString | str:
+        if not value:
+            return "0"
+        where = urlencode({"experiment": table.slug, "condition": record.condition})
+        address = f"{reverse('trial_list')}?{where}{self.query}"
+        return format_html('<a href="{}">{}</a>', address, site_wording.format_count(value))
+
+
+class AnswerTable(tables.Table):
+    """What became of the trials, a row for each condition."""
+
+    condition = tables.Column()
+    trials = TrialsColumn("")
+    done = TrialsColumn("&status=done")
+    failed = TrialsColumn("&status=failed")
+    open = NumberColumn(verbose_name="To come")
+    unread = TrialsColumn("&unparsed=true", verbose_name="No rating read")
+    empty = TrialsColumn("&empty=true")
+    truncated = TrialsColumn("&truncated=true")
+    refused = TrialsColumn("&refused=true")
+
+    class Meta:
+        orderable = False
+
+    def __init__(self, rows: Iterable[Outcomes], *, slug: str, labels: dict[int, str], rated: bool) -> None:
+        self.slug, self.labels = slug, labels
+        super().__init__(list(rows), exclude=() if rated else ("unread",))
+
+    def render_condition(self, value: int) -> str:
+        return self.labels[value]
+
+
+class ScoreTable(tables.Table):
+    """A row for each measure and condition."""
+
+    measure = tables.Column(accessor="measure__label")
+    condition = tables.Column()
+    n = NumberColumn(verbose_name="Scores")
+    items = NumberColumn()
+    unread = NumberColumn(verbose_name="No score")
+    mean = NumberColumn(verbose_name="Mean")
+    sd = NumberColumn(verbose_name="SD")
+    se = NumberColumn(verbose_name="SE by item")
+    interval = NumberColumn(verbose_name="95 % interval", empty_values=())
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, lines: list[ScoreLine]) -> None:
+        super().__init__(lines, exclude=() if any(not line.measure.is_share for line in lines) else ("sd",))
+
+    def render_n(self, value: int) -> str:
+        return site_wording.format_count(value)
+
+    def render_items(self, value: int) -> str:
+        return site_wording.format_count(value)
+
+    def render_mean(self, value: float, record: ScoreLine) -> str:
+        return statistic_format.per_cent(value) if record.measure.is_share else statistic_format.number(value)
+
+    def render_sd(self, value: float) -> str:
+        return statistic_format.number(value)
+
+    def render_se(self, value: float, record: ScoreLine) -> str:
+        return statistic_format.per_cent(value) if record.measure.is_share else statistic_format.number(value, 3)
+
+    def render_interval(self, record: ScoreLine) -> str:
+        if record.measure.is_share:
+            return statistic_format.per_cent_interval(record.low, record.high)
+        return statistic_format.interval(record.low, record.high)
+
+
+def behind(numbers: Table) -> tables.Table:
+    """The table behind a figure."""
+    columns = [
+        (f"c{at}", tables.Column(verbose_name=name, attrs=NUMBER if at >= numbers.first_number else {}))
+        for at, name in enumerate(numbers.head)
+    ]
+    rows = [{f"c{at}": cell for at, cell in enumerate(row)} for row in numbers.rows]
+    return tables.Table(rows, extra_columns=columns, orderable=False, attrs={"class": "data-table keep-table"})
+
+
+class PointTable(tables.Table):
+    """A row for each point of each condition, and of each wave where there are several."""
+
+    label = tables.Column(verbose_name="Point", attrs={"td": {"class": "primary"}})
+    condition = tables.Column()
+    wave = tables.Column()
+    status = tables.Column()
+    rated_items = NumberColumn(verbose_name="Items")
+    scored = NumberColumn(verbose_name="n")
+    mean = NumberColumn(verbose_name="Mean")
+    right = NumberColumn(verbose_name="Right")
+    accuracy = NumberColumn(verbose_name="Beyond guessing")
+    interval = NumberColumn(verbose_name="Interval", empty_values=(), order_by="half_width")
+    truncated = NumberColumn(verbose_name="Cut off")
+    unread = NumberColumn(verbose_name="No score")
+    failed = NumberColumn()
+    rounds = NumberColumn()
+    asked = NumberColumn()
+    saved = NumberColumn()
+    reason = tables.Column(orderable=False)
+
+    class Meta:
+        default = site_wording.MISSING
+
+    def __init__(self, lines: list[PointLine], *, labels: dict[int, str]) -> None:
+        self.labels = labels
+        shown = {
+            "condition": len({line.condition for line in lines}) > 1,
+            "wave": len({line.wave for line in lines}) > 1,
+            "accuracy": any(line.guesses for line in lines),
+            "right": not any(line.scale for line in lines),
+            **dict.fromkeys(("mean", "rated_items"), any(line.scale for line in lines)),
+            **{name: any(getattr(line, name) for line in lines) for name in ("truncated", "unread", "failed")},
+        }
+        super().__init__(lines, exclude=[name for name, is_shown in shown.items() if not is_shown])
+
+    def render_condition(self, value: int) -> str:
+        return self.labels[value]
+
+    def render_status(self, record: PointLine) -> SafeString:
+        return tags.status_badge(record.status, label=record.status_label)
+
+    def render_right(self, value: float) -> str:
+        return statistic_format.per_cent(value)
+
+    def render_accuracy(self, value: float) -> str:
+        return statistic_format.per_cent(value)
+
+    def render_mean(self, value: float) -> str:
+        return statistic_format.number(value)
+
+    def render_interval(self, record: PointLine) -> str:
+        if record.scale is not None:
+            return statistic_format.interval(record.low, record.high)
+        return (
+            BELOW_GUESSING if record.is_below_guessing else statistic_format.per_cent_interval(record.low, record.high)
+        )
+
+    def render_asked(self, record: PointLine) -> str:
+        return f"{site_wording.format_count(record.asked)} of {site_wording.format_count(record.most)}"

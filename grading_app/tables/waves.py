@@ -1,0 +1,153 @@
+"""The tables of two waves side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import django_tables2 as tables
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evalsite.lib.text import number_format as site_wording
+from grading_app.reports import statistic_format
+from grading_app.reports.frames import Outcomes
+from grading_app.reports.waves import WaveLine, WaveOutcome
+from grading_app.statistics.paired import Change
+from grading_app.tables.results import NumberColumn
+from runs_app.planning.drift import ServedModels
+
+DRIFT = format_html('<span class="chip">{}</span>', "drift")
+ALL = "all conditions"
+FIRST = ("measure", "condition", "items", "mean_a", "mean_b", "...")
+
+
+class WaveScoreTable(tables.Table):
+    """A row for each measure and condition: what its items scored in both waves."""
+
+    measure = tables.Column(accessor="measure__label", attrs={"td": {"class": "primary"}})
+    condition = tables.Column(default=ALL)
+    items = NumberColumn(accessor="change", empty_values=())
+    difference = NumberColumn(accessor="change", verbose_name="Difference")
+    se = NumberColumn(accessor="change", verbose_name="SE by item")
+    interval = NumberColumn(accessor="change", verbose_name="95 % interval")
+    p = NumberColumn(accessor="change", verbose_name="p")
+    adjusted = NumberColumn(verbose_name="p, Holm")
+    unread = NumberColumn(verbose_name="No score", empty_values=())
+    verdict = tables.Column(verbose_name="Drift", accessor="has_drifted")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, lines: list[WaveLine], a: str, b: str) -> None:
+        shown = {
+            "condition": len({line.condition for line in lines}) > 1,
+            "unread": any(line.unread_a or line.unread_b for line in lines),
+        }
+        means = [("mean_a", NumberColumn(verbose_name=a)), ("mean_b", NumberColumn(verbose_name=b))]
+        hidden = [name for name, is_shown in shown.items() if not is_shown]
+        super().__init__(lines, exclude=hidden, extra_columns=means, sequence=FIRST)
+
+    def render_items(self, record: WaveLine) -> SafeString | str:
+        shared = site_wording.format_count(record.change.n if record.change else 0)
+        if not record.alone:
+            return shared
+        return format_html(
+            '{} <small class="muted">{} unpaired</small>', shared, site_wording.format_count(record.alone)
+        )
+
+    def render_mean_a(self, value: float, record: WaveLine) -> str:
+        return _amount(value, record)
+
+    def render_mean_b(self, value: float, record: WaveLine) -> str:
+        return _amount(value, record)
+
+    def render_difference(self, value: Change, record: WaveLine) -> str:
+        return statistic_format.signed(_amount(value.mean, record))
+
+    def render_se(self, value: Change, record: WaveLine) -> str:
+        return statistic_format.per_cent(value.se) if record.measure.is_share else statistic_format.number(value.se, 3)
+
+    def render_interval(self, value: Change, record: WaveLine) -> str:
+        told = statistic_format.per_cent_interval if record.measure.is_share else statistic_format.interval
+        return told(value.low, value.high).replace("-", statistic_format.MINUS)
+
+    def render_p(self, value: Change) -> SafeString | str:
+        return format_html('{} <small class="muted">{}</small>', statistic_format.p_value(value.p), value.test)
+
+    def render_adjusted(self, value: float) -> str:
+        return statistic_format.p_value(value)
+
+    def render_unread(self, record: WaveLine) -> str:
+        return f"{site_wording.format_count(record.unread_a)}, then {site_wording.format_count(record.unread_b)}"
+
+    def render_verdict(self, value: bool, record: WaveLine) -> SafeString | str:
+        if record.adjusted is None:
+            return site_wording.MISSING
+        return DRIFT if value else "none shown"
+
+
+class WaveOutcomeTable(tables.Table):
+    """What became of the trials: two rows a condition, one for each wave. Shares are of the answers that came."""
+
+    condition = tables.Column(default=ALL, attrs={"td": {"class": "primary"}})
+    wave = tables.Column(accessor="is_b")
+    done = NumberColumn(accessor="counts", verbose_name="Done")
+    failed = NumberColumn(accessor="counts__failed")
+    unread = NumberColumn(accessor="counts", verbose_name="No rating read")
+    empty = NumberColumn(accessor="counts")
+    truncated = NumberColumn(accessor="counts")
+    refused = NumberColumn(accessor="counts")
+    served = tables.Column(verbose_name="Served as")
+    provider = tables.Column(accessor="served", verbose_name="By")
+
+    class Meta:
+        orderable = False
+        default = site_wording.MISSING
+
+    def __init__(self, rows: list[WaveOutcome], names: tuple[str, str]) -> None:
+        self.names = names
+        says = {
+            "unread": any(row.counts.unread for row in rows),
+            "served": any(row.served.models for row in rows),
+            "provider": any(row.served.providers for row in rows),
+        }
+        super().__init__(rows, exclude=[name for name, is_shown in says.items() if not is_shown])
+
+    def render_wave(self, value: bool) -> str:
+        return self.names[value]
+
+    def render_done(self, value: Outcomes) -> str:
+        return f"{site_wording.format_count(value.done)} of {site_wording.format_count(value.trials)}"
+
+    def render_unread(self, value: Outcomes) -> str:
+        return _share(value.unread, value)
+
+    def render_empty(self, value: Outcomes) -> str:
+        return _share(value.empty, value)
+
+    def render_truncated(self, value: Outcomes) -> str:
+        return _share(value.truncated, value)
+
+    def render_refused(self, value: Outcomes) -> str:
+        return _share(value.refused, value)
+
+    def render_served(self, value: ServedModels, record: WaveOutcome) -> SafeString | str:
+        return _told(value.models, record.differs.models)
+
+    def render_provider(self, value: ServedModels, record: WaveOutcome) -> SafeString | str:
+        return _told(value.providers, record.differs.providers)
+
+
+def _amount(value: float, line: WaveLine) -> str:
+    return statistic_format.per_cent(value) if line.measure.is_share else statistic_format.number(value)
+
+
+def _share(part: int, of: Outcomes) -> str:
+    return statistic_format.per_cent(part / of.done) if of.done else site_wording.MISSING
+
+
+def _told(names: Sequence[str], has_changed: bool) -> SafeString | str:
+    text: str = ", ".join(names) or site_wording.MISSING
+    chip: SafeString = format_html('{} <span class="chip">changed</span>', text)
+    return chip if has_changed else text

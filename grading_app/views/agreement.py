@@ -1,0 +1,130 @@
+"""How far the raters of an experiment agree: numbers with their formulas, and two pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.comparison.background import Standing, is_large, standing_of
+from grading_app.comparison.comparison_cache import Compared, Roles, kept_comparison, roles_of, state_of_question
+from grading_app.comparison.query import Question, QuestionForm
+from grading_app.comparison.raters import CHOICE
+from grading_app.reports.plot_style import NARROW, WIDE, Theme, svg
+from grading_app.tables.agreement import CoverageTable, MeasureTable, PairTable, ToldTable, told_against, told_means
+from grading_app.tables.results import behind
+from runs_app.models import Experiment
+from runs_app.monitoring.progress import Totals, state_of
+from runs_app.views.permissions import may_edit, visible_experiment
+
+FIGURES = ("differences", "confusion")
+THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
+WIDTHS = {"": WIDE, "narrow": NARROW}
+
+
+@require_safe
+@readers_only
+def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    form = QuestionForm(request.GET, experiment)
+    question = form.question()
+    context = {"experiment": experiment, "form": form, "state": page_state(experiment), "question": question}
+    context["may_ask"] = may_edit(request, experiment)
+    if question is not None:
+        roles = roles_of(question, request.GET.dict())
+        compared, state, standing = _compared(question, roles)
+        context |= {"roles": roles, "compared": compared, "standing": standing, "here": request.get_full_path()}
+        context |= _shown(request, question, roles, compared, state) if compared else {}
+    return render(request, "grading_app/statistics.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """A picture of the agreement page, as SVG; the address says of which raters, as on the page."""
+    experiment = visible_experiment(request, slug)
+    question = QuestionForm(request.GET, experiment).question()
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    if question is None or theme is None or width is None:
+        raise Http404
+    roles = roles_of(question, request.GET.dict())
+    compared, state, _ = _compared(question, roles)
+    picture = _pictures(question, roles, compared, width).get(name) if compared else None
+    if picture is None:
+        raise Http404
+    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
+    return HttpResponse(svg(picture.draw, theme), content_type="image/svg+xml", headers={"Cache-Control": kept})
+
+
+def _compared(question: Question, roles: Roles) -> tuple[Compared | None, str, Standing | None]:
+    """The numbers with the state that they are of: worked out at once, or of many answers as far as a worker is."""
+    if not is_large(question):
+        state = state_of_question(question)
+        return kept_comparison(question, roles, state), state, None
+    standing = standing_of(question, roles)
+    return standing.compared, standing.row.state, standing
+
+
+def page_state(experiment: Experiment) -> str:
+    return state_of(experiment, Totals.of(experiment.runs.generating()))
+
+
+def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:
+    """The tables and figures, as far as the ratings give any."""
+    measured, raters = compared.measured, {rater.key: rater for rater in question.raters}
+    if measured is None:
+        return {}
+    against = measured.against
+    return {
+        "coverage": CoverageTable(measured.covered, raters, in_pairs=question.in_pairs),
+        "measures": MeasureTable(measured.lines) if measured.lines else None,
+        "pairs": PairTable(measured.pairs, raters, in_pairs=question.in_pairs) if len(measured.pairs) > 1 else None,
+        "against": ToldTable(told_against(against, in_pairs=question.in_pairs)) if against else None,
+        "means": ToldTable(told_means(against, in_pairs=question.in_pairs)) if against else None,
+        "figures": {
+            name: _figure(request, question, picture, state)
+            for name, picture in _pictures(question, roles, compared, WIDE).items()
+        },
+    }
+
+
+def _pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
+    """Drawn only when asked for; the words and numbers are there at once."""
+    from grading_app.comparison import plots
+
+    measured, found = compared.measured, {}
+    if measured and measured.against and measured.against.limits and roles.judge:
+        found["differences"] = plots.differences(measured.against.limits, roles.judge.label, width)
+    if measured and measured.confusion and roles.pair:
+        names = (roles.pair[0].label, roles.pair[1].label)
+        words = {value: name.removeprefix("the ") for value, name in CHOICE.points} if question.in_pairs else None
+        found["confusion"] = plots.confusion(measured.confusion, names, width, words)
+    return found
+
+
+def _figure(request: HttpRequest, question: Question, picture: Any, state: str) -> dict[str, Any]:
+    """A figure for the page: its addresses hold every choice of the page, and the state that they show."""
+    stem = reverse("agreement_figure", args=[question.experiment.slug, picture.name])
+    query = request.GET.copy()
+    query["state"] = state[:12]
+
+    def address(**more: str) -> str:
+        return f"{stem}?{query.urlencode()}{'&' + urlencode(more) if more else ''}"
+
+    return {
+        "picture": picture,
+        "table": behind(picture.table),
+        "address": address(),
+        "narrow": address(width="narrow"),
+        "light": address(theme="light"),
+        "dark": address(theme="dark"),
+    }

@@ -1,0 +1,60 @@
+"""Judges of a draw: first the draw and what it can cost, then the verdicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods
+
+from evalsite.lib.permissions import members_only
+from grading_app.forms.drawn_judges import DrawnJudgesForm
+from grading_app.judging.judge_draw import pinned
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.models import Grader
+from grading_app.views.grading import told
+from runs_app.planning.cost_estimate import Estimate
+from runs_app.planning.plan import PlanError
+from runs_app.views.permissions import editable_experiment
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET asks what to draw; POST draws, shows what was drawn and its cost, and once that was seen asks the judges."""
+    experiment = editable_experiment(request, slug)
+    form = DrawnJudgesForm(request.POST or None, experiment=experiment, user=request.user)
+    if "draw" in request.POST:
+        form.redrawn()
+    graders = form.graders()
+    waves = list(experiment.waves.all())
+    estimate = estimate_judging(experiment, graders, waves, force=False) if graders else None
+    if estimate is not None and "ask" in request.POST and _asked(request, form, graders, estimate):
+        return redirect("experiment_grading", slug)
+    context = {"experiment": experiment, "form": form, "made": form.lines, "estimate": estimate}
+    if estimate is not None:
+        context["needs_confirmation"] = estimate.needs_confirmation(experiment)
+        context["is_over_budget"] = estimate.passes_budget(experiment)
+    return render(request, "grading_app/draw_judges.html", context)
+
+
+def _asked(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
+    if estimate.needs_confirmation(form.experiment) and not form.cleaned_data["confirmed"]:
+        form.add_error("confirmed", "Say that you have seen what this can cost.")
+        return False
+    made, name = form.made, form.cleaned_data["name"]
+    if made is None or estimate.problems:
+        form.add_error(None, estimate.problems)
+        return False
+    try:
+        judges = pinned(form.experiment, made, graders, name=name, by=request.user)
+        report = judge(form.experiment, judges, list(form.experiment.waves.all()), by=request.user, approved=estimate,
+                       revive=True)  # fmt: skip
+    except PlanError as problem:
+        form.add_error(None, problem.problems)
+        return False
+    messages.success(request, told(report))
+    return True

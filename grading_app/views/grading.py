@@ -1,0 +1,185 @@
+"""The grading tab of an experiment: what grades its answers, how far, with what result; and asking one more judge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.form_errors import first_form_error
+from evalsite.lib.web.htmx import wants_part
+from grading_app.forms.judges import ConfirmedJudgeForm, JudgeForm, PanelForm
+from grading_app.judging import grader_lookup, panels
+from grading_app.judging.judge_plan import JudgingReport, judge
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.models import Grader, Panel
+from grading_app.reports.grader_rows import GradeLine, grade_lines, is_moving, tries_of
+from grading_app.reports.pairwise_raters import standings
+from grading_app.reports.rubric_upgrades import Newer, judging_address, newer_versions
+from grading_app.rule_form import RuleForm
+from runs_app.models import Experiment
+from runs_app.monitoring.progress import Totals, state_of
+from runs_app.planning.cost_estimate import Estimate
+from runs_app.planning.plan import PlanError
+from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
+from runs_app.views.run_control import Action, actions_for
+
+FLAGS = ("truncated", "refused")  # Of answers that are judged as any.
+POLLED_S = 60  # The page follows a judge until so long after its last call, when its replies have been read.
+
+
+@require_safe
+@readers_only
+def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    lines = grade_lines(experiment)
+    editable = may_edit(request, experiment)
+    newer = newer_versions(experiment, [line.condition for line in lines]) if editable else {}
+    chose = standings(lines)
+    is_added_up = any(line.kept.is_under_way for line in lines) or any(one.is_under_way for _, one in chose)
+    context = {
+        "experiment": experiment,
+        "state": state_of(experiment, Totals.of(experiment.runs.generating())),
+        "lines": [_shown(experiment, line, editable, newer) for line in lines],
+        "is_live": is_added_up or is_moving((run for line in lines for run in line.runs), POLLED_S),
+        "standings": chose,
+        "tries": tries_of(experiment),
+        "editable": editable,
+        "has_panels": editable and Panel.objects.exists(),
+        "panel_form": PanelForm(user=request.user),
+        "rule_form": RuleForm(auto_id="rule-%s") if editable else None,
+        "here": reverse("experiment_grading", args=[slug]),
+    }
+    page = "partials/grading_live.html" if wants_part(request) else "experiment_grading.html"
+    return render(request, f"grading_app/{page}", context)
+
+
+def _shown(experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer]) -> dict[str, Any]:
+    """A line with its links and the buttons of its runs."""
+    return {
+        "line": line,
+        "totals": line.totals,
+        "runs": [(run, _actions(run) if editable else []) for run in line.runs],
+        "again": _again(experiment, line) if editable else "",
+        "newer": newer.get(line.condition.pk) if editable else None,
+        "codes": [(code, n, _answers_with(experiment, line, code)) for code, n in line.scores.codes],
+        "splits": _splits(experiment, line),
+        "unasked": [(what, n) for what, n in line.scores.noted if what not in FLAGS],
+        "flagged": [(what, n) for what, n in line.scores.noted if what in FLAGS],
+    }
+
+
+def _actions(run: Any) -> list[Action]:
+    return actions_for([run])
+
+
+def _again(experiment: Experiment, line: GradeLine) -> str:
+    if line.condition.grader is None or not line.runs:
+        return ""
+    return judging_address(experiment, grader=line.condition.grader.name, force="on")
+
+
+def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
+    """The answers of which this condition could read nothing, for this reason; of pairs, the calls that gave it."""
+    if line.in_pairs:
+        return f"{reverse('trial_list')}?{urlencode({'run': line.runs[0].pk})}" if line.runs else ""
+    query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": line.condition.pk, "unread": code}
+    return f"{reverse('trial_list')}?{urlencode(query)}"
+
+
+def _splits(experiment: Experiment, line: GradeLine) -> str:
+    """Where the members of a panel disagree, the largest splits first."""
+    members = line.condition.parameters.get("members", []) if line.condition.panel_id else []
+    if not members:
+        return ""
+    query = urlencode({"rater": [f"g{pk}" for pk in members]}, doseq=True)
+    return f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}"
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what the judge in the address would be asked, and the cost; POST asks it."""
+    experiment = editable_experiment(request, slug)
+    data = request.POST if request.method == "POST" else request.GET
+    choice = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
+    estimate = _estimate(experiment, choice) if choice.is_valid() else None
+    form = None
+    if estimate is not None:
+        sent = request.POST if request.method == "POST" else None
+        form = ConfirmedJudgeForm(
+            sent,
+            experiment=experiment,
+            user=request.user,
+            initial={**choice.cleaned_data, "grader": choice.cleaned_data["grader"].name},
+            needs_confirmation=estimate.needs_confirmation(experiment),
+        )
+        if sent is not None and form.is_valid() and _asked(request, experiment, form, estimate):
+            return redirect("experiment_grading", experiment.slug)
+    context = {"experiment": experiment, "choice": choice, "form": form, "estimate": estimate}
+    if estimate is not None:
+        context["is_over_budget"] = estimate.passes_budget(experiment)
+    context["has_graders"] = Grader.objects.usable().exists()
+    return render(request, "grading_app/experiment_judge.html", context)
+
+
+def _estimate(experiment: Experiment, form: JudgeForm) -> Estimate:
+    return estimate_judging(experiment, [form.chosen()], form.waves, force=form.cleaned_data["force"])
+
+
+def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estimate: Estimate) -> bool:
+    if estimate.problems:
+        form.add_error(None, estimate.problems)
+        return False
+    try:
+        report = judge(
+            experiment,
+            grader_lookup.saved([form.chosen()], request.user),
+            form.waves,
+            by=request.user,
+            force=form.cleaned_data["force"],
+            approved=estimate,
+            revive=True,
+        )
+    except PlanError as problem:
+        form.add_error(None, problem.problems)
+        return False
+    messages.success(request, told(report))
+    return True
+
+
+def told(report: Sequence[JudgingReport]) -> str:
+    """What was asked for and what was not, in sentences."""
+    added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
+    said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."] if added else []
+    if unasked:
+        answers = "answer got its score" if unasked == 1 else "answers got their scores"
+        said.append(f"{format_count(unasked)} {answers} without a call.")
+    said = said or ["Nothing was left to ask: every answer has its verdict."]
+    return " ".join([*said, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
+
+
+@require_POST
+@members_only
+def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
+    """Take the scores of a panel's members together, here."""
+    experiment = editable_experiment(request, slug)
+    form = PanelForm(request.POST, user=request.user)
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+    else:
+        try:
+            panels.convene(experiment, form.cleaned_data["panel"])
+        except PlanError as problem:
+            messages.error(request, f"{problem}".capitalize())
+        else:
+            messages.success(request, f"The panel {form.cleaned_data['panel']} sits; its scores follow its members'.")
+    return redirect("experiment_grading", slug)

@@ -1,0 +1,181 @@
+"""Rubrics of items: asking a model for them, reading them beside the items, correcting and approving them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Count
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from datasets_app.models import Item, TransitionError
+from evalsite.lib.permissions import members_only, uses_admin
+from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.form_errors import first_form_error
+from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
+from grading_app.judging.item_rubrics import approve, ask_for_rubrics, collect, correct, missing_from
+from runs_app.models import Run, TextSet
+from runs_app.monitoring.progress import Totals
+from runs_app.planning import row_versions
+from runs_app.planning.cost_estimate import needs_confirmation
+from runs_app.planning.plan import PlanError
+from runs_app.views.permissions import editable_experiment
+
+PER_PAGE = 25
+EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
+
+
+@require_safe
+@members_only
+def text_sets(request: HttpRequest) -> HttpResponse:
+    visible = TextSet.objects.visible_to(request.user).select_related("dataset", "created_by")
+    rows = visible.annotate(n=Count("texts")).order_by("name", "-version")[:500]
+    return render(request, "grading_app/judging/text_sets.html", {"sets": list(rows)})
+
+
+@require_safe
+@members_only
+def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
+    """The items of its dataset, each with its text; `?only=missing` or `?only=corrected` for some of them."""
+    texts = _visible(request, name, version)
+    page = Paginator(_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
+    items = list(page.object_list)
+    said = {row.item_id: row for row in texts.texts.filter(item__in=items).select_related("edited_by")}
+    runs = list(Run.objects.filter(condition=texts.written_by)) if texts.written_by_id else []
+    context = {
+        "texts": texts,
+        "page": page,
+        "rows": [(item, said.get(item.pk)) for item in items],
+        "missing": len(missing_from(texts)),
+        "corrected": texts.texts.exclude(edited_at=None).count(),
+        "versions": list(TextSet.objects.filter(name=name).order_by("-version")),
+        "totals": Totals.of(runs),
+        "runs": runs,
+        "may_edit": request.user.has_perm(EDIT),
+        "may_approve": request.user.has_perm(APPROVE) and texts.status == TextSet.Status.DRAFT,
+        "may_judge": texts.status == TextSet.Status.APPROVED and _makes_judges(request.user),
+        "history": list(texts.history[:50]),
+        "only": request.GET.get("only", ""),
+    }
+    return render(request, "grading_app/judging/text_set.html", context)
+
+
+def _makes_judges(user: Any) -> bool:
+    return bool(uses_admin(user) and user.has_perm("grading_app.add_grader"))
+
+
+def _visible(request: HttpRequest, name: str, version: int) -> TextSet:
+    visible = TextSet.objects.visible_to(request.user).select_related("dataset", "written_by__model", "created_by")
+    found: TextSet = get_object_or_404(visible, name=name, version=version)
+    return found
+
+
+def _items(texts: TextSet, only: str) -> Any:
+    items = texts.dataset.items.active().select_related("image").order_by("position", "pk")
+    if only == "missing":
+        return items.exclude(pk__in=texts.texts.values("item"))
+    if only == "corrected":
+        return items.filter(pk__in=texts.texts.exclude(edited_at=None).values("item"))
+    return items
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> HttpResponse:
+    """One item with its text, to be corrected; every correction asks why."""
+    texts = _visible(request, name, version)
+    if not request.user.has_perm(EDIT):
+        raise Http404
+    item: Item = get_object_or_404(texts.dataset.items.active().select_related("image"), pk=pk)
+    known = texts.texts.filter(item=item).select_related("edited_by").first()
+    form = CorrectionForm(request.POST if request.method == "POST" else None, initial={"text": known and known.text})
+    if request.method == "POST" and form.is_valid():
+        try:
+            corrected = correct(
+                texts, item, form.cleaned_data["text"], by=request.user, reason=form.cleaned_data["reason"]
+            )
+        except ValueError as problem:
+            form.add_error("text", str(problem))
+        else:
+            messages.success(request, f"{item.key} is corrected, in {corrected}.")
+            return redirect("text_set", corrected.name, corrected.version)
+    context = {"texts": texts, "item": item, "known": known, "form": form}
+    return render(request, "grading_app/judging/text_of_item.html", context)
+
+
+def _collect(texts: TextSet, by: Any, reason: str) -> str:
+    return f"{format_count(collect(texts))} new texts."
+
+
+def _approve(texts: TextSet, by: Any, reason: str) -> str:
+    approve(texts, by=by, reason=reason)
+    return f"{texts} is approved: judges can read it, and nothing changes it."
+
+
+def _archive(texts: TextSet, by: Any, reason: str) -> str:
+    row_versions.archive(texts, by=by, reason=reason)
+    return f"{texts} is archived."
+
+
+VERBS: dict[str, tuple[str, Callable[[TextSet, Any, str], str]]] = {
+    "collect": (EDIT, _collect),
+    "approve": (APPROVE, _approve),
+    "archive": (APPROVE, _archive),
+}
+
+
+@require_POST
+@members_only
+def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> HttpResponse:
+    texts = _visible(request, name, version)
+    permission, act = VERBS.get(verb, ("", None))
+    if act is None or not request.user.has_perm(permission):
+        raise Http404
+    form = ReasonForm(request.POST)
+    if not form.is_valid() and verb != "collect":
+        messages.error(request, str(form.errors["reason"][0]))
+        return redirect("text_set", name, version)
+    try:
+        messages.success(request, act(texts, request.user, form.cleaned_data.get("reason", "")))
+    except (ValueError, TransitionError) as problem:
+        messages.error(request, str(problem))
+    return redirect("text_set", name, version)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what writing rubrics by the choice in the address would cost; POST asks for them."""
+    experiment = editable_experiment(request, slug)
+    data = request.POST if request.method == "POST" else request.GET
+    form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})
+    context: dict[str, Any] = {"experiment": experiment, "form": form, "has_templates": _templates(form)}
+    if form.is_valid():
+        writer = form.writer(experiment)
+        n, each = writer.to_do, writer.ceiling
+        ceiling = None if each is None else n * each
+        asks = needs_confirmation(experiment, ceiling)
+        confirm = ConfirmForm(request.POST if request.method == "POST" else None) if asks else None
+        context |= {"to_do": n, "ceiling": ceiling, "problems": list(writer.problems()), "confirm": confirm}
+        if request.method == "POST" and (confirm is None or confirm.is_valid()):
+            try:
+                texts = ask_for_rubrics(writer, name=form.cleaned_data["name"], by=request.user)
+            except PlanError as problem:
+                form.add_error(None, problem.problems)
+            else:
+                messages.success(
+                    request, f"{format_count(n)} rubrics are asked for. They appear here as they are written."
+                )
+                return redirect("text_set", texts.name, texts.version)
+        if form.errors:
+            messages.error(request, first_form_error(form))
+    return render(request, "grading_app/judging/experiment_write.html", context)
+
+
+def _templates(form: WriterForm) -> bool:
+    fields: Any = form.fields
+    return bool(fields["template"].queryset.exists())

@@ -1,0 +1,102 @@
+"""Whether a judge rewards length, for one way of grading at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.comparison.raters import grade_label
+from grading_app.models import GradeCondition
+from grading_app.reports import length_plot
+from grading_app.reports.frames import condition_labels
+from grading_app.reports.length_bias import LENGTHS, Lengths, Longer
+from grading_app.reports.plot_style import WIDE, svg
+from grading_app.reports.verdict_cache import CachedAggregate, kept
+from grading_app.tables.results import behind
+from grading_app.views.agreement import THEMES, WIDTHS, page_state
+from runs_app.models import Experiment
+from runs_app.views.permissions import visible_experiment
+
+
+@require_safe
+@readers_only
+def grading_length(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    conditions = _conditions(experiment)
+    chosen = _chosen(request, conditions)
+    context: dict[str, Any] = {
+        "experiment": experiment,
+        "state": page_state(experiment),
+        "choices": [(one.pk, grade_label(one)) for one in conditions],
+        "chosen": chosen,
+        "is_unknown": chosen is None and bool(conditions),
+    }
+    if chosen is not None:
+        found = _kept(chosen, conditions)
+        context |= {"kept": found, "here": request.get_full_path(), "label": grade_label(chosen)}
+        context |= _shown(experiment, chosen, found.value) if found.value else {}
+    return render(request, "grading_app/grading_length.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def grading_length_figure(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    conditions = _conditions(experiment)
+    chosen = _chosen(request, conditions)
+    theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
+    found = _kept(chosen, conditions).value if chosen is not None else None
+    if not isinstance(found, Lengths) or not found.bins or theme is None or width is None:
+        raise Http404
+    labels = _labels(experiment)
+    picture = svg(lambda: length_plot.draw(found, labels, width), theme)
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": "private, no-cache"})
+
+
+def _conditions(experiment: Experiment) -> list[GradeCondition]:
+    described = experiment.grade_conditions.select_related("grader", "rubric", "panel", "judge_condition")
+    return list(described.prefetch_related("panel__graders__rubric").order_by("pk"))
+
+
+def _chosen(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:
+    """As the address says, or else the first one; None for one that is not there."""
+    wanted = request.GET.get("by", "")
+    return next((one for one in conditions if wanted in ("", str(one.pk))), None)
+
+
+def _kept(chosen: GradeCondition, conditions: list[GradeCondition]) -> CachedAggregate[Lengths | Longer]:
+    return kept(LENGTHS, [chosen], conditions)[chosen.pk]
+
+
+def _labels(experiment: Experiment) -> dict[int, str]:
+    conditions = experiment.conditions.generating().select_related("model", "prompt", "sampler").order_by("pk")
+    return condition_labels(list(conditions))
+
+
+def _shown(experiment: Experiment, chosen: GradeCondition, found: Lengths | Longer) -> dict[str, Any]:
+    if not isinstance(found, Lengths):
+        return {"longer": found}
+    return {"lengths": found, **(_figure(experiment, chosen, found) if found.bins else {})}
+
+
+def _figure(experiment: Experiment, chosen: GradeCondition, lengths: Lengths) -> dict[str, Any]:
+    stem, labels = reverse("grading_length_figure", args=[experiment.slug]), _labels(experiment)
+
+    def address(**more: str) -> str:
+        return f"{stem}?{urlencode({'by': str(chosen.pk), **more})}"
+
+    return {
+        "figure": {"address": address(), "narrow": address(width="narrow"), "width": WIDE,
+                   "height": length_plot.grid_of(lengths, WIDE).height},
+        "table": behind(length_plot.table(lengths, labels)),
+    }  # fmt: skip

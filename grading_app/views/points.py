@@ -1,0 +1,89 @@
+"""The points of an adaptive experiment: what is known at each, why it stopped, and what was saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.pagination import paginate_table
+from evalsite.lib.permissions import readers_only
+from grading_app.adaptive.audit import told_of
+from grading_app.reports.figures import FIGURES
+from grading_app.reports.frame_cache import fingerprint, kept_frames
+from grading_app.reports.frames import Frames
+from grading_app.tables.results import PointTable
+from grading_app.views.results import chosen_wave, shown_figure
+from runs_app.models import Experiment, Point, Wave
+from runs_app.monitoring.point_status import PointLine, rule_in_words, savings
+from runs_app.monitoring.progress import Totals, state_of
+from runs_app.planning.points import adaptive_of
+from runs_app.planning.specs import AdaptiveSpec
+from runs_app.stopping import rating_coverage
+from runs_app.stopping.coverage import Covered, coverage_near
+from runs_app.views.permissions import visible_experiment
+
+PER_PAGE = 100
+
+
+@require_safe
+@readers_only
+def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
+    """All points, or those of one wave, condition or status, named in the address."""
+    experiment = visible_experiment(request, slug)
+    spec = adaptive_of(experiment)
+    wave = chosen_wave(request, experiment)
+    state = fingerprint(experiment, wave)
+    frames = kept_frames(experiment, wave, state)
+    shown = _chosen(request, frames.points)
+    table = PointTable(shown, labels=frames.labels)
+    paginate_table(request, table, PER_PAGE)
+    context = {
+        "experiment": experiment,
+        "state": state_of(experiment, Totals.of(experiment.runs.all())),
+        "waves": list(experiment.waves.all()),
+        "wave": wave,
+        "savings": savings(frames.points),
+        "rule": rule_in_words(spec) if spec else [],
+        "is_rated": spec is not None and spec.is_rated,
+        "covered": _covered(spec, frames.points) if spec else None,
+        "is_simulated": spec is not None and spec.confidence == 0.95 and spec.correction == "mapped",
+        "repeats": experiment.samples > 1,
+        "statuses": _statuses(frames.points),
+        "table": table if shown else None,
+        "earlier_rule": told_of(experiment),
+        "figure": _figure(experiment, frames, wave, state),
+        "export": reverse("experiment_export", args=[slug, "points", "csv"]),
+    }
+    return render(request, "grading_app/experiment_points.html", context)
+
+
+def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
+    """Of the setting nearest to this one: on the shortest scale, where the half-width is the largest share of it."""
+    if not spec.is_rated:
+        return coverage_near(spec.targetci, spec.round)
+    lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
+    return rating_coverage.coverage_near(spec.targetci, spec.round, min(lengths)) if lengths else None
+
+
+def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
+    """404 for a status that there is not."""
+    status = request.GET.get("status", "")
+    if status and status not in Point.Status.values:
+        raise Http404
+    condition = request.GET.get("condition", "")
+    return [line for line in lines if status in ("", line.status) and condition in ("", str(line.condition))]
+
+
+def _statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
+    """Those that any point has, with how many have it."""
+    counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
+    return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
+
+
+def _figure(experiment: Experiment, frames: Frames, wave: Wave | None, state: str) -> dict[str, Any] | None:
+    where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+    return shown_figure(FIGURES["points"], frames, experiment.slug, where)

@@ -1,0 +1,286 @@
+"""The pages of those who ask for ratings. The group sees every queue; its owner and operators change it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from datasets_app.drafts import CurationError
+from datasets_app.models import TransitionError
+from evalsite.lib.pagination import paginate_table
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_errors import first_form_error
+from grading_app.forms.rating import AnswerQueueForm, AssignForm, InviteForm, QueueForm, ReasonForm
+from grading_app.models import RaterAssignment, RatingQueue
+from grading_app.rating import queue_results, queues
+from grading_app.rating.rated_norms import make_norms, out_of_date
+from grading_app.tables.rating import ItemMeansTable, QueueTable, item_rows
+from runs_app.views.permissions import editable_experiment
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+PER_PAGE = 50
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+@require_safe
+@members_only
+def queue_list(request: HttpRequest) -> HttpResponse:
+    table = QueueTable(
+        RatingQueue.objects.visible_to(request.user).select_related("dataset", "owner", "experiment").with_counts()
+    )
+    paginate_table(request, table, PER_PAGE)
+    context = {
+        "table": table,
+        "shown": len(table.paginated_rows),  # Fetches the page here, not while the template renders.
+        "mine": RaterAssignment.objects.of(request.user).exists(),
+    }
+    return render(request, "grading_app/rating/queue_list.html", context)
+
+
+@require_safe
+@members_only
+def queue_detail(request: HttpRequest, name: str) -> HttpResponse:
+    queue = _visible(request, name)
+    may_change = RatingQueue.objects.editable_by(request.user).filter(pk=queue.pk).exists()
+    items = ItemMeansTable(item_rows(queue))
+    paginate_table(request, items, PER_PAGE)
+    full, wanted = queue_results.items_left(queue)
+    context = {
+        "queue": queue,
+        "may_change": may_change,
+        "aspects": queue_results.aspect_lines(queue),
+        "raters": queue_results.rater_lines(queue),
+        "items": items,
+        "full": full,
+        "wanted": wanted,
+        "raters_missing": queue_results.raters_missing(queue, wanted)
+        if queue.status != RatingQueue.Status.CLOSED
+        else 0,
+        "n_invited": queue.invitations.filter(used_at=None).count(),
+        "history": list(queue.history[:50]),
+        "old_norms": out_of_date(queue),
+        "conditions": list(queue.conditions.select_related("model", "prompt", "sampler")),
+        "actions": _actions(queue) if may_change else [],
+        "invite": InviteForm(),
+        "assign": _assign_form(queue) if may_change else None,
+    }
+    return render(request, "grading_app/rating/queue_detail.html", context)
+
+
+@require_safe
+@members_only
+def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
+    queue = _visible(request, name)
+    response = StreamingHttpResponse(queue_results.csv_lines(queue), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{queue.name}-ratings.csv"'
+    return response
+
+
+# --- drafts ----------------------------------------------------------------------------------------------------------
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def queue_new(request: HttpRequest) -> HttpResponse:
+    owner: Any = request.user  # A member, so nobody anonymous.
+    return _form_page(request, RatingQueue(owner=owner), "New queue")
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
+    """A new queue over the answers of an experiment that one may change: showing them to raters is sharing them."""
+    experiment = editable_experiment(request, slug)
+    owner: Any = request.user
+    queue = RatingQueue(
+        owner=owner, subject=RatingQueue.Subject.ANSWERS, experiment=experiment, dataset=experiment.dataset
+    )
+    return _form_page(request, queue, f"Let people rate answers of {experiment}")
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def queue_edit(request: HttpRequest, name: str) -> HttpResponse:
+    queue = _editable(request, name)
+    if queue.status != RatingQueue.Status.DRAFT:
+        raise Http404
+    return _form_page(request, queue, f"Edit {queue}")
+
+
+def _form_page(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpResponse:
+    form = (AnswerQueueForm if queue.rates_answers else QueueForm)(request.POST or None, instance=queue)
+    if request.method == "POST" and form.is_valid():
+        return redirect(form.save())
+    fetch_choices(form)
+    back = queue.get_absolute_url() if queue.pk else _where_queues_begin(queue)
+    context = {"form": form, "heading": heading, "cancel_url": back, "queue": queue}
+    return render(request, "grading_app/rating/queue_form.html", context)
+
+
+def _where_queues_begin(queue: RatingQueue) -> str:
+    """Where the button of a new queue stands: of answers, on the page that compares who rated them."""
+    if queue.experiment is None:
+        return reverse("rating_queue_list")
+    return reverse("experiment_agreement", args=[queue.experiment.slug])
+
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+
+
+def _open(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
+    queues.open_queue(queue, by=by, reason=reason)
+    return f"{queue} is open: raters can start.", queue
+
+
+def _close(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
+    queues.close_queue(queue, by=by, reason=reason)
+    return f"{queue} is closed.", queue
+
+
+def _delete(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
+    queues.delete_draft(queue, by=by, reason=reason)
+    return f"{queue} is deleted.", "rating_queue_list"
+
+
+def _norms(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
+    draft = make_norms(queue, by=by, reason=reason)
+    return f"{draft} is a new draft whose norms are the means of these ratings.", draft
+
+
+VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
+    "open": _open,
+    "close": _close,
+    "delete": _delete,
+    "norms": _norms,
+}
+
+
+def _actions(queue: RatingQueue) -> list[dict[str, str]]:
+    """The buttons that would do something now, in the words of partials/action.html."""
+    frozen = "What is asked can never change after this." if queue.status == "draft" else "Raters can go on."
+    offered = {
+        "draft": [
+            {"verb": "open", "label": "Open", "icon": "play-fill", "text": frozen},
+            {
+                "verb": "delete",
+                "label": "Delete",
+                "icon": "trash",
+                "tone": "danger",
+                "text": "The draft goes for good.",
+            },
+        ],
+        "open": [{"verb": "close", "label": "Close", "icon": "stop-fill", "text": "Nobody can rate any more."}],
+        "closed": [{"verb": "open", "label": "Open again", "icon": "play-fill", "text": frozen}],
+    }[queue.status]
+    if queue.status == RatingQueue.Status.CLOSED and not queue.rates_answers:
+        text = "Duplicates the dataset to a new draft, with the means of the ratings as its norms."
+        offered.append({"verb": "norms", "label": "Make norms", "icon": "database", "text": text})
+    return [{**action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])} for action in offered]
+
+
+@require_POST
+@members_only
+def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
+    queue = _editable(request, name)
+    if verb not in VERBS:
+        raise Http404
+    try:
+        text, to = VERBS[verb](queue, request.user, _reason(request))
+    except (queues.QueueError, TransitionError, CurationError) as error:
+        messages.error(request, str(error))
+        return redirect(queue)
+    messages.success(request, text)
+    return redirect(to)
+
+
+@require_POST
+@members_only
+@never_cache
+def queue_invite(request: HttpRequest, name: str) -> HttpResponse:
+    """Makes links and shows them, this once: the database keeps their hashes alone."""
+    queue, form = _editable(request, name), InviteForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, f"Number of links: {form.errors['count'][0]}")
+        return redirect(queue)
+    return _links(request, queue, queues.invite(queue, form.cleaned_data["count"], by=request.user))
+
+
+@require_POST
+@members_only
+def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
+    queue = _editable(request, name)
+    form = AssignForm(queue, request.POST)
+    if not form.is_valid():
+        messages.error(request, "Choose a rater who is not in this queue yet.")
+        return redirect(queue)
+    try:
+        assignment = queues.assign(queue, form.cleaned_data["user"], by=request.user)
+    except queues.QueueError as error:
+        messages.error(request, str(error))
+    else:
+        messages.success(request, f"{form.cleaned_data['user']} is {assignment}.")
+    return redirect(queue)
+
+
+@require_POST
+@members_only
+@never_cache
+def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpResponse:
+    """Release or exclude a rater, or make a new link for one."""
+    queue = _editable(request, name)
+    assignment = get_object_or_404(queue.assignments.select_related("user", "queue"), number=number)
+    try:
+        reason = _reason(request)
+        if verb == "link":
+            return _links(request, queue, [queues.invite_again(assignment, by=request.user)])
+        {"release": queues.release, "exclude": queues.exclude}[verb](assignment, by=request.user, reason=reason)
+    except KeyError:
+        raise Http404 from None
+    except queues.QueueError as error:
+        messages.error(request, str(error))
+    return redirect(queue)
+
+
+def _reason(request: HttpRequest) -> str:
+    """As it was entered. QueueError where it cannot be kept: nothing is done for a reason that is lost."""
+    form = ReasonForm(request.POST)
+    if not form.is_valid():
+        raise queues.QueueError(first_form_error(form))
+    return str(form.cleaned_data["reason"])
+
+
+def _links(request: HttpRequest, queue: RatingQueue, tokens: list[str]) -> HttpResponse:
+    links = [request.build_absolute_uri(reverse("rating_join", args=[token])) for token in tokens]
+    days = queues.INVITATION_LASTS.days
+    return render(request, "grading_app/rating/invited.html", {"queue": queue, "links": links, "days": days})
+
+
+def _assign_form(queue: RatingQueue) -> AssignForm:
+    form = AssignForm(queue)
+    fetch_choices(form)
+    return form
+
+
+def _visible(request: HttpRequest, name: str) -> RatingQueue:
+    return _one(RatingQueue.objects.visible_to(request.user), name)
+
+
+def _editable(request: HttpRequest, name: str) -> RatingQueue:
+    return _one(RatingQueue.objects.editable_by(request.user), name)
+
+
+def _one(queues: Any, name: str) -> RatingQueue:
+    queue: RatingQueue = get_object_or_404(
+        queues.select_related("dataset", "owner", "experiment__dataset", "rubric", "text_set"), name=name
+    )
+    return queue

@@ -1,0 +1,228 @@
+"""The rater's pages: one thing at a time, and nothing about it but itself.
+
+Blind by construction: templates get an address of the image by the rater's place, or the item's text, and the words
+of the dimension. No key, category, norm, hash or count of others ever reaches them; a test reads all that is sent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth import login
+from django.contrib.auth.decorators import login_not_required
+from django.core.signing import BadSignature, Signer
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from datasets_app.image_storage import asset_file
+from evalsite.lib.permissions import is_member, is_reader
+from grading_app.forms.rating import AliasForm
+from grading_app.models import RaterAssignment, Rating, RatingQueue
+from grading_app.rating import session
+from grading_app.rating.instructions import beside, words_of
+from grading_app.rating.questions import aspect_of, end_keys
+from grading_app.rating.queues import QueueError, redeem, usable
+from runs_app.models import Trial
+
+FEW_LABELS = 3  # With more, a narrow screen puts each point on a line of its own.
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+
+
+@require_safe
+@never_cache
+def rating_queue(request: HttpRequest) -> HttpResponse:
+    """What this person is asked to rate; straight into it, where it is one thing alone."""
+    mine = list(RaterAssignment.objects.of(request.user).select_related("queue").order_by("queue__created_at"))
+    if len(mine) == 1 and not is_reader(request.user):
+        return redirect("rating_item", mine[0].queue.name)
+    rows = [{"queue": row.queue, "assignment": row, "progress": session.progress(row)} for row in mine]
+    return render(request, "grading_app/rating/mine.html", {"rows": rows, "may_ask": is_member(request.user)})
+
+
+def of_rater(
+    view: Callable[[HttpRequest, RaterAssignment], HttpResponse],
+) -> Callable[[HttpRequest, str], HttpResponse]:
+    """A page about one's own place in a queue: any other is not there. Once the queue is closed it says so instead."""
+
+    @wraps(view)
+    def wrapped(request: HttpRequest, name: str) -> HttpResponse:
+        assignment = _own(request, name)
+        if not assignment.queue.is_open:
+            context = {"queue": assignment.queue, "progress": session.progress(assignment)}
+            return render(request, "grading_app/rating/closed.html", context, status=404)
+        return view(request, assignment)
+
+    return wrapped
+
+
+def _own(request: HttpRequest, name: str) -> RaterAssignment:
+    begun = RaterAssignment.objects.counted().exclude(queue__status=RatingQueue.Status.DRAFT)
+    mine = begun.filter(user=request.user.pk)
+    return get_object_or_404(
+        mine.select_related("queue__rubric", "queue__text_set", "queue__experiment"), queue__name=name
+    )
+
+
+@require_safe
+@never_cache
+@of_rater
+def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
+    """The welcome, the thing that is due, or the thanks."""
+    waiting = session.due(assignment)
+    context = {"queue": assignment.queue, "assignment": assignment, "progress": session.progress(assignment)}
+    if not assignment.started_at:
+        context["rubric"] = words_of(assignment.queue)
+        return render(request, "grading_app/rating/welcome.html", context)
+    if waiting is None:
+        context["may_undo"] = session.last_given(assignment) is not None
+        return render(request, "grading_app/rating/thanks.html", context)
+    return render(request, "grading_app/rating/item.html", {**context, **_shown(waiting)})
+
+
+def _shown(waiting: Rating) -> dict[str, Any]:
+    """All that a rater sees of an item: its text only where it has no image, since with one it may be a caption. Of an
+    answer: what was asked of it, whole, the answer, and by a rubric what that shows; nothing of who gave it."""
+    queue = waiting.assignment.queue
+    aspect = aspect_of(waiting, queue)
+    return {
+        "position": waiting.position,
+        "shown": _signer(waiting).sign(f"{waiting.position}:{time.time():.3f}"),
+        "has_image": waiting.item.image_id is not None,
+        "text": "" if waiting.item.image_id and not waiting.trial_id else waiting.item.input,
+        **_answered(waiting),
+        "practice": waiting.kind == Rating.Kind.PRACTICE,
+        "aspect": aspect,
+        "keys": end_keys(aspect.points),
+        "labelled": sum(bool(point.label) for point in aspect.points) > FEW_LABELS,
+        "rubric": words_of(queue),
+    }
+
+
+def _answered(waiting: Rating) -> dict[str, Any]:
+    """Its choices belong to the question, and what the rubric shows beside it; answers are read by themselves, without
+    the columns beside them."""
+    if waiting.trial_id is None:
+        return {"is_answer": False}
+    answers = dict(Trial.objects.filter(pk__in=[waiting.trial_id, waiting.rival_id]).values_list("pk", "answer"))
+    shown = [("Answer A" if waiting.rival_id else "Answer", answers[waiting.trial_id])]
+    return {
+        "is_answer": True,
+        "answers": [*shown, *([("Answer B", answers[waiting.rival_id])] if waiting.rival_id else [])],
+        "choices": [str(choice) for choice in waiting.item.choices],
+        "beside": beside(waiting.item, waiting.assignment.queue),
+    }
+
+
+@require_POST
+@of_rater
+def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
+    try:
+        if not session.start(assignment):
+            messages.info(request, "Everything has been rated already. Thank you for offering.")
+    except session.RatingError as error:
+        messages.error(request, str(error))
+    return redirect("rating_item", assignment.queue.name)
+
+
+@require_POST
+@of_rater
+def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
+    try:
+        position, seconds = _place(request, assignment)
+        recorded = session.rate(assignment, position=position, value=_value(request), seconds=seconds)
+    except session.RatingError as error:
+        messages.error(request, str(error))
+    else:
+        if not recorded:
+            messages.info(request, _why_not(assignment, position))
+    return redirect("rating_item", assignment.queue.name)
+
+
+def _why_not(assignment: RaterAssignment, position: int) -> str:
+    if assignment.ratings.filter(position=position).exists():
+        return "That one was rated already; this is the next."
+    return "You are not asked for that one any more: it was not kept. What you rated before is."
+
+
+@require_POST
+@of_rater
+def rating_undo(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
+    try:
+        session.undo(assignment)
+    except session.RatingError as error:
+        messages.error(request, str(error))
+    return redirect("rating_item", assignment.queue.name)
+
+
+@require_safe
+@never_cache
+def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse:
+    """The image that is due, or one before it, which a slow line may still be loading when its rating is given.
+
+    None after it. Its address is the rater's place; its file's name is not told.
+    """
+    assignment = _own(request, name)
+    shown = session.shown(assignment, position) if assignment.queue.is_open else None
+    if shown is None or shown.item.image is None:
+        raise Http404
+    try:
+        file = asset_file(shown.item.image).open("rb")
+    except FileNotFoundError:
+        raise Http404 from None
+    response = FileResponse(file, content_type=shown.item.image.content_type, filename="image")
+    response["X-Content-Type-Options"] = "nosniff"
+    response["Content-Security-Policy"] = "default-src 'none'; sandbox"
+    return response
+
+
+@login_not_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def rating_join(request: HttpRequest, token: str) -> HttpResponse:
+    """The page of an invitation. Opening it changes nothing, since mail programs open links; its button uses it up."""
+    invitation = usable(token)
+    if invitation is None:
+        return render(request, "grading_app/rating/join_gone.html", status=404)
+    form = AliasForm(request.POST if request.method == "POST" else None)
+    if request.method != "POST" or not invitation.queue.is_open or not form.is_valid():
+        context = {"queue": invitation.queue, "form": form, "is_new": invitation.assignment is None}
+        return render(request, "grading_app/rating/join.html", context)
+    try:
+        assignment = redeem(token, form.cleaned_data["alias"])
+    except QueueError:
+        return render(request, "grading_app/rating/join_gone.html", status=404)
+    login(request, assignment.user, backend=BACKEND)
+    return redirect("rating_item", assignment.queue.name)
+
+
+def _signer(where: Rating | RaterAssignment) -> Signer:
+    rater = where.assignment_id if isinstance(where, Rating) else where.pk
+    return Signer(salt=f"rating shown to {rater}")
+
+
+def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, float]:
+    """Which place the page showed, and how many seconds ago."""
+    try:
+        position, _, since = _signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
+    except BadSignature:
+        raise session.RatingError("That page was not complete. Please rate this one again.") from None
+    return int(position), time.time() - float(since)
+
+
+def _value(request: HttpRequest) -> float:
+    """A finite number; a comma may stand for the point, as keyboards of phones have it."""
+    text = request.POST.get("rating", "")
+    try:
+        value = float(text[:24].replace(",", "."))
+    except ValueError:
+        raise session.RatingError("Choose a point of the scale.") from None
+    if not math.isfinite(value):
+        raise session.RatingError("Choose a point of the scale.")
+    return value

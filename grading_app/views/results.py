@@ -1,0 +1,204 @@
+"""Results of an experiment: its tables, its figures, and the rows behind them as files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from csp.decorators import csp_replace
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBadRequest, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_POST, require_safe
+
+from evalsite.lib.permissions import members_only, readers_only
+from grading_app.export.formats import ExportError, export_chunks
+from grading_app.export.parquet_process import parquet_from_process
+from grading_app.models import Rubric, Snapshot
+from grading_app.reports.figures import FIGURES
+from grading_app.reports.figures.kinds import AnyFigure
+from grading_app.reports.frame_cache import fingerprint, kept_frames, kept_picture
+from grading_app.reports.frames import Frames
+from grading_app.reports.plot_style import NARROW, WIDE, Theme
+from grading_app.reports.score_lines import ScoreLine, score_lines
+from grading_app.rule_form import RuleForm
+from grading_app.scoring.grading import read_rules
+from grading_app.tables.results import AnswerTable, ScoreTable, behind
+from grading_app.views.snapshots import SnapshotForm
+from runs_app.grading_interface import GRADE
+from runs_app.models import Experiment, Wave
+from runs_app.monitoring.progress import Totals, state_of
+from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
+
+CONTENT_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
+SNAPSHOTS = 50  # Listed; all are there.
+THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
+WIDTHS = {"": WIDE, "narrow": NARROW}
+# In the address of a list of trials, but no filter of an export: which page it shows, and of which experiment.
+NO_FILTERS = ("experiment", "after", "before", "page", "sort")
+
+
+@require_safe
+@readers_only
+def experiment_results(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = visible_experiment(request, slug)
+    return _results_page(request, experiment, RuleForm() if may_edit(request, experiment) else None)
+
+
+def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm | None) -> HttpResponse:
+    slug = experiment.slug
+    wave = chosen_wave(request, experiment)
+    state = fingerprint(experiment, wave)
+    frames = kept_frames(experiment, wave, state)
+    where = {"state": state[:12]} | ({"wave": str(wave.number)} if wave else {})
+    lines = score_lines([*frames.ratings, *frames.grades], frames)
+    context = {
+        "experiment": experiment,
+        "state": state_of(experiment, Totals.of(experiment.runs.generating())),
+        "waves": list(experiment.waves.all()),
+        "wave": wave,
+        "answers": _answers(experiment, frames),
+        "scores": ScoreTable(lines) if lines else None,
+        "scores_note": _note_on(lines),
+        "figures": [shown for figure in FIGURES.values() if (shown := shown_figure(figure, frames, slug, where))],
+        "exports": _exports(experiment, wave),
+        "rule_form": rules,
+        "snapshots": list(Snapshot.objects.filter(experiment=experiment)[:SNAPSHOTS]),
+        "snapshot_form": SnapshotForm() if may_edit(request, experiment) else None,
+    }
+    return render(request, "grading_app/experiment_results.html", context)
+
+
+@require_safe
+@readers_only
+@csp_replace(
+    {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
+)  # type: ignore[untyped-decorator]
+def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
+    """A figure as SVG. `theme` is light or dark, else the reader's; `width` is narrow, else half a page."""
+    experiment = visible_experiment(request, slug)
+    wave = chosen_wave(request, experiment)
+    figure, theme = FIGURES.get(name), THEMES.get(request.GET.get("theme", ""))
+    width = WIDTHS.get(request.GET.get("width", ""))
+    if figure is None or theme is None or width is None:
+        raise Http404
+    state = fingerprint(experiment, wave)
+    picture = kept_picture(figure, kept_frames(experiment, wave, state), state, width, theme)
+    if picture is None:
+        raise Http404
+    kept = "private, max-age=604800, immutable" if request.GET.get("state") == state[:12] else "private, no-cache"
+    return HttpResponse(picture, content_type="image/svg+xml", headers={"Cache-Control": kept})
+
+
+@require_POST
+@members_only
+def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask for grades by the chosen rules; the task queue makes them."""
+    from django_q.tasks import async_task
+
+    experiment = editable_experiment(request, slug)
+    form = RuleForm(request.POST)
+    if not form.is_valid():
+        return _results_page(request, experiment, form)
+    async_task(GRADE, experiment.pk, form.chosen, request.user.get_username())
+    named = ", ".join(rule.text for rule in read_rules(form.chosen))
+    messages.success(request, f"Grading by {named} has been asked for. Scores appear here as it goes on.")
+    return redirect("experiment_results", slug)
+
+
+@require_safe
+@readers_only
+def experiment_export(
+    request: HttpRequest, slug: str, table: str, file_format: str
+) -> HttpResponse | StreamingHttpResponse:
+    """Streams a table of the experiment; the address may hold the filters of the list of trials."""
+    experiment = visible_experiment(request, slug)
+    given = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
+    try:
+        if file_format == "parquet":
+            chunks = parquet_from_process(experiment, table, given)
+        else:
+            chunks = export_chunks(experiment, table, file_format, given)
+    except ExportError as error:
+        return HttpResponseBadRequest(str(error), content_type="text/plain; charset=utf-8")
+    response = StreamingHttpResponse(chunks, content_type=CONTENT_TYPES[file_format])
+    response["Content-Disposition"] = f'attachment; filename="{experiment.slug}-{table}.{file_format}"'
+    return response
+
+
+def chosen_wave(request: HttpRequest, experiment: Experiment) -> Wave | None:
+    number = request.GET.get("wave", "")
+    if not number:
+        return None
+    wave = experiment.waves.filter(number=int(number)).first() if number.isdecimal() and len(number) < 9 else None
+    if wave is None:
+        raise Http404
+    return wave
+
+
+def _answers(experiment: Experiment, frames: Frames) -> AnswerTable | None:
+    if not any(row.done or row.failed for row in frames.outcomes):
+        return None
+    return AnswerTable(frames.outcomes, slug=experiment.slug, labels=frames.labels, rated=bool(frames.dimensions))
+
+
+def _note_on(lines: list[ScoreLine]) -> str:
+    """How the intervals of this table were made."""
+    notes = ["Standard errors are by item: answers to one item go together."]
+    if any(not line.measure.is_share for line in lines):
+        notes.append("Intervals of means are Student's, over items.")
+    if any(line.measure.is_share for line in lines):
+        several = any(line.measure.is_share and line.n > line.items for line in lines)
+        notes.append(f"Intervals of shares are Wilson's{', at the effective number of answers' if several else ''}.")
+    if any(line.unread for line in lines):
+        notes.append("Answers without a score are left out of mean and interval, and counted beside them.")
+    return " ".join(notes)
+
+
+def shown_figure(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, str]) -> dict[str, Any] | None:
+    """A figure for the page: where its picture is, its words and its numbers. Draws nothing."""
+    frame = figure.frame(frames)
+    if frame is None:
+        return None
+    address = reverse("experiment_figure", args=[slug, figure.name])
+    return {
+        "name": figure.name,
+        "title": figure.title,
+        "caption": figure.caption(frame),
+        "alt": figure.alt(frame),
+        "table": behind(figure.table(frame)),
+        "address": f"{address}?{urlencode(where)}",
+        "narrow": f"{address}?{urlencode({**where, 'width': 'narrow'})}",
+        "light": f"{address}?{urlencode({**where, 'theme': 'light'})}",
+        "dark": f"{address}?{urlencode({**where, 'theme': 'dark'})}",
+        "size": figure.size(frame, WIDE),
+        "narrow_size": figure.size(frame, NARROW),
+    }
+
+
+def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
+    """The files that are most often wanted; of the shown wave alone, where the table has waves."""
+    of_wave = f"?{urlencode({'wave': wave.number})}" if wave else ""
+    wanted = [
+        ("trials", "csv", of_wave, "Trials, CSV for spreadsheets"),
+        ("trials", "jsonl", of_wave, "Trials, JSON lines"),
+        ("trials", "parquet", of_wave, "Trials, Parquet"),
+        ("gradings", "csv", of_wave, "Gradings, CSV"),
+        ("gradings", "jsonl", of_wave, "Gradings, JSON lines"),
+        ("attempts", "csv", of_wave, "Attempts, CSV"),
+        ("items", "csv", "", "Items, CSV"),
+        ("ledger", "csv", "", "Ledger, CSV"),
+    ]
+    if experiment.grade_conditions.filter(rubric__kind=Rubric.Kind.PAIRWISE).exists():
+        wanted.append(("preferences", "csv", "", "Preferences between two answers, CSV"))
+    if experiment.rating_queues.exists():
+        wanted.append(("ratings", "csv", "", "Ratings by people, CSV"))
+    return [
+        {"label": label, "address": reverse("experiment_export", args=[experiment.slug, table, form]) + query}
+        for table, form, query, label in wanted
+    ]

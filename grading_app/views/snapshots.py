@@ -1,0 +1,60 @@
+"""Making a snapshot from the page of results, and its file."""
+
+from __future__ import annotations
+
+from django import forms
+from django.contrib import messages
+from django.http import FileResponse, Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.http import require_POST, require_safe
+
+from evalsite.lib.permissions import members_only, readers_only
+from evalsite.lib.web.form_errors import first_form_error
+from grading_app.export.snapshots import SnapshotError, path_of, refuse_while_live
+from grading_app.models import Snapshot
+from runs_app.views.permissions import editable_experiment, visible_experiment
+
+MAKE = "grading_app.tasks.snapshot_experiment"
+SECONDS = 3000  # Of a task that writes all tables; below the time after which the queue would hand it out again.
+
+
+class SnapshotForm(forms.Form):
+    label = forms.CharField(max_length=80, required=False, help_text="Such as submission")
+    reason = forms.CharField(max_length=500, label="Reason", help_text="What it is for; stays in the study card")
+
+
+@require_POST
+@members_only
+def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask for a snapshot; the task queue writes it."""
+    from django_q.tasks import async_task
+
+    experiment = editable_experiment(request, slug)
+    form = SnapshotForm(request.POST)
+    try:
+        refuse_while_live(experiment)
+    except SnapshotError as problem:
+        messages.error(request, str(problem))
+        return redirect("experiment_results", slug)
+    if form.is_valid():
+        said = form.cleaned_data
+        async_task(MAKE, experiment.pk, said["label"], said["reason"], request.user.pk, timeout=SECONDS)
+        messages.success(request, "A snapshot is being made. It is listed here once it is whole.")
+    else:
+        messages.error(request, first_form_error(form))
+    return redirect("experiment_results", slug)
+
+
+@require_safe
+@readers_only
+def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
+    # Two of one second, label and author have one digest, and one file.
+    snapshot = Snapshot.objects.filter(experiment=visible_experiment(request, slug), digest=digest).first()
+    if snapshot is None:
+        raise Http404
+    try:
+        file = path_of(snapshot).open("rb")
+    except FileNotFoundError:
+        raise Http404 from None
+    name = f"{slug}-{digest[:12]}.zip"
+    return FileResponse(file, as_attachment=True, filename=name, content_type="application/zip")

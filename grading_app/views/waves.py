@@ -1,0 +1,84 @@
+"""Two waves of an experiment side by side: has the model drifted?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from evalsite.lib.permissions import readers_only
+from grading_app.reports.frame_cache import kept_waves
+from grading_app.reports.waves import WavePair
+from grading_app.statistics.paired import FEW
+from grading_app.tables.waves import WaveOutcomeTable, WaveScoreTable
+from grading_app.views.agreement import page_state
+from runs_app.models import Experiment, Wave
+from runs_app.views.permissions import visible_experiment
+
+
+@require_safe
+@readers_only
+def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
+    """`a` and `b` are labels or numbers; without them the first wave and the last."""
+    experiment = visible_experiment(request, slug)
+    waves = list(experiment.waves.all())
+    context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "waves": waves}
+    if len(waves) > 1:
+        a, b = (_chosen(waves, request.GET.get(side, ""), at) for side, at in (("a", 0), ("b", -1)))
+        context |= {"a": a, "b": b, "sides": _sides(waves, a, b)}
+        context |= _shown(experiment, a, b) if a != b else {}
+    return render(request, "grading_app/experiment_waves.html", context)
+
+
+def _chosen(waves: list[Wave], wanted: str, otherwise: int) -> Wave:
+    if not wanted:
+        return waves[otherwise]
+    found = [wave for wave in waves if wanted == name_of(wave)] or [w for w in waves if wanted == str(w.number)]
+    if not found:
+        raise Http404
+    return found[0]
+
+
+def name_of(wave: Wave) -> str:
+    """What an address calls it."""
+    return wave.label or str(wave.number)
+
+
+def _sides(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
+    """For the page: either choice with an address for each wave, the other choice being kept."""
+    return [
+        {"title": title, "choices": [_choice(wave, one, side, other, other_side) for wave in waves]}
+        for title, side, one, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
+    ]
+
+
+def _choice(wave: Wave, chosen: Wave, side: str, other: Wave, other_side: str) -> dict[str, Any]:
+    return {
+        "label": str(wave),
+        "is_chosen": wave == chosen,
+        "query": {side: name_of(wave), other_side: name_of(other)},
+    }
+
+
+def _shown(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
+    pair = kept_waves(experiment, a, b)
+    return {
+        "pair": pair,
+        "scores": WaveScoreTable(pair.lines, str(a), str(b)) if _are_paired(pair) else None,
+        "outcomes": WaveOutcomeTable(pair.outcomes, (str(a), str(b))) if pair.outcomes else None,
+        "few": FEW,
+        "aside": _aside(experiment),
+        "tested": [line for line in pair.lines if line.adjusted is not None],
+    }
+
+
+def _aside(experiment: Experiment) -> list[str]:
+    """Queues in which people rated answers on dimensions: those are no scores."""
+    on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
+    return list(on_dimensions.order_by("name").values_list("name", flat=True).distinct())
+
+
+def _are_paired(pair: WavePair) -> bool:
+    return any(line.change for line in pair.lines)

@@ -1,0 +1,98 @@
+"""From the trials that a batch holds to the file that a provider takes; what need not be sent is settled here."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from typing import IO, Any
+
+from runs_app.batches.batch_lease import BatchLease, held_claims
+from runs_app.batches.protocol import BatchApi, BatchFile, custom_id
+from runs_app.engine import outcomes
+from runs_app.engine.database_recovery import record_each
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.jobs import Job, build_jobs, build_result
+from runs_app.engine.recorder import Result
+from runs_app.engine.requests import PreparedRequest
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, Shaped
+from runs_app.models import Trial
+
+Sql = Callable[..., Awaitable[Any]]
+
+
+class BatchFileBuilder:
+    """One file on its way. `settles` while its trials may still be given back; a file made again is the same."""
+
+    def __init__(self, hold: BatchLease, api: BatchApi, sql: Sql, *, settles: bool) -> None:
+        self._hold, self._api, self._sql, self._settles = hold, api, sql, settles
+        self._questions = DesignCache()
+        self._n = self._size = 0
+        self._headers: dict[str, str] = {}
+
+    async def pack(self) -> BatchFile | None:
+        """The file of what is to be asked, or None where nothing is left to ask."""
+        file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed once it was sent
+        try:
+            file.write(self._api.opening)
+            await self._write_all(file)
+            file.write(self._api.closing)
+            file.flush()
+        except BaseException:
+            file.close()
+            raise
+        if self._n:
+            return BatchFile(file, self._n, self._headers)
+        file.close()
+        return None
+
+    async def _write_all(self, file: IO[bytes]) -> None:
+        after = 0
+        while jobs := await self._sql(self._jobs, after):
+            after = jobs[-1].claim.trial_id
+            settled = [result for job in jobs if (result := await self._settled_or_written(job, file))]
+            if self._settles and settled:
+                await self._sql(record_each, settled, self._hold.worker_id)
+
+    def _jobs(self, after: int) -> Sequence[Job]:
+        return build_jobs(held_claims(self._hold, after=after), self._questions)
+
+    async def _settled_or_written(self, job: Job, file: IO[bytes]) -> Result | None:
+        """The result of a job that need not be sent: it was answered before, cannot be asked, or finds no room."""
+        if self._settles and job.remembered is not None:
+            conclusion = outcomes.conclude_cached_answer(job.remembered, job.scale)
+            return build_result(job, conclusion, [outcomes.attempt_from_cache(job.remembered)])
+        try:
+            if isinstance(job.asked, CallFailure):
+                raise job.asked
+            shaped = await gateway.shape(job.asked.request)
+        except CallFailure as failure:
+            if not self._settles:  # It could be written once: a file that lacks it would be another.
+                raise
+            return _failed(job, failure)
+        await asyncio.sleep(0)  # Shaping takes a millisecond or two: others get their turn.
+        return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
+
+    def _write(self, job: Job, asked: PreparedRequest, shaped: Shaped, file: IO[bytes]) -> bool:
+        entry = json.dumps(self._api.entry(custom_id(self._hold.batch.key, job.claim.trial_id), shaped)).encode()
+        if self._n and self._size + len(entry) > self._api.most_bytes:
+            return False
+        file.write(self._api.separator * bool(self._n) + entry)
+        self._n, self._size = self._n + 1, self._size + len(entry) + 1
+        self._headers |= shaped.headers
+        return True
+
+
+_PENDING = Trial.Status.PENDING
+
+
+def _failed(job: Job, failure: CallFailure) -> Result:
+    """It never was a call; a fault that may pass waits as after any other failure."""
+    failure.was_sent = False
+    conclusion = outcomes.conclude_failure(
+        failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
+    )
+    conclusion = outcomes.Outcome(conclusion.status, conclusion.trial, conclusion.unspent, conclusion.wait_s)
+    return build_result(job, conclusion, [outcomes.attempt_from_failure(failure)])

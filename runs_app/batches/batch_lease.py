@@ -1,0 +1,174 @@
+"""Who is at a batch: its row is taken for a lease, renewed while a worker is at it, and taken over when that ends."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db import connection, models, transaction
+from django.db.models import F
+from django.db.models.functions import Greatest, Now
+
+from runs_app.engine.admission import Claim
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.database_recovery import record_each
+from runs_app.engine.recorder import Result
+from runs_app.models import ProviderBatch, Run, Trial
+
+S = ProviderBatch.Status
+LEASE_S = 60.0
+PORTION = 200  # Trials that are rendered, or moved, in one piece of SQL.
+
+TAKE = """
+UPDATE runs_app_providerbatch SET claim = %s, worker_id = %s, lease_until = clock_timestamp() + %s * interval '1 second'
+WHERE id = (SELECT id FROM runs_app_providerbatch
+    WHERE status = ANY(%s) AND next_poll_at <= clock_timestamp()
+        AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+    ORDER BY next_poll_at LIMIT 1 FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+HELD = """
+SELECT t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields, t.reserved_usd,
+    t.error_class = 'response_format_unsupported'
+FROM runs_app_trial t WHERE t.run_id = %s AND t.status = 'running' AND t.token = %s AND t.id > %s
+    AND (%s::bigint[] IS NULL OR t.id = ANY(%s))
+ORDER BY t.id LIMIT %s
+"""
+
+
+class LeaseLost(Exception):
+    """Another worker is at this batch, or somebody has moved it: whoever finds out leaves it as it is."""
+
+
+@dataclass(slots=True)
+class BatchLease:
+    """A batch that this worker is at. Every change asks whether it still is."""
+
+    batch: ProviderBatch
+    worker_id: int
+    claim: uuid.UUID = field(repr=False)
+    recorded: int = 0  # Results of this batch that were written in this hold.
+
+    @property
+    def actor(self) -> str:
+        return f"worker {self.worker_id}"
+
+    @property
+    def place(self) -> CounterKeys:
+        return CounterKeys(self.batch.run_id, self.batch.run.experiment_id, self.batch.endpoint_id)
+
+    def save(self, **changes: Any) -> None:
+        """Change columns. Overtaken where the claim has ended, or somebody has moved it: it may be cancelled."""
+        rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim, status=self.batch.status)
+        if not rows.update(**changes):
+            raise LeaseLost
+        self._refresh()
+
+    def is_called_off(self) -> bool:
+        """Not handed over yet, and its run is paused or has stopped, or its endpoint is out of use."""
+        is_here = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
+        return is_here and not self._still_wanted.exists()
+
+    def set_off(self, **changes: Any) -> None:
+        """As `save`, right before it is handed over. Overtaken, too, where it was called off."""
+        if not self._still_wanted.filter(claim=self.claim, status=self.batch.status).update(**changes):
+            raise LeaseLost
+        self._refresh()
+
+    @property
+    def _still_wanted(self) -> models.QuerySet[ProviderBatch]:
+        return ProviderBatch.objects.filter(pk=self.batch.pk, run__status=Run.Status.RUNNING, endpoint__is_active=True)
+
+    def keep(self, **facts: Any) -> None:
+        """What is so at the provider, whatever state somebody has moved it to meanwhile: the next step finds out."""
+        if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**facts):
+            raise LeaseLost
+
+    def move(self, target: str, reason: str, **changes: Any) -> None:
+        """To the next state, with its history. Overtaken where it is in another than this worker knew."""
+        rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
+        changes = {"tries": 0, "error": "", **changes}
+        if not rows.transition(
+            sources=[self.batch.status], target=target, by=self.actor, reason=reason, next_poll_at=Now(), **changes
+        ):
+            raise LeaseLost
+        self._refresh()
+
+    def end(self, target: str, reason: str, **changes: Any) -> None:
+        self.move(target, reason, ended_at=Now(), claim=None, lease_until=None, **changes)
+
+    def wait(self, seconds: float, **changes: Any) -> None:
+        """Leave it to whoever comes first after so many seconds; at once where somebody has moved it meanwhile."""
+        rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
+        later = Now() + timedelta(seconds=seconds)
+        rows.filter(status=self.batch.status).update(next_poll_at=later)
+        rows.update(claim=None, lease_until=None, **changes)
+
+    def renew(self) -> None:
+        rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
+        rows.update(lease_until=Greatest(F("lease_until"), Now() + timedelta(seconds=LEASE_S)))
+
+    def _refresh(self) -> None:
+        self.batch = ProviderBatch.objects.select_related(*WITH).get(pk=self.batch.pk)
+
+
+WITH = ("endpoint", "run__experiment", "run__condition__model")
+
+
+def take_lease(worker_id: int) -> BatchLease | None:
+    """The batch that has waited longest for something to be done, if there is one; by the database's clock."""
+    claim = uuid.uuid4()
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(TAKE, [claim, worker_id, LEASE_S, list(ProviderBatch.OPEN)])
+        row = cursor.fetchone()
+    if row is None:
+        return None
+    return BatchLease(ProviderBatch.objects.select_related(*WITH).get(pk=row[0]), worker_id, claim)
+
+
+def held_claims(hold: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
+    """Trials that this batch still holds, in portions by ascending key; of those named, or all."""
+    named = None if among is None else sorted(among)
+    batch = hold.batch
+    with connection.cursor() as cursor:
+        cursor.execute(HELD, [batch.run_id, batch.key, after, named, named, PORTION])
+        rows = cursor.fetchall()
+    return [_claim_of(hold, row) for row in rows]
+
+
+def _claim_of(hold: BatchLease, row: tuple[Any, ...]) -> Claim:
+    trial_id, item_id, dimension_id, sample_idx, attempts, yields, reserved, refused_schema = row
+    return Claim(
+        trial_id=trial_id,
+        place=hold.place,
+        token=hold.batch.key,
+        item_id=item_id,
+        dimension_id=dimension_id,
+        sample_idx=sample_idx,
+        attempts=attempts,
+        yields=yields,
+        reserved_usd=reserved,
+        batched=True,
+        without_schema=refused_schema,
+    )
+
+
+def release_trials(hold: BatchLease, *, wait_s: float | None = None) -> int:
+    """All that the batch still holds goes back as it came: none of it was asked. Returns how many."""
+    total = 0
+    while claims := held_claims(hold):
+        results = [Result(claim, Trial.Status.PENDING, unspent=True, wait_s=wait_s) for claim in claims]
+        total += record_each(results, hold.worker_id)
+    return total
+
+
+def stop_run(hold: BatchLease, reason: str) -> None:
+    """The run would only make the same batch again."""
+    rows = Run.objects.filter(pk=hold.batch.run_id)
+    rows.transition(
+        sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+    )

@@ -1,0 +1,29 @@
+"""How many calls make a batch, and when it is looked after: pure arithmetic."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+SHORTEST_LOOK_S = 1.0
+LONGEST_LOOK_S = 300.0
+LONGEST_RETRY_S = 600.0
+MOST_ASKED = 12  # Times in a row that a provider may not know a batch it has made, before it is given up.
+
+
+def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Decimal) -> int:
+    """Calls of the next batch of a run: of what is pending at most `most`, as far as the budget pays (None: any)."""
+    wanted = max(0, min(pending, most))
+    if left_usd is None or each_usd <= 0:
+        return wanted
+    return min(wanted, max(0, int(left_usd // each_usd)))
+
+
+def poll_interval_s(age_s: float) -> float:
+    """Seconds until a batch at work is looked at again: a tenth of its age, from a second to five minutes."""
+    return min(max(age_s / 10, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+
+
+def retry_s(failures: int, asked_for: float | None = None) -> float:
+    """Seconds until what failed `failures` times in a row is tried again: 2, 4, 8 ... or as long as was asked for."""
+    wait = min(2.0 ** min(max(failures, 1), 20), LONGEST_RETRY_S)
+    return wait if asked_for is None else max(asked_for, 1.0)

@@ -1,0 +1,170 @@
+"""A worker's part in all batches: make those that may be made, and go on with those that are due."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection
+
+from runs_app.batches.anthropic import AnthropicBatches
+from runs_app.batches.batch_admission import admit_batches, runs_with_work
+from runs_app.batches.batch_lease import LEASE_S, BatchLease, LeaseLost, take_lease
+from runs_app.batches.batch_size import MOST_ASKED, retry_s
+from runs_app.batches.cancellation import cancel_step, end_unsubmitted
+from runs_app.batches.collection import collect_results, handle_unknown_batch
+from runs_app.batches.openai import OpenAiBatches
+from runs_app.batches.protocol import BatchApi, BatchFile
+from runs_app.batches.status_poll import poll_batch
+from runs_app.batches.submission import Submission
+from runs_app.engine.jobs import FAULT
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
+from runs_app.models import Endpoint, ProviderBatch
+
+logger = logging.getLogger("evalsite.drain")
+
+S = ProviderBatch.Status
+LOOK_S = 1.0  # Between looks for something to do.
+AT_ONCE = 3  # Batches that one worker is at: a long upload keeps no other batch waiting.
+CALLED_OFF = "Its run or its endpoint was stopped before it was handed over."
+APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
+    Endpoint.Provider.OPENAI: OpenAiBatches,
+    Endpoint.Provider.ANTHROPIC: AnthropicBatches,
+}
+
+DUE = """
+SELECT EXISTS (SELECT FROM runs_app_providerbatch WHERE status = ANY(%s)
+    AND next_poll_at <= clock_timestamp() + %s * interval '1 second'
+    AND (lease_until IS NULL OR lease_until <= clock_timestamp()))
+"""
+
+
+@dataclass(slots=True)
+class BatchWorker:
+    """`in_database` runs a function in the drain's database thread."""
+
+    in_database: Callable[[Callable[[], Any]], Awaitable[Any]]
+    worker_id: int
+    recorded: int = 0  # Results that were written of batches, over all holds.
+    _packages: dict[int, BatchFile] = field(default_factory=dict)
+
+    async def keep(self) -> None:
+        """Until cancelled. What was begun is then left to whoever comes next."""
+        at: set[asyncio.Task[None]] = set()
+        try:
+            while True:
+                try:
+                    await self._look(at)
+                except Exception:  # A fault here ends neither the drain nor the batches that go on.
+                    logger.exception("batches could not be looked for")
+                await asyncio.sleep(LOOK_S)
+        finally:
+            for task in at:
+                task.cancel()
+            await asyncio.gather(*at, return_exceptions=True)
+            for package in self._packages.values():
+                package.file.close()
+
+    async def _look(self, at: set[asyncio.Task[None]]) -> None:
+        """Make batches of what waits, and go on with some of those that are due."""
+        await self.sql(admit_batches)
+        while len(at) < AT_ONCE and (hold := await self.sql(take_lease, self.worker_id)):
+            task = asyncio.create_task(self._go_on(hold))
+            at.add(task)
+            task.add_done_callback(at.discard)
+
+    async def sql(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+        return await self.in_database(functools.partial(work, *arguments, **named))
+
+    async def step(self) -> bool:
+        """Go on with one batch as far as it goes now. Whether one was due."""
+        hold: BatchLease | None = await self.sql(take_lease, self.worker_id)
+        if hold is not None:
+            await self._go_on(hold)
+        return hold is not None
+
+    async def _go_on(self, hold: BatchLease) -> None:
+        try:
+            async with self._renewing(hold):
+                await self._advance(hold)
+        finally:
+            self.recorded += hold.recorded
+
+    async def _advance(self, hold: BatchLease) -> None:
+        try:
+            api = batch_api(hold.batch.endpoint)
+            while await self._next(hold, api):
+                pass
+        except LeaseLost:
+            await self.sql(hold.wait, 0)
+        except CallFailure as failure:
+            await self.sql(_after, hold, failure)
+        except asyncio.CancelledError:  # Told to stop: another need not wait for the lease.
+            await self.sql(hold.wait, 0)
+            raise
+        except Exception:
+            logger.exception("batch %s broke", hold.batch.pk)
+            await self.sql(_after, hold, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
+
+    async def _next(self, hold: BatchLease, api: BatchApi) -> bool:
+        """One step. Whether another can follow at once."""
+        if await self.sql(hold.is_called_off):
+            await self.sql(end_unsubmitted, hold, CALLED_OFF)
+            return False
+        submitting = Submission(hold, api, self.sql, self._packages)
+        match hold.batch.status:
+            case S.PREPARING:
+                return await submitting.prepare()
+            case S.SUBMITTING:
+                return await submitting.submit()
+            case S.SUBMITTED:
+                return await poll_batch(hold, api, self.sql)
+            case S.COLLECTING:
+                return await collect_results(hold, api, self.sql)
+            case S.CANCELLING:
+                return await cancel_step(hold, api, self.sql, submitting)
+        return False
+
+    @contextlib.asynccontextmanager
+    async def _renewing(self, hold: BatchLease) -> AsyncIterator[None]:
+        async def renew() -> None:
+            while True:
+                await asyncio.sleep(LEASE_S / 4)
+                await self.sql(hold.renew)
+
+        beat = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            beat.cancel()
+
+
+def _after(hold: BatchLease, failure: CallFailure) -> None:
+    """Tried again later. A provider may take a while to know what it made; one that never knows it has lost it."""
+    tries = hold.batch.tries + 1
+    if failure.error_class == ErrorClass.NOT_FOUND and hold.batch.provider_id and tries >= MOST_ASKED:
+        handle_unknown_batch(hold)
+    else:
+        hold.wait(retry_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+
+
+def batch_api(endpoint: Endpoint) -> BatchApi:
+    """The batch API of an endpoint, with its address and key. CallFailure where one of them is missing here."""
+    request = CallRequest(endpoint.provider, "", endpoint.base_url or None, endpoint.key_env or None, [])
+    url, key = gateway.way_in(request)
+    return APIS[endpoint.provider](url, key)
+
+
+def has_due_batches(within_s: float = 0.0) -> bool:
+    """Whether one can be made now, or gone on with within so many seconds."""
+    if runs_with_work():
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute(DUE, [list(ProviderBatch.OPEN), within_s])
+        return bool(cursor.fetchone()[0])

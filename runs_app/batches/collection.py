@@ -1,0 +1,177 @@
+"""What came of a batch is written as any other answer is: line by line, fenced by the batch's key."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Sequence
+from decimal import Decimal
+
+from django.db import connection
+
+from runs_app.batches.batch_file import Sql
+from runs_app.batches.batch_lease import BatchLease, held_claims, release_trials, stop_run
+from runs_app.batches.batch_size import SHORTEST_LOOK_S
+from runs_app.batches.protocol import BatchApi, Line, Phase, State, parse_custom_id
+from runs_app.batches.submission import refuse_batch, state_columns
+from runs_app.engine import outcomes
+from runs_app.engine.database_recovery import record_each
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.jobs import FAULT, Job, build_jobs, build_result
+from runs_app.engine.recorder import Result
+from runs_app.engine.requests import PreparedRequest
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, CallReply, ErrorClass
+from runs_app.models import ProviderBatch
+
+logger = logging.getLogger("evalsite.drain")
+
+S = ProviderBatch.Status
+LINES = 200  # Read and written together.
+PORTION_BYTES = 32 * 2**20
+FULL_WAIT_S = 300.0
+NO_ANSWER = "The batch ended without an answer to this call."
+FORGOTTEN = "The provider does not know this batch any more."
+
+SUMS = """
+SELECT count(*) FILTER (WHERE outcome = 'ok'),
+    count(*) FILTER (WHERE outcome IN ('transient', 'permanent', 'endpoint')),
+    coalesce(sum(cost_usd), 0)
+FROM runs_app_attempt WHERE run_id = %s AND token = %s
+"""
+
+
+async def collect_results(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
+    """Read all there is, settle what is missing, and end the batch. Done again, it writes nothing twice."""
+    state = await api.look(hold.batch.provider_id)
+    await sql(hold.save, **state_columns(state))
+    if state.phase == Phase.WORKING:  # It had said otherwise: what is not there yet is not missing.
+        await sql(hold.wait, SHORTEST_LOOK_S)
+        return False
+    if state.phase == Phase.FAILED:
+        await sql(_failed, hold, state)
+        return False
+    questions = DesignCache()
+    came = api.lines(hold.batch.provider_id, state.files)
+    async for lines in _portions(came, most=2 * hold.batch.n_requests + LINES):
+        await _write(hold, sql, questions, lines)
+    await sql(_end, hold, state.phase)
+    return False
+
+
+async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list[Line]]:
+    """Lines in portions, at most so many in all: a provider that never ends is not listened to for ever."""
+    portion: list[Line] = []
+    size = read = 0
+    async for line in lines:
+        portion.append(line)
+        size, read = size + len(line.body), read + 1
+        if len(portion) >= LINES or size > PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        if read >= most:
+            logger.warning("a batch has more than %s lines; the rest is not read", most)
+            break
+    if portion:
+        yield portion
+
+
+async def _write(hold: BatchLease, sql: Sql, questions: DesignCache, lines: Sequence[Line]) -> None:
+    """Those whose trials this batch still holds: all others were written before, or are none of its own."""
+    named = {trial: line for line in lines if (trial := parse_custom_id(line.custom_id, hold.batch.key)) is not None}
+    jobs = await sql(_jobs, hold, questions, named)
+    results = []
+    for job in jobs:
+        results.append(await _result(hold, job, named[job.claim.trial_id]))
+        await asyncio.sleep(0)  # Reading takes a millisecond or two: others get their turn.
+    if results:
+        hold.recorded += await sql(record_each, results, hold.worker_id)
+
+
+def _jobs(hold: BatchLease, questions: DesignCache, named: dict[int, Line]) -> list[Job]:
+    return build_jobs(held_claims(hold, among=list(named)), questions)
+
+
+async def _result(hold: BatchLease, job: Job, line: Line) -> Result:
+    if line.code == "cancelled":
+        return Result(job.claim, "pending", unspent=True)
+    try:
+        reply = await _reply(hold, job, line)
+    except CallFailure as failure:
+        return _failure(job, failure, unbilled=line.status is None)
+    attempt = outcomes.attempt_from_reply(reply)
+    conclusion = outcomes.conclude_answer(reply, job.scale)
+    for columns in (conclusion.trial, attempt):
+        columns["latency_ms"] = None  # A batch says nothing of how long one call took.
+    return build_result(job, conclusion, [attempt])
+
+
+async def _reply(hold: BatchLease, job: Job, line: Line) -> CallReply:
+    if line.status is None:
+        raise CallFailure(ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.")
+    if not isinstance(job.asked, PreparedRequest):
+        raise job.asked
+    try:
+        return await gateway.read(job.asked.request, line.status, line.body, hold.batch.discount)
+    except CallFailure:
+        raise
+    except Exception:  # A fault of ours: the other answers of the batch are paid, too.
+        logger.exception("the answer of trial %s broke", job.claim.trial_id)
+        raise CallFailure(ErrorClass.INTERNAL_ERROR, FAULT) from None
+
+
+def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Result:
+    """As of a call of its own, but that the endpoint is not left alone for it: batches have limits of their own."""
+    attempt = outcomes.attempt_from_failure(failure) | {"latency_ms": None}
+    if unbilled:
+        attempt["cost_usd"] = Decimal(0)
+    conclusion = outcomes.conclude_failure(
+        failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry
+    )
+    result = build_result(job, conclusion, [attempt])
+    result.pause_s = result.allowance = None
+    return result
+
+
+def _end(hold: BatchLease, phase: Phase) -> None:
+    """What came no answer to is settled, by how the batch ended."""
+    if phase == Phase.CANCELLED:
+        release_trials(hold)
+    elif phase == Phase.EXPIRED:
+        _fail_rest(hold, ErrorClass.BATCH_EXPIRED, "The batch expired before this call was made.", unbilled=True)
+    else:
+        _fail_rest(hold, ErrorClass.MALFORMED_REPLY, NO_ANSWER)
+    target = {Phase.CANCELLED: S.CANCELLED, Phase.EXPIRED: S.EXPIRED}.get(phase, S.COLLECTED)
+    hold.end(target, "All that came was written.", **_sums(hold.batch))
+
+
+def _fail_rest(hold: BatchLease, kind: ErrorClass, words: str, *, unbilled: bool = False) -> None:
+    questions = DesignCache()
+    while claims := held_claims(hold):
+        jobs = build_jobs(claims, questions)
+        results = [_failure(job, CallFailure(kind, words), unbilled=unbilled) for job in jobs]
+        hold.recorded += record_each(results, hold.worker_id)
+
+
+def _failed(hold: BatchLease, state: State) -> None:
+    """The provider refused it as a whole. One that has no room for it now is asked again later."""
+    if not state.is_full:
+        refuse_batch(hold, state.problem or "without a word")
+        return
+    release_trials(hold, wait_s=FULL_WAIT_S)
+    hold.end(S.FAILED, f"The provider has no room for it now: {state.problem}", error=state.problem)
+
+
+def handle_unknown_batch(hold: BatchLease) -> None:
+    """It may have been billed, so what was reserved is kept; the run stops, for this is not as it should be."""
+    stop_run(hold, FORGOTTEN)
+    _fail_rest(hold, ErrorClass.MALFORMED_REPLY, FORGOTTEN)
+    hold.end(S.FAILED, FORGOTTEN, error=FORGOTTEN, **_sums(hold.batch))
+
+
+def _sums(batch: ProviderBatch) -> dict[str, int | Decimal]:
+    """From its calls, whose token is its key: the same however often it was collected."""
+    with connection.cursor() as cursor:
+        cursor.execute(SUMS, [batch.run_id, batch.key])
+        answered, failed, spent = cursor.fetchone()
+    return {"n_answered": answered, "n_failed": failed, "spent_usd": spent}

@@ -1,0 +1,133 @@
+"""HTTP with a provider's batch API: to an allowed address, with an explicit key, each request sent once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from django.conf import settings
+
+from runs_app.llm import failures
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.http_transport import MAX_REPLY_BYTES, bounded, session
+from runs_app.llm.keys import known_secrets, redact_body
+from runs_app.llm.url_allowlist import problem_with_url
+
+REQUEST_S = 60.0
+UPLOAD_S = 600.0  # Of a file of 200 MB on a slow line.
+SILENCE_S = 60.0  # A reply that comes in pieces may take long, but not pause longer.
+
+
+@dataclass(frozen=True, slots=True)
+class ApiClient:
+    """Where a provider is, and what opens it."""
+
+    url: str
+    key: str = field(repr=False)
+    headers: dict[str, str] = field(repr=False)
+
+    async def get(self, path: str) -> dict[str, Any]:
+        return await self._json("GET", path, REQUEST_S)
+
+    async def post(self, path: str, *, json: Any = None, data: Any = None, **headers: str) -> dict[str, Any]:
+        """`data` is a form or an open file, which may take its time."""
+        more = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self._json("POST", path, REQUEST_S if data is None else UPLOAD_S, more, json=json, data=data)
+
+    async def _json(
+        self, method: str, path: str, seconds: float, headers: dict[str, str] | None = None, **body: Any
+    ) -> dict[str, Any]:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        try:
+            async with self._request(method, path, timeout, headers or {}, **body) as reply:
+                content = await bounded(reply)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise self._broken(error) from None
+        text = redact_body(content, self.key).decode("utf-8", "replace")
+        if reply.status >= 300:
+            raise self._refused(reply, text)
+        payload = failures.json_object(text)
+        if not payload:
+            raise self._failure(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {text}")
+        return payload
+
+    async def lines(self, path: str) -> AsyncIterator[bytes]:
+        """The lines of a file, as they come; each at most 16 MiB long."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_S, sock_read=SILENCE_S)
+        try:
+            async with self._request("GET", path, timeout, {}) as reply:
+                if reply.status >= 300:
+                    body = redact_body(await bounded(reply), self.key)
+                    raise self._refused(reply, body.decode("utf-8", "replace"))
+                async for line in _split(reply.content.iter_any()):
+                    yield redact_body(line, self.key)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            raise self._broken(error) from None
+
+    def _request(
+        self, method: str, path: str, timeout: aiohttp.ClientTimeout, headers: dict[str, str], **body: Any
+    ) -> Any:
+        url = f"{self.url}{path}"
+        if problem := problem_with_url(url, settings.LLM_ALLOWED_HOSTS):
+            raise CallFailure(ErrorClass.NOT_ALLOWED, problem, was_sent=False)
+        given = {name: value for name, value in body.items() if value is not None}
+        return session().request(
+            method, url, headers=self.headers | headers, timeout=timeout, allow_redirects=False, **given
+        )
+
+    def _refused(self, reply: aiohttp.ClientResponse, text: str) -> CallFailure:
+        headers = {name.lower(): value for name, value in reply.headers.items()}
+        message = failures.message_of(text) or f"status {reply.status} without a word"
+        return self._failure(
+            failures.classify(reply.status, text),
+            message,
+            http_status=reply.status,
+            retry_after_s=failures.retry_after_s(headers, text),
+        )
+
+    def _broken(self, error: Exception) -> CallFailure:
+        """No whole reply came: whether the provider did what it was asked, nobody here knows."""
+        never = isinstance(error, aiohttp.ClientConnectorError)
+        kind = ErrorClass.TIMEOUT if isinstance(error, TimeoutError) else ErrorClass.CONNECTION
+        return self._failure(kind, f"{type(error).__name__}: {error}", was_sent=not never)
+
+    def _failure(self, kind: ErrorClass, message: str, **circumstances: Any) -> CallFailure:
+        return CallFailure(kind, failures.storable_message(message, (*known_secrets(), self.key)), **circumstances)
+
+
+async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield line
+        if len(rest) > MAX_REPLY_BYTES:
+            raise ValueError(f"a line is longer than {MAX_REPLY_BYTES // 2**20} MB")
+    if rest.strip():
+        yield rest
+
+
+def require_id(found: dict[str, Any]) -> dict[str, Any]:
+    """What was made, which must have an id: without one nobody knows what was made, if anything."""
+    if not isinstance(found.get("id"), str) or not found["id"]:
+        raise CallFailure(ErrorClass.MALFORMED_REPLY, "the provider did not say which id it gave")
+    return found
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """The JSON object of a line, or an empty one: a line that cannot be read is as good as missing."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def parse_counts(found: Any) -> dict[str, int]:
+    """Counts by name, of what may be anything."""
+    counts = found.items() if isinstance(found, dict) else ()
+    return {str(name)[:40]: n for name, n in counts if isinstance(n, int) and 0 <= n < 2**31}

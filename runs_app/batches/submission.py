@@ -1,0 +1,148 @@
+"""A batch is submitted once: where the answer to a submission was lost, it is found again before another is made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.db.models.functions import Now
+
+from runs_app.batches.batch_file import BatchFileBuilder, Sql
+from runs_app.batches.batch_lease import BatchLease, release_trials, stop_run
+from runs_app.batches.batch_size import retry_s
+from runs_app.batches.protocol import AmbiguousSubmission, BatchApi, BatchFile, State, SubmissionSearch
+from runs_app.llm.calls import CallFailure, Kind
+from runs_app.models import ProviderBatch
+
+S = ProviderBatch.Status
+LOST_S = 900.0  # A request whose answer did not come may still arrive: as long as an upload takes, and then some.
+LOST = "The answer to its submission was lost."
+SHOWN = 3  # Of the batches that may be it, by name.
+
+
+class Submission:
+    """The steps from trials to a batch at the provider, for one batch and one worker."""
+
+    def __init__(self, hold: BatchLease, api: BatchApi, sql: Sql, packages: dict[int, BatchFile]) -> None:
+        self._hold, self._api, self._sql, self._packages = hold, api, sql, packages
+
+    async def prepare(self) -> bool:
+        """Settle what need not be sent, and write the rest into a file."""
+        package = await BatchFileBuilder(self._hold, self._api, self._sql, settles=True).pack()
+        if package is None:
+            await self._sql(self._hold.end, S.COLLECTED, "Nothing was left to ask.", n_requests=0)
+            return False
+        self._packages[self._hold.batch.pk] = package
+        await self._sql(self._hold.move, S.SUBMITTING, f"{package.n} calls are ready.", n_requests=package.n)
+        return True
+
+    async def submit(self) -> bool:
+        """Upload and create, unless an earlier submission is found. What fails for good stops the run."""
+        if self._hold.batch.gone_by is not None:
+            try:
+                found = await self.search()
+            except AmbiguousSubmission as undecided:
+                await self._sql(schedule_search, self._hold, undecided.candidates)
+                return False
+            if found is not None:
+                return await self._adopt(found, "found again by its key")
+        try:
+            state = await self._upload_and_create()
+        except CallFailure as failure:
+            await self._sql(handle_failure, self._hold, failure)
+            return False
+        return await self._adopt(state, "taken by the provider")
+
+    async def search(self) -> State | None:
+        """What an earlier submission made, or None if that was surely nothing; Undecided while nobody can say."""
+        is_over = await self._sql(
+            is_surely_lost, self._hold
+        )  # Asked first: what arrives while it is sought is not missed.
+        found = await self._api.find(await self._sql(search_keys, self._hold.batch))
+        if found is None and not is_over:
+            raise AmbiguousSubmission
+        return found
+
+    async def _upload_and_create(self) -> State:
+        package, is_new = self._packages.get(self._hold.batch.pk), False
+        if package is None and not self._hold.batch.input_file:
+            is_new = True
+            package = await BatchFileBuilder(self._hold, self._api, self._sql, settles=False).pack()
+            if package is not None:
+                self._packages[self._hold.batch.pk] = package
+        batch = self._hold.batch
+        if package is not None and not batch.input_file:
+            again = is_new or batch.tries > 0
+            await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
+        # From here on there may be a batch at the provider that this row does not name.
+        await self._sql(self._hold.set_off, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
+        return await self._api.create(package, self._hold.batch.input_file, batch.key)
+
+    async def _adopt(self, state: State, how: str) -> bool:
+        await self._sql(self._hold.keep, provider_id=state.provider_id, **state_columns(state))
+        await self._sql(self._hold.move, S.SUBMITTED, f"{state.provider_id}, {how}.", submitted_at=Now())
+        if package := self._packages.pop(self._hold.batch.pk, None):
+            package.file.close()
+        return True
+
+
+def state_columns(state: State) -> dict[str, object]:
+    """What a batch's row keeps of what its provider says."""
+    return {
+        "provider_status": state.word,
+        "provider_counts": state.counts,
+        "output_files": state.files,
+        "expires_at": state.expires_at,
+        "last_polled_at": Now(),
+    }
+
+
+def search_keys(batch: ProviderBatch) -> SubmissionSearch:
+    """By what a submission may be found that was sent when `gone_by` was set."""
+    until = batch.gone_by or batch.created_at
+    others = ProviderBatch.objects.exclude(provider_id="").exclude(pk=batch.pk)
+    known = others.filter(created_at__gte=batch.created_at - timedelta(days=2)).values_list("provider_id", flat=True)
+    return SubmissionSearch(batch.key, batch.n_requests, until - timedelta(seconds=LOST_S), until, frozenset(known))
+
+
+def is_surely_lost(hold: BatchLease) -> bool:
+    """Whether a submission that cannot be found was surely never made; by the database's clock."""
+    return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
+
+
+def schedule_search(hold: BatchLease, candidates: Sequence[State]) -> None:
+    """Later and later: where a nameless batch may be the one, that can be a day."""
+    tries = hold.batch.tries + 1
+    ends = max((state.expires_at for state in candidates if state.expires_at), default=None)
+    hold.wait(retry_s(tries), tries=tries, error=_what_is_waited_for(candidates), expires_at=ends)
+
+
+def _what_is_waited_for(candidates: Sequence[State]) -> str:
+    if not candidates:
+        return f"{LOST} It may still arrive, so nothing is submitted again yet."
+    names = ", ".join(state.provider_id for state in candidates[:SHOWN])
+    more = f" and {len(candidates) - SHOWN} more" if len(candidates) > SHOWN else ""
+    return (
+        f"{LOST} At the provider, {names}{more} may be it: that shows once it has ended. Nothing is submitted before."
+    )
+
+
+def handle_failure(hold: BatchLease, failure: CallFailure) -> None:
+    """A refusal gives everything back and stops the run; what may pass is tried again, by the same key."""
+    status = failure.http_status
+    refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
+    if refused or not failure.was_sent:
+        hold.keep(gone_by=None)  # Nothing was made.
+    if failure.kind == Kind.PERMANENT and (refused or not failure.was_sent):
+        refuse_batch(hold, str(failure))
+        return
+    tries = hold.batch.tries + 1
+    hold.wait(retry_s(tries, failure.retry_after_s), tries=tries, error=str(failure))
+
+
+def refuse_batch(hold: BatchLease, why: str) -> None:
+    """None of its calls was made: they go back unspent, to a run that stops, for it would only ask the same again."""
+    reason = f"The provider refused a batch: {why}"
+    stop_run(hold, reason)
+    release_trials(hold)
+    hold.end(S.FAILED, reason, error=why)

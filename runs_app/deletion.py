@@ -1,0 +1,150 @@
+"""Taking an experiment out of use, or out of the database with all it made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import PROTECT, ManyToOneRel, Sum
+
+from datasets_app.models import TransitionError
+from datasets_app.models.history import Actor, record_changes
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app.engine.counters import CounterKeys, lock_rows
+from runs_app.engine.run_lifecycle import start_next_queued
+from runs_app.models import Attempt, DeletedRun, Experiment, Preflight, Run, Trial
+
+PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
+
+
+def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+    """Out of sight, all rows kept. TransitionError while a run is live or when it is archived already."""
+    with transaction.atomic():
+        _refuse_while_live(experiment)
+        Experiment.objects.transition_one(
+            experiment,
+            sources=[Experiment.Status.DRAFT, Experiment.Status.ACTIVE],
+            target=Experiment.Status.ARCHIVED,
+            by=by,
+            reason=reason,
+        )
+
+
+def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
+    """The experiment with its runs, trials, attempts and grades. What it cost stays in the history.
+
+    Rows go run by run and by the database alone: a million trials never pass through this process. TransitionError
+    while a run is live or a call is in flight, or something that stays rests on its answers (people's ratings, say).
+    """
+    with transaction.atomic():
+        _refuse_while_live(experiment)
+        _refuse_what_stays(experiment)
+        spent = f"deleted; {experiment.spent_usd} USD were spent"
+        record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
+        with permit_deletion(experiment):
+            for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they are on.
+                _delete_work_of(run)
+            experiment.delete()
+
+
+@contextmanager
+def permit_deletion(experiment: Experiment) -> Iterator[None]:
+    """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment, and of no other.
+
+    Triggers of the database refuse it everywhere else. The block is one transaction.
+    """
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(PERMIT, [str(experiment.pk)])
+        yield
+        cursor.execute(PERMIT, [""])
+
+
+def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
+    """Delete one run with its trials, attempts and grades. What it cost stays spent, in a row of its experiment.
+
+    TransitionError while the run is under way or a call of it is in flight, or while verdicts of another run or
+    people's ratings rest on its answers.
+    """
+    with transaction.atomic():
+        lock_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
+        locked = Run.objects.with_design().filter(pk=run.pk).first()
+        if locked is None:
+            raise TransitionError(f"{run} is deleted already")
+        _refuse_run(locked)
+        kept = Attempt.objects.filter(run=locked).aggregate(usd=Sum("kept_usd", default=Decimal(0)))["usd"]
+        DeletedRun.objects.create(
+            experiment=locked.experiment,
+            number=locked.pk,
+            label=f"{locked.condition.label}, {locked.wave}"[:400],
+            trials=locked.n_trials,
+            attempts=locked.n_attempts,
+            spent_usd=locked.spent_usd,
+            kept_usd=kept,
+        )
+        spent = f"deleted with {locked.n_trials} trials; {locked.spent_usd} USD stay spent"
+        record_changes([(locked.experiment, str(locked), spent)], by=by, reason=reason, what="run")
+        with permit_deletion(locked.experiment):
+            _delete_work_of(locked)
+            locked.delete()
+        start_next_queued([run.experiment_id])
+
+
+def describe_run_deletion(run: Run) -> str:
+    """Return what deleting this run removes and what stays, for whoever is asked to confirm it."""
+    trials = "1 trial" if run.n_trials == 1 else f"{format_count(run.n_trials)} trials"
+    attempts = "1 attempt" if run.n_attempts == 1 else f"{format_count(run.n_attempts)} attempts"
+    return (
+        f"Its {trials} with {attempts}, answers and grades go, for good. The {format_money(run.spent_usd)} that it "
+        "cost stays spent in the budget. The next launch of this wave plans it again."
+    )
+
+
+def _refuse_run(run: Run) -> None:
+    if run.is_live:
+        raise TransitionError(f"{run} is {run.status} or has calls in flight; pause or cancel it and wait for these")
+    trials = Trial.objects.filter(run=run)
+    others = Trial.objects.exclude(run=run)
+    judged = others.filter(subject__in=trials).first() or others.filter(rival__in=trials).first()
+    if judged:
+        raise TransitionError(f"verdicts of run {judged.run_id} rest on answers of {run}; delete that run first")
+    for related in Trial._meta.get_fields(include_hidden=True):
+        if isinstance(related, ManyToOneRel) and related.on_delete is PROTECT:
+            rows: Any = related.related_model
+            if rows._base_manager.filter(**{f"{related.field.name}__in": trials}).exists():
+                raise TransitionError(f"a {rows._meta.verbose_name} rests on answers of {run}; archive the experiment")
+
+
+def _refuse_while_live(experiment: Experiment) -> None:
+    """Runs are locked as well, so that none can be started or claimed from meanwhile."""
+    Experiment.objects.select_for_update().get(pk=experiment.pk)
+    for run in experiment.runs.select_for_update().order_by("pk"):
+        if run.is_live:
+            raise TransitionError(f"{run} of {experiment} is {run.status}; pause or cancel it first")
+    if experiment.preflights.filter(status=Preflight.Status.RUNNING).exists():
+        raise TransitionError(f"a preflight of {experiment} is being made; try again when it has ended")
+
+
+def _refuse_what_stays(experiment: Experiment) -> None:
+    """By relation: apps above this one may hang rows on an experiment that keep it."""
+    for related in Experiment._meta.related_objects:
+        if related.on_delete is PROTECT:
+            rows: Any = related.related_model
+            found = rows._base_manager.filter(**{related.field.name: experiment}).first()
+            if found:
+                name = rows._meta.verbose_name
+                raise TransitionError(f"the {name} {found} rests on {experiment}: archive it instead")
+
+
+def _delete_work_of(run: Run) -> None:
+    trials = Trial.objects.filter(run=run)
+    for related in Trial._meta.get_fields(include_hidden=True):
+        # By relation, not by name: apps above this one hang their rows on trials, too, and the cache without a name.
+        if isinstance(related, ManyToOneRel):
+            rows: Any = related.related_model
+            rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(
+                connection.alias
+            )
+    trials._raw_delete(connection.alias)

@@ -1,0 +1,194 @@
+"""Rounds of adaptive runs: which points have all answers of theirs in, and what is written once they were judged.
+
+Whether a point has enough is decided above, where answers are graded (`above.Grading`). Nothing here or there is
+kept in memory: a decision that was not made is found again by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from runs_app.engine.counters import CounterDeltas, CounterKeys
+from runs_app.engine.run_lifecycle import finish_runs
+from runs_app.grading_interface import grading
+from runs_app.models import Experiment, Point, Run
+from runs_app.planning.points import ask
+from runs_app.stopping.rules import Decision, Ratings, Tally
+
+MOST_AT_ONCE = 100  # Points: their answers are graded in one go, in the thread that also writes results.
+LOOK_S = 1.0
+
+# All trials of a point count, so that one that was given new attempts is waited for.
+DUE = """
+WITH looked_at AS MATERIALIZED (
+    SELECT p.id, p.run_id, p.dimension_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
+    FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id
+    WHERE p.status = 'open' AND r.status IN ('running', 'cancelled')
+), waiting AS MATERIALIZED (
+    SELECT t.run_id, t.item_id, t.dimension_id FROM runs_app_trial t
+    WHERE t.run_id IN (SELECT run_id FROM looked_at) AND t.status IN ('pending', 'running')
+)
+SELECT p.id, p.n_planned, r.id, r.experiment_id, m.endpoint_id
+FROM looked_at p
+JOIN runs_app_run r ON r.id = p.run_id
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE p.id NOT IN (
+    SELECT q.id FROM looked_at q CROSS JOIN LATERAL unnest(q.items) AS one (item)
+    JOIN waiting ON waiting.run_id = q.run_id AND waiting.item_id = one.item
+        AND waiting.dimension_id IS NOT DISTINCT FROM q.dimension_id)
+ORDER BY r.id, p.id LIMIT %(most)s
+"""
+# The same of a few points, by their own trials alone: asked while others wait for the locks.
+STILL_DUE = """
+SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status = 'open' AND NOT EXISTS (
+    SELECT FROM unnest(p.items[1:least(p.n_planned, p.n_items)]) AS one (item)
+    CROSS JOIN LATERAL (
+        SELECT t.status FROM runs_app_trial t WHERE t.run_id = p.run_id AND t.item_id = one.item
+            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id OFFSET 0
+    ) AS own WHERE own.status IN ('pending', 'running'))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointDecision:
+    """A point whose round is in: its counts, what its rule says, and the cases it has then (as now, if no more).
+    graded_by: the rule that scored its answers, with its version, as grade conditions are named."""
+
+    point: int
+    asked: int
+    tally: Tally | Ratings
+    unread: int
+    failed: int
+    decision: Decision
+    upto: int
+    graded_by: str
+
+
+def points_due() -> dict[CounterKeys, dict[int, int]]:
+    """Open points none of whose trials is pending or in flight, by run: their cases so far, by the point's key."""
+    with connection.cursor() as cursor:
+        cursor.execute(DUE, {"most": MOST_AT_ONCE})
+        found: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
+        for point, asked, *place in cursor.fetchall():
+            found[CounterKeys(*place)][point] = asked
+    return dict(found)
+
+
+def write_decisions(place: CounterKeys, judged: Sequence[PointDecision]) -> int:
+    """Write what was decided and plan the next rounds, in one transaction; returns how many points it was.
+
+    Two that decide at once take turns by the run's lock: the second finds the points closed, or at another round.
+    """
+    with transaction.atomic():
+        status = _lock(place)
+        still = _still_due([one.point for one in judged])
+        news = [one for one in judged if still.get(one.point) == one.asked]
+        going_on = {one.point: one.upto for one in news if one.decision.kind == "more" and status != "cancelled"}
+        _write(news, is_cancelled=status == "cancelled")
+        if added := ask(going_on):
+            deltas = CounterDeltas()
+            deltas.at(place).pending += added
+            deltas.settle()
+        finish_runs({place.run_id})
+    return len(news)
+
+
+def _still_due(points: list[int]) -> dict[int, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(STILL_DUE, [points])
+        return dict(cursor.fetchall())
+
+
+def _lock(place: CounterKeys) -> str:
+    """Further down the one order than the endpoint: no call begins or ends here. The experiment, for a run that ends
+    may start the next one."""
+    list(Experiment.objects.select_for_update(no_key=True).filter(pk=place.experiment_id).values_list("pk"))
+    return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=place.run_id))
+
+
+STATUS = {
+    "enough": Point.Status.ENOUGH,
+    "abort": Point.Status.ABORTED,
+    "exhausted": Point.Status.EXHAUSTED,
+    "more": Point.Status.OPEN,
+}
+WRITE = """
+UPDATE runs_app_point p SET status = r.status, reason = r.reason, half_width = r.half_width,
+    n_correct = coalesce(r.correct, 0), n_total = r.total, n_truncated = r.truncated, n_unread = r.unread,
+    n_failed = r.failed, guess_chances = coalesce(r.guess_chances, 0), n_rated_items = coalesce(r.items, 0),
+    mean = r.mean, spread = r.spread, rounds = p.rounds || jsonb_build_array(r.round), decided_at = clock_timestamp()
+FROM json_to_recordset(%s) r(id bigint, status text, reason text, half_width float8, correct int, total int,
+    truncated int, unread int, failed int, guess_chances float8, items int, mean float8, spread float8, round jsonb)
+WHERE p.id = r.id
+"""
+
+
+def _write(judged: Sequence[PointDecision], *, is_cancelled: bool) -> None:
+    at = timezone.now().isoformat()
+    rows = [_row(one, at, is_cancelled=is_cancelled) for one in judged]
+    with connection.cursor() as cursor:
+        cursor.execute(WRITE, [json.dumps(rows)])
+
+
+def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
+    """A point's columns; and its `round`, which is kept beside those before it."""
+    tally, decision = one.tally, one.decision
+    status, reason = STATUS[decision.kind], decision.reason
+    if is_cancelled and decision.kind == "more":
+        status, reason = Point.Status.CANCELLED, f"The run was cancelled: {reason}"
+    said = {"status": status, "reason": reason, "half_width": decision.half_width}
+    counts = {"total": tally.total, "truncated": tally.truncated, **_found(tally)}
+    return {
+        "id": one.point,
+        "unread": one.unread,
+        "failed": one.failed,
+        "guess_chances": tally.guess_chances if isinstance(tally, Tally) else 0.0,
+        "round": {"at": at, "asked": one.asked, "graded_by": one.graded_by, **counts, **said},
+        **counts,
+        **said,
+    }
+
+
+def _found(tally: Tally | Ratings) -> dict[str, Any]:
+    if isinstance(tally, Tally):
+        return {"correct": tally.correct}
+    mean, spread = (tally.mean, tally.spread) if tally.items else (None, None)
+    return {"items": tally.items, "mean": mean, "spread": spread}
+
+
+REOPEN = """
+UPDATE runs_app_point SET status = 'open' WHERE run_id = %s AND n_failed > 0 AND status <> 'cancelled'
+"""
+
+
+def reopen_points(run_id: int) -> None:
+    """Failed trials were given new attempts: the points that had any are decided again. The run is locked."""
+    with connection.cursor() as cursor:
+        cursor.execute(REOPEN, [run_id])
+
+
+@dataclass(slots=True)
+class RoundScheduler:
+    """When a drain looks for rounds that are in: each second, and less often where looking itself takes long."""
+
+    next_at: float = field(default=0.0)
+
+    def decide(self) -> int:
+        """Points decided; 0 at once while it is too early to look again."""
+        return self.decide_now() if time.monotonic() >= self.next_at else 0
+
+    def decide_now(self) -> int:
+        began = time.monotonic()
+        decided = grading().decide_rounds()
+        ended = time.monotonic()
+        self.next_at = ended + max(LOOK_S, 10 * (ended - began)) if decided < MOST_AT_ONCE else ended
+        return decided

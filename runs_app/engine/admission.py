@@ -1,0 +1,224 @@
+"""Admission is the claim: one short transaction decides how many trials may start, and takes them.
+
+Concurrency, rates, pause and budget hold over all workers and machines because they are counted here, under the row
+locks of the endpoint, the experiment and the run.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from django.db import transaction
+from django.db.models import F, Sum
+
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.fair_share import Demand, share_capacity, share_slots
+from runs_app.engine.locked_counters import LockedCounters, lock_counters
+from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
+from runs_app.engine.rate_limiter import consume_tokens, free_slots
+from runs_app.models import Run
+
+
+class Claim(NamedTuple):
+    """A trial that this worker holds until its lease ends, by its token.
+
+    A tuple, since those of a batch are made while others wait for the endpoint: a frozen dataclass takes seven times as
+    long.
+    """
+
+    trial_id: int
+    place: CounterKeys
+    token: uuid.UUID
+    item_id: int
+    dimension_id: int | None
+    sample_idx: int
+    attempts: int
+    yields: int
+    reserved_usd: Decimal
+    expected_tokens: int = 0
+    batched: bool = False  # Held by a batch: not a call in flight, and without a lease.
+    without_schema: bool = False  # The provider has refused this trial's: in a batch, that is asked in the next one.
+
+    @property
+    def key(self) -> tuple[int, uuid.UUID]:
+        """Of this claim among all there ever were."""
+        return self.trial_id, self.token
+
+
+# Counted without a lock: how many trials each endpoint's runs want, and how many more calls it takes.
+WANTS = """
+SELECT p.id, sum(r.n_pending), least(p.max_concurrency,
+    CASE WHEN p.adaptive THEN coalesce((p.throttle ->> 'limit')::float8, p.max_concurrency) END)::int - p.in_flight
+FROM runs_app_run r
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+JOIN runs_app_endpoint p ON p.id = m.endpoint_id
+WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
+    AND p.is_active AND (p.paused_until IS NULL OR p.paused_until <= clock_timestamp())
+GROUP BY p.id
+"""
+
+# Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
+# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. The inner LIMIT is a constant that
+# the planner sees, so it walks the index instead of sorting all that is pending; the outer one stops the walk. Rows are
+# named by an array for the planner as well: it takes a set for thousands of rows, and would read the whole table.
+MOST_AT_ONCE = 256  # Of one run; the next turn takes more.
+CLAIM = f"""
+WITH wants AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
+), picked AS MATERIALIZED (
+    SELECT next.id FROM wants CROSS JOIN LATERAL (
+        SELECT id FROM (
+            SELECT id FROM runs_app_trial
+            WHERE run_id = wants.run AND status = 'pending'
+                AND (not_before IS NULL OR not_before <= clock_timestamp())
+            ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {MOST_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+        ) AS claimable LIMIT wants.n
+    ) AS next
+)
+UPDATE runs_app_trial t SET
+    status = 'running', attempts = t.attempts + 1, token = %s::uuid, worker_id = %s::bigint,
+    reserved_usd = wants.reserve, lease_until = clock_timestamp() + wants.lease * interval '1 second',
+    not_before = NULL, claimed_at = clock_timestamp()
+FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
+RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
+"""  # noqa: S608 - a constant
+
+
+def admit(worker_id: int, room: int) -> list[Claim]:
+    """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
+    claims: list[Claim] = []
+    for endpoint_id, share in claim_limits(WorkerCapacity(room)).items():
+        with transaction.atomic():
+            if books := lock_counters(endpoint_id, claiming=True):
+                claims += claim_trials(books, worker_id, share.claims)
+                books.settle()
+    return claims
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerCapacity:
+    """A drain as it stands: how many calls it keeps in flight, and by endpoint those that are, the claims that wait
+    here for a slot, and how many it wants waiting."""
+
+    concurrency: int
+    flying: Mapping[int, int] = field(default_factory=dict)
+    waiting: Mapping[int, int] = field(default_factory=dict)
+    ahead: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimLimit:
+    """At one endpoint: trials to claim, and calls that may then be in flight in this drain."""
+
+    claims: int
+    level: int
+
+
+def claim_limits(crew: WorkerCapacity, landed: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
+    """What a drain may claim and start at each endpoint where it has, or might have, something to do, by endpoint.
+
+    `landed` are calls that came in and are not yet recorded.
+    """
+    landed = landed or {}
+    claimable = {key: max(0, min(pending, free + landed.get(key, 0))) for key, pending, free in fetch_rows(WANTS)}
+    startable = Counter(claimable) + Counter(crew.waiting)
+    given = share_capacity(crew.concurrency, crew.flying, startable)
+    return {
+        key: ClaimLimit(
+            claims=max(0, min(claimable.get(key, 0), given.get(key, 0) + _lacking(crew, key))),
+            level=crew.flying.get(key, 0) + given.get(key, 0),
+        )
+        for key in {*startable, *crew.flying}
+    }
+
+
+def _lacking(crew: WorkerCapacity, endpoint_id: int) -> int:
+    return crew.ahead.get(endpoint_id, 0) - crew.waiting.get(endpoint_id, 0)
+
+
+def claim_trials(books: LockedCounters, worker_id: int, room: int) -> list[Claim]:
+    """Claim at most `room` trials out of open books."""
+    if not books.gate.is_open or books.change.pause_s:
+        return []
+    slots = min(room, free_slots(books.throttle, books.gate.rates, books.in_flight))
+    if slots <= 0:
+        return []
+    demands, left = books.demands(), books.budgets()
+    shares = {run_id: n for run_id, n in share_slots(slots, demands, left, books.throttle.tokens_left).items() if n}
+    claims = _claim(books, worker_id, shares) if shares else []
+    if claims:
+        expected = sum(claim.expected_tokens for claim in claims)
+        books.change = replace(books.change, throttle=consume_tokens(books.throttle, len(claims), expected))
+    else:
+        books.settle()
+        pause_for_budget([demand for demand in demands if cannot_afford_one(demand, left)])
+    return claims
+
+
+def _claim(books: LockedCounters, worker_id: int, shares: dict[int, int]) -> list[Claim]:
+    token = uuid.uuid4()
+    demands = {run_id: books.runs[run_id].demand for run_id in shares}
+    wants = [
+        {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": demands[run_id].lease_s}
+        for run_id, n in shares.items()
+    ]
+    rows = fetch_rows(CLAIM, to_pg_json(wants), token, worker_id)
+    for run_id, n in Counter(run_id for run_id, *_ in rows).items():
+        delta = books.deltas.at(books.place(run_id))
+        delta.pending -= n
+        delta.running += n
+        delta.reserved_usd += n * demands[run_id].reserve_usd
+    kept = {
+        run_id: (books.place(run_id), demand.reserve_usd, demand.reserve_tokens) for run_id, demand in demands.items()
+    }
+    return [_claim_from(row, token, *kept[row[0]]) for row in rows]
+
+
+def _claim_from(row: tuple[Any, ...], token: uuid.UUID, place: CounterKeys, reserved: Decimal, tokens: int) -> Claim:
+    _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
+    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)
+
+
+def cannot_afford_one(demand: Demand, left: dict[int, Decimal | None]) -> bool:
+    """What is left of the budget does not pay one trial."""
+    budget = left[demand.experiment_id]
+    return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
+
+
+def pause_for_budget(short: Sequence[Demand]) -> None:
+    """Unless something is in flight, of whose reservation some may come back. All is locked."""
+    busy = Run.objects.filter(experiment__in={demand.experiment_id for demand in short}, n_running__gt=0)
+    waiting = set(busy.values_list("experiment_id", flat=True)) if short else set()
+    for demand in short:
+        if demand.experiment_id not in waiting:
+            run = Run.objects.select_related("experiment").get(pk=demand.run_id)
+            reason = _why_short(run)
+            Run.objects.filter(pk=run.pk).transition(
+                sources=[Run.Status.RUNNING],
+                target=Run.Status.PAUSED,
+                by="budget",
+                reason=reason,
+                stop_reason=reason,
+                paused_by_budget=True,
+            )
+
+
+def _why_short(run: Run) -> str:
+    """What is left, and what all calls that wait may need of it: those of the other conditions and of judges, too."""
+    experiment = run.experiment
+    left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
+    kept = f", ${experiment.reserved_usd:.4f} kept for calls of unknown cost" if experiment.reserved_usd else ""
+    most = Sum(F("n_pending") * F("reserve_usd"))
+    waiting = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=most)
+    return (
+        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{kept}, ${left:.4f} is"
+        f" left. {run.n_pending} trials left here may need up to ${run.reserve_usd * run.n_pending:.4f}; all"
+        f" {waiting['trials']} that wait in the experiment, judges' included, up to ${waiting['usd']:.4f}:"
+        f" ${waiting['usd'] - left:.4f} more than is left."
+    )

@@ -1,0 +1,216 @@
+"""The counters of endpoints, experiments and runs: locked in one order, changed in one place.
+
+Every transaction that moves work units takes its locks in one order: first the units that it holds by their token, then
+what it counts (endpoints, experiments, runs), each kind by ascending key. Units that it does not hold come last: those
+that nobody else can hold without the same locks, or with SKIP LOCKED. Another order deadlocks within a second of load.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from django.db import connection
+
+from runs_app.engine.prepared_sql import execute, to_pg_json
+from runs_app.engine.rate_limiter import RateLimiterState
+
+ZERO = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class CounterKeys:
+    """Where a work unit is counted."""
+
+    run_id: int
+    experiment_id: int
+    endpoint_id: int
+
+
+@dataclass(slots=True)
+class RunDelta:
+    """What one transaction changes of one run's counters."""
+
+    pending: int = 0
+    running: int = 0
+    batched: int = 0  # Of the running ones, those that batches hold
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    attempts: int = 0
+    permanent: int = 0
+    unpriced: int = 0
+    spent_usd: Decimal = ZERO
+    reserved_usd: Decimal = ZERO
+    input_tokens: int = 0
+    output_tokens: int = 0
+    errors: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def move(self, before: str, after: str) -> None:
+        setattr(self, before, getattr(self, before) - 1)
+        setattr(self, after, getattr(self, after) + 1)
+
+
+# One statement settles all, throttles and curves included: the locks are held for as long as it takes.
+SETTLE = """
+WITH changes AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
+        overloaded int, curve float8, pause_s float8, pause_reason text)
+), endpoints AS (
+    UPDATE runs_app_endpoint t SET in_flight = t.in_flight + r.n, in_batches = t.in_batches + r.batched,
+        throttle = coalesce(r.throttle, t.throttle),
+        paused_until = CASE WHEN r.pause_s IS NULL THEN t.paused_until
+            ELSE greatest(t.paused_until, clock_timestamp() + r.pause_s * interval '1 second') END,
+        pause_reason = coalesce(r.pause_reason, t.pause_reason)
+    FROM changes r WHERE t.id = r.id
+), curves AS (
+    INSERT INTO runs_app_endpointtick AS t (endpoint_id, at, concurrency, answered, overloaded)
+    SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), curve, answered, overloaded
+    FROM changes WHERE answered + overloaded > 0
+    ON CONFLICT (endpoint_id, at) DO UPDATE SET concurrency = excluded.concurrency,
+        answered = t.answered + excluded.answered, overloaded = t.overloaded + excluded.overloaded
+), experiments AS (
+    UPDATE runs_app_experiment t SET spent_usd = t.spent_usd + r.spent, reserved_usd = t.reserved_usd + r.reserved
+    FROM json_to_recordset(%s::json) r(id bigint, spent numeric, reserved numeric) WHERE t.id = r.id
+), runs AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) r(id bigint, pending int, running int, done int, failed int,
+        cancelled int, attempts int, permanent int, unpriced int, spent_usd numeric, input_tokens bigint,
+        output_tokens bigint, errors jsonb)
+), ticks AS (
+    INSERT INTO runs_app_tick AS t (run_id, at, done, failed, attempts)
+    SELECT id, date_bin('10 seconds', clock_timestamp(), 'epoch'), greatest(done, 0), greatest(failed, 0), attempts
+    FROM runs WHERE attempts > 0 OR done > 0
+    ON CONFLICT (run_id, at) DO UPDATE SET done = t.done + excluded.done,
+        failed = t.failed + excluded.failed, attempts = t.attempts + excluded.attempts
+)
+UPDATE runs_app_run t SET
+    n_pending = t.n_pending + r.pending, n_running = t.n_running + r.running, n_done = t.n_done + r.done,
+    n_failed = t.n_failed + r.failed, n_cancelled = t.n_cancelled + r.cancelled,
+    n_attempts = t.n_attempts + r.attempts, n_permanent = t.n_permanent + r.permanent,
+    n_unpriced = t.n_unpriced + r.unpriced, spent_usd = t.spent_usd + r.spent_usd,
+    input_tokens = t.input_tokens + r.input_tokens, output_tokens = t.output_tokens + r.output_tokens,
+    errors = CASE WHEN r.errors = '{}' THEN t.errors ELSE t.errors || (
+        SELECT jsonb_object_agg(key, value::int + coalesce((t.errors ->> key)::int, 0))
+        FROM jsonb_each_text(r.errors)) END,
+    started_at = CASE WHEN r.running > 0 THEN coalesce(t.started_at, clock_timestamp()) ELSE t.started_at END
+FROM runs r WHERE t.id = r.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetDelta:
+    """What a transaction changes of an experiment's money, in US dollars."""
+
+    spent_usd: Decimal = ZERO
+    reserved_usd: Decimal = ZERO
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointDelta:
+    """What a transaction makes of one endpoint's throttle, and what came of how many calls.
+
+    An endpoint that asks for it is left alone for `pause_s` seconds, by all workers. `flying` is what becomes of the
+    calls in flight by those that are of no run.
+    """
+
+    throttle: RateLimiterState
+    answered: int = 0
+    overloaded: int = 0
+    pause_s: float | None = None
+    pause_reason: str | None = None
+    flying: int = 0
+
+    def as_row(self) -> dict[str, Any]:
+        return {
+            "n": self.flying,
+            "throttle": self.throttle.as_row(),
+            "answered": self.answered,
+            "overloaded": self.overloaded,
+            "curve": self.throttle.limit,
+            "pause_s": self.pause_s,
+            "pause_reason": self.pause_reason,
+        }
+
+
+class CounterDeltas:
+    """The changes of one transaction, gathered row by row and written once a counted row."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, CounterKeys] = {}
+        self.by_run: dict[int, RunDelta] = {}
+        self.by_endpoint: dict[int, EndpointDelta] = {}
+        self.by_experiment: dict[int, BudgetDelta] = {}  # Of calls that are of no run.
+
+    def at(self, place: CounterKeys) -> RunDelta:
+        delta = self.by_run.get(place.run_id)
+        if delta is None:
+            delta = self.by_run[place.run_id] = RunDelta()
+            self.places[place.run_id] = place
+        return delta
+
+    def settle(self) -> None:
+        """Write them. The rows are locked already, in the one order."""
+        if self.by_run or self.by_endpoint:
+            runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
+            execute(SETTLE, *map(to_pg_json, (self._of_endpoints(), self._of_experiments(), runs)))
+
+    def _of_endpoints(self) -> list[dict[str, Any]]:
+        rows = {key: {"id": key, "batched": 0, **change.as_row()} for key, change in self.by_endpoint.items()}
+        for run_id, delta in self.by_run.items():
+            key = self.places[run_id].endpoint_id
+            row = rows.setdefault(key, {"id": key, "n": 0, "batched": 0})
+            row["n"] += delta.running - delta.batched
+            row["batched"] += delta.batched
+        return list(rows.values())
+
+    def _of_experiments(self) -> list[dict[str, Any]]:
+        rows: dict[int, dict[str, Any]] = {
+            key: {"id": key, "spent": money.spent_usd, "reserved": money.reserved_usd}
+            for key, money in self.by_experiment.items()
+        }
+        for run_id, delta in self.by_run.items():
+            if delta.spent_usd or delta.reserved_usd:
+                key = self.places[run_id].experiment_id
+                row = rows.setdefault(key, {"id": key, "spent": ZERO, "reserved": ZERO})
+                row["spent"] += delta.spent_usd
+                row["reserved"] += delta.reserved_usd
+        return list(rows.values())
+
+
+def lock_rows(places: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
+    """Lock what these places are counted in, in the one order. Returns each run's status, by run id."""
+    with connection.cursor() as cursor:
+        if not endpoints_are_locked:
+            _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})
+        _lock(cursor, "runs_app_experiment", {place.experiment_id for place in places})
+        return dict(_lock(cursor, "runs_app_run", {place.run_id for place in places}, "id, status"))
+
+
+def _lock(cursor: Any, table: str, keys: Iterable[int], columns: str = "id") -> list[tuple[Any, ...]]:
+    cursor.execute(
+        f"SELECT {columns} FROM {table} WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE",  # noqa: S608 - our own names
+        [sorted(keys)],
+    )
+    rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def _run_row(run_id: int, delta: RunDelta) -> dict[str, Any]:
+    return {
+        "id": run_id,
+        "pending": delta.pending,
+        "running": delta.running,
+        "done": delta.done,
+        "failed": delta.failed,
+        "cancelled": delta.cancelled,
+        "attempts": delta.attempts,
+        "permanent": delta.permanent,
+        "unpriced": delta.unpriced,
+        "spent_usd": delta.spent_usd,
+        "input_tokens": delta.input_tokens,
+        "output_tokens": delta.output_tokens,
+        "errors": delta.errors,
+    }

@@ -1,0 +1,78 @@
+"""What a drain does so that neither a broken connection nor a broken answer costs more than it must."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
+
+from runs_app.engine.admission import Claim
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.recorder import Result, record_results
+from runs_app.llm.calls import ErrorClass
+from runs_app.models import Attempt, Trial
+
+logger = logging.getLogger("evalsite.drain")
+
+OUTAGES = (OperationalError, InterfaceError)
+HELD_BY_WORKER = """
+SELECT t.id, r.id, r.experiment_id, m.endpoint_id, t.token, t.item_id, t.dimension_id, t.sample_idx, t.attempts,
+    t.yields, t.reserved_usd, r.reserve_tokens
+FROM runs_app_trial t
+JOIN runs_app_run r ON r.id = t.run_id
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE t.status = 'running' AND t.worker_id = %s
+"""
+
+
+def describe_outage(error: Exception) -> str:
+    """What is the matter with the database, for the log. Class 53 of its codes: no disk, memory or connections left."""
+    code = getattr(error.__cause__, "sqlstate", None) or ""
+    return "the database has no room" if code.startswith("53") else "the database is away"
+
+
+def record_each(results: Sequence[Result], worker_id: int) -> int:
+    """As `record`; but an answer that the database refuses fails its own trial, and no other of its batch."""
+    try:
+        return record_results(results, worker_id)
+    except OUTAGES:
+        raise
+    except DatabaseError:
+        if len(results) > 1:
+            return sum(record_each([result], worker_id) for result in results)
+        logger.exception("the answer of trial %s cannot be stored", results[0].claim.trial_id)
+        return record_results([_refused(results[0])], worker_id)
+
+
+def _refused(result: Result) -> Result:
+    """What can surely be stored of it: that calls were made, and what they cost."""
+    said = {"error_class": ErrorClass.INTERNAL_ERROR, "error": "Its answer could not be stored; the log says why."}
+    outcome = Attempt.Outcome.PERMANENT
+    calls = [
+        {"call": call.get("call", 0), "cost_usd": call.get("cost_usd"), "outcome": outcome, **said}
+        for call in result.calls
+    ]
+    return Result(result.claim, Trial.Status.FAILED, trial=dict(said), calls=calls)
+
+
+def release_unknown_claims(worker_id: int, known: Collection[tuple[int, UUID]]) -> int:
+    """Give back, unspent, what this worker holds and does not know of. Returns how many.
+
+    A claim may be committed and yet never reach its worker, when the connection breaks in between. It was not asked.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(HELD_BY_WORKER, [worker_id])
+        claims = [_claim_from(row) for row in cursor.fetchall()]
+    unknown = [claim for claim in claims if claim.key not in known]
+    return record_results([Result(claim, Trial.Status.PENDING, unspent=True) for claim in unknown], worker_id)
+
+
+def _claim_from(row: tuple[Any, ...]) -> Claim:
+    trial_id, run_id, experiment_id, endpoint_id, *rest = row
+    token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens = rest
+    place = CounterKeys(run_id, experiment_id, endpoint_id)
+    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)

@@ -1,0 +1,113 @@
+"""What a drain remembers between claims: designs of runs for a moment, frozen items for as long as there is room."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from datasets_app.models import Item
+from runs_app.engine.admission import Claim
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.requests import (
+    Question,
+    RunDesign,
+    build_question,
+    build_run_design,
+    fetch_item_texts,
+    judge_variables,
+)
+from runs_app.models import Dimension, Run, Trial
+
+DESIGN_S = 5.0  # A time-out that is edited while running takes hold within this; a price at the next claim.
+MOST_QUESTIONS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A run's design as it was at that moment, when so much was set aside for each of its calls."""
+
+    at: float
+    reserve_usd: Decimal
+    design: RunDesign
+    retry: RetryPolicy
+
+
+class DesignCache:
+    """Fetches in sets, never row by row. Used from the drain's database thread, read from its loop."""
+
+    def __init__(self) -> None:
+        self._designs: dict[int, _Known] = {}
+        self._dimensions: dict[int, Dimension] = {}
+        self.shortest_lease_s = 120.0
+        self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
+        self._judged: dict[int, Question] = {}  # By trial, of the claims that were fetched last: answers can be long.
+
+    def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
+        """The same claims, with all that `of` needs at hand."""
+        if claims:
+            self._fetch_designs({claim.place.run_id: claim.reserved_usd for claim in claims})
+            self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
+            self._judged = self._told(claims)
+        return claims
+
+    def of(self, claim: Claim) -> tuple[RunDesign, Question, RetryPolicy]:
+        """Return the design, the question, and how the trial is tried again."""
+        known = self._designs[claim.place.run_id]
+        question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
+        return known.design, question, known.retry
+
+    def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
+        """By run, with what was set aside for a claim: where that is another than before, so are the prices."""
+        now = time.monotonic()
+        stale = [run for run, usd in reserves.items() if self._is_stale(run, now, usd)]
+        for run in Run.objects.with_design().filter(pk__in=stale):
+            experiment = run.experiment
+            retry = RetryPolicy(experiment.max_attempts, experiment.backoff_s, experiment.max_backoff_s)
+            self._designs[run.pk] = _Known(now, run.reserve_usd, build_run_design(run), retry)
+            self.shortest_lease_s = min(self.shortest_lease_s, experiment.lease_s)
+
+    def _is_stale(self, run_id: int, now: float, reserved_usd: Decimal) -> bool:
+        known = self._designs.get(run_id)
+        return known is None or now - known.at > DESIGN_S or known.reserve_usd != reserved_usd
+
+    def _fetch_questions(self, wanted: set[tuple[int, int | None]]) -> None:
+        missing = [pair for pair in wanted if pair not in self._questions]
+        if not missing:
+            return
+        unknown = {dimension for _, dimension in missing if dimension is not None} - self._dimensions.keys()
+        self._dimensions |= Dimension.objects.in_bulk(unknown)
+        items = Item.objects.select_related("image").in_bulk({item for item, _ in missing})
+        for item_id, dimension_id in missing:
+            dimension = self._dimensions[dimension_id] if dimension_id is not None else None
+            self._questions[item_id, dimension_id] = build_question(items[item_id], dimension)
+        self._forget_oldest(len(wanted))
+
+    def _told(self, claims: Sequence[Claim]) -> dict[int, Question]:
+        """The questions of those claims that ask a judge, or who writes for judges, by trial."""
+        by_run: dict[int, list[Claim]] = defaultdict(list)
+        for claim in claims:
+            if self._designs[claim.place.run_id].design.sees_the_target:
+                by_run[claim.place.run_id].append(claim)
+        questions = {}
+        for run_id, some in by_run.items():
+            design = self._designs[run_id].design
+            texts = fetch_item_texts(design, {claim.item_id for claim in some})
+            answers = _answers([claim.trial_id for claim in some])
+            for claim in some:
+                known = judge_variables(design, *answers[claim.trial_id], texts.get(claim.item_id))
+                questions[claim.trial_id] = self._questions[claim.item_id, claim.dimension_id].for_judging(known)
+        return questions
+
+    def _forget_oldest(self, needed: int) -> None:
+        """Items are frozen, so what is remembered stays right; only room is limited."""
+        while len(self._questions) > MOST_QUESTIONS + needed:
+            self._questions.popitem(last=False)
+
+
+def _answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
+    """For each trial the answer that it judges, and the one that it compares with."""
+    rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
+    return {pk: (subject, rival) for pk, subject, rival in rows}

@@ -1,0 +1,111 @@
+"""How many trials of which endpoint and run may start: the rules of admission, as pure arithmetic."""
+
+from __future__ import annotations
+
+import heapq
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one run wants of its endpoint, and what holds it back. Money in US dollars, leases in seconds."""
+
+    run_id: int
+    experiment_id: int
+    pending: int
+    in_flight: int
+    max_concurrency: int
+    reserve_usd: Decimal = Decimal(0)
+    lease_s: float = 120.0
+    reserve_tokens: int = 0
+    priority: int = 0
+
+    @property
+    def wanted(self) -> int:
+        return max(0, min(self.pending, self.max_concurrency - self.in_flight))
+
+
+def share_slots(
+    slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None], left_tokens: float | None = None
+) -> dict[int, int]:
+    """Trials that each run may start, by run id.
+
+    `slots` are free at the endpoint. `left_usd` is what each experiment's budget still admits (None: no budget).
+    Experiments of the highest priority take what they want first. Among equals, slots go round one by one: to the
+    experiment with the fewest calls in flight, so that many conditions are no more than one share, and in it to the run
+    with the fewest. Each is paid from its experiment's budget before it is given. `left_tokens` of the endpoint's rate
+    (None: no bound) may be overdrawn by the last one given, which otherwise might never start.
+    """
+    left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
+    queues = _queues(demands)
+    waiting = [(-queue.priority, queue.in_flight, key) for key, queue in queues.items()]
+    heapq.heapify(waiting)
+    while slots > 0 and waiting and (left_tokens is None or left_tokens > 0):
+        order, in_flight, key = heapq.heappop(waiting)
+        demand = queues[key].next_within(left[key])
+        if demand is None:
+            continue
+        if (budget := left[key]) is not None:
+            left[key] = budget - demand.reserve_usd
+        given[demand.run_id] += 1
+        slots -= 1
+        left_tokens = None if left_tokens is None else left_tokens - demand.reserve_tokens
+        heapq.heappush(waiting, (order, in_flight + 1, key))
+    return given
+
+
+class _Queue:
+    """The runs of one experiment that want slots, those with the fewest calls in flight first."""
+
+    def __init__(self, demands: Sequence[Demand]) -> None:
+        self.priority = demands[0].priority
+        self.in_flight = sum(demand.in_flight for demand in demands)
+        self._waiting = [(one.in_flight, one.run_id, one.wanted, one) for one in demands if one.wanted > 0]
+        heapq.heapify(self._waiting)
+
+    def next_within(self, budget: Decimal | None) -> Demand | None:
+        """The run that gets the next slot. One that the budget does not pay is out; None when all are."""
+        while self._waiting:
+            in_flight, run_id, wanted, demand = heapq.heappop(self._waiting)
+            if budget is not None and budget < demand.reserve_usd:
+                continue
+            if wanted > 1:
+                heapq.heappush(self._waiting, (in_flight + 1, run_id, wanted - 1, demand))
+            return demand
+        return None
+
+
+def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
+    """By experiment."""
+    of_experiment: dict[int, list[Demand]] = defaultdict(list)
+    for demand in demands:
+        of_experiment[demand.experiment_id].append(demand)
+    return {key: _Queue(some) for key, some in of_experiment.items()}
+
+
+def share_capacity(concurrency: int, flying: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
+    """Trials that a drain may claim at each endpoint, by endpoint, where that is any.
+
+    `flying` are its calls in flight by endpoint, `wants` what each endpoint would take. Slots go round the endpoints,
+    those with the fewest in flight here first. Below its share, which is the same for all, an endpoint gets slots even
+    when calls of others hold all of them: a slow one never keeps a quick one waiting. So there may be more calls in
+    flight than `concurrency` for as long as slow ones last, though never twice as many.
+    """
+    endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in flying.items() if n > 0}
+    share = concurrency // len(endpoints) if endpoints else 0
+    free = concurrency - sum(flying.values())
+    given = dict.fromkeys(sorted(wants), 0)
+    waiting = [(flying.get(key, 0), key) for key in given if wants[key] > 0]
+    heapq.heapify(waiting)
+    while waiting:
+        in_flight, key = heapq.heappop(waiting)
+        if free <= 0 and in_flight >= share:
+            break
+        given[key] += 1
+        free -= 1
+        if given[key] < wants[key]:
+            heapq.heappush(waiting, (in_flight + 1, key))
+    return {key: n for key, n in given.items() if n}

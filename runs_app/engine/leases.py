@@ -1,0 +1,137 @@
+"""Claims of workers that went silent return when their lease ends; so do the slots of their preflights."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from runs_app.bounds import BOUNDS
+from runs_app.engine import preflight
+from runs_app.engine.counters import CounterDeltas, CounterKeys, lock_rows
+from runs_app.engine.recorder import count_attempt, insert_attempts
+from runs_app.engine.run_lifecycle import finish_runs
+from runs_app.llm.calls import LOST, SILENT
+from runs_app.models import Attempt, Trial
+
+# Seconds. One lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
+LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s))"
+
+# While the server itself was away nobody could renew a lease: its start renews those of all that was claimed before.
+ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
+    AND (t.claimed_at > pg_postmaster_start_time()
+        OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
+
+EXPIRED = f"""
+SELECT DISTINCT r.id, r.experiment_id, m.endpoint_id
+FROM runs_app_trial t
+JOIN runs_app_run r ON r.id = t.run_id
+JOIN runs_app_experiment e ON e.id = r.experiment_id
+JOIN runs_app_condition c ON c.id = r.condition_id
+JOIN runs_app_languagemodel m ON m.id = c.model_id
+WHERE {ENDED}
+"""  # noqa: S608 - a constant
+
+# SKIP LOCKED: what its worker is writing at this moment is no claim that went silent, and is never waited for here.
+TAKE_BACK = f"""
+WITH stale AS (
+    SELECT t.id, t.token, t.worker_id, t.reserved_usd,
+        CASE WHEN r.status = 'cancelled' THEN 'cancelled'
+             WHEN t.attempts >= e.max_attempts THEN 'failed' ELSE 'pending' END AS becomes
+    FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id
+    JOIN runs_app_experiment e ON e.id = r.experiment_id
+    WHERE {ENDED} AND t.run_id = %s
+    ORDER BY t.id LIMIT 1000 FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE runs_app_trial t SET status = stale.becomes, token = NULL, lease_until = NULL, reserved_usd = 0,
+    error_class = %s, error = %s,
+    completed_at = CASE WHEN stale.becomes = 'failed' THEN clock_timestamp() END
+FROM stale WHERE t.id = stale.id
+RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
+"""  # noqa: S608 - a constant
+
+
+def sweep_expired() -> int:
+    """Take back every claim whose lease has ended. Returns how many. The database's clock decides, never a worker's."""
+    with connection.cursor() as cursor:
+        cursor.execute(EXPIRED)
+        places = [CounterKeys(*row) for row in cursor.fetchall()]
+    return sum(_sweep_run(place) for place in places) + preflight.sweep_preflights()
+
+
+def _sweep_run(place: CounterKeys) -> int:
+    with transaction.atomic():
+        lock_rows({place})
+        with connection.cursor() as cursor:
+            cursor.execute(TAKE_BACK, [place.run_id, LOST, SILENT])
+            taken = cursor.fetchall()
+        if not taken:
+            return 0
+        deltas = CounterDeltas()
+        delta = deltas.at(place)
+        attempts = [_lost_attempt(place, *row[:4]) for row in taken]
+        for *_, reserved, becomes in taken:
+            delta.move("running", becomes)
+            delta.reserved_usd -= reserved
+        insert_attempts(attempts)
+        for row in attempts:
+            count_attempt(row, delta)
+        deltas.settle()
+        finish_runs({place.run_id})
+    return len(taken)
+
+
+def _lost_attempt(
+    place: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
+) -> dict[str, Any]:
+    """The call may have been made and paid: it is a row, whose cost is unknown."""
+    return {
+        "trial": trial_id,
+        "run": place.run_id,
+        "token": token,
+        "worker": worker_id,
+        "call": 0,
+        "outcome": Attempt.Outcome.LOST,
+        "kept_usd": reserved_usd or None,
+        "error_class": LOST,
+        "error": SILENT,
+    }
+
+
+RENEW = f"""
+UPDATE runs_app_trial t SET lease_until = clock_timestamp() + {LEASE_S} * interval '1 second'
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+WHERE r.id = t.run_id AND t.id = ANY(%s) AND t.token = ANY(%s) AND t.status = '{Trial.Status.RUNNING}'
+"""  # noqa: S608 - a constant
+
+
+def renew_leases(trial_ids: list[int], tokens: list[UUID]) -> int:
+    """Extend the leases of claims still held. Returns how many there were."""
+    if not trial_ids:
+        return 0
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW, [trial_ids, tokens])
+        return int(cursor.rowcount)
+
+
+# SKIP LOCKED: what is being written at this moment is as good as answered, and whoever stands in may not wait for it.
+RENEW_ALL = f"""
+WITH held AS (
+    SELECT t.id, {LEASE_S} AS lease_s FROM runs_app_trial t
+    JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_experiment e ON e.id = r.experiment_id
+    WHERE t.status = '{Trial.Status.RUNNING}' AND t.worker_id = %s AND t.lease_until IS NOT NULL
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+)
+UPDATE runs_app_trial t SET lease_until = clock_timestamp() + held.lease_s * interval '1 second'
+FROM held WHERE t.id = held.id
+"""  # noqa: S608 - a constant
+
+
+def renew_worker_leases(worker_id: int) -> int:
+    """Extend the leases of all that this worker holds, also of what it does not know of yet. Returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(RENEW_ALL, [worker_id])
+        return int(cursor.rowcount)

@@ -1,0 +1,187 @@
+"""What a call's outcome makes of its trial: done, failed, or tried again. Pure."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from typing import Any
+
+from evalsite.lib.stats.scale import Scale
+from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, backoff_s
+from runs_app.llm.calls import CallFailure, CallReply, ErrorClass, Kind
+from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.llm.rating_parser import parse_rating
+
+# An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
+MAX_YIELDS = 200
+RERUN_REASONS = {
+    ErrorClass.EMPTY_ANSWER: "The answer was empty.",
+    ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
+}
+LONGEST_LOOK_S = 8.0  # Between looks for an answer that another call is waiting for.
+SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """`status` is what the trial becomes; `wait_s` is before a retry, `pause_s` is how long to leave the endpoint.
+
+    `allowance` is what the provider says is left of its rates.
+    """
+
+    status: str
+    trial: dict[str, Any]
+    unspent: bool = False
+    wait_s: float | None = None
+    pause_s: float | None = None
+    allowance: Allowance | None = None
+
+
+def conclude_answer(reply: CallReply, scale: Scale | None) -> Outcome:
+    """An answer ends its trial, whatever it says: an unreadable rating is a result, not an error."""
+    columns = reply_columns(reply) | {
+        "raw_response": reply.raw_text,
+        "answer": reply.text if reply.text.strip() else "",
+        "reasoning": reply.reasoning,
+        "truncated": reply.truncated,
+        "refused": reply.refused,
+    }
+    if scale is not None:
+        parsed = parse_rating(reply.text, scale)
+        columns |= {"rating": parsed.rating, "rating_step": parsed.step, "parse_error": parsed.error or ""}
+        columns["reasoning"] = parsed.reasoning or reply.reasoning
+    return Outcome("done", columns, allowance=reply.allowance)
+
+
+def conclude_cached_answer(reply: CallReply, scale: Scale | None) -> Outcome:
+    """An answer that was given before: no call was made, nothing was paid."""
+    conclusion = conclude_answer(reply, scale)
+    conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
+    return conclusion
+
+
+def unusable_kinds(trial: Mapping[str, Any]) -> dict[str, bool]:
+    """Of a trial that is done: which kinds of odd answer its answer is. It may be several."""
+    return {
+        "empty": trial["answer"] == "",
+        "truncated": trial["truncated"],
+        "refused": trial["refused"],
+        "unparsed": bool(trial.get("parse_error")),
+    }
+
+
+def conclude_rerun(problem: ErrorClass, attempts: int, retry: RetryPolicy) -> Outcome:
+    """An answer that the design asks again: as after an error that passes. `attempts` counts this one."""
+    wait = _wait_s(retry, attempts, None)
+    return Outcome("pending", {"error_class": problem, "error": RERUN_REASONS[problem]}, wait_s=wait)
+
+
+def rerun_problem(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -> ErrorClass | None:
+    """Return why an answer of these kinds is asked again by a design that reruns empty or unreadable ones, or None.
+
+    A refusal is an answer. An empty answer is unreadable, too, but only the rule for empty ones applies to it.
+    """
+    if kinds["refused"]:
+        return None
+    if kinds["empty"]:
+        return ErrorClass.EMPTY_ANSWER if empty else None
+    return ErrorClass.UNREADABLE_ANSWER if unreadable and kinds["unparsed"] else None
+
+
+def _wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> float:
+    """Return the seconds before the next attempt, with jitter."""
+    return backoff_s(attempts, retry_after_s, retry.first_wait_s, retry.longest_wait_s, random.random())  # noqa: S311
+
+
+def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Outcome:
+    """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
+    if failure.error_class == ErrorClass.BEING_ASKED:
+        return replace(
+            conclude_release(),
+            wait_s=backoff_s(yields + 1, cap=LONGEST_LOOK_S, jitter_unit=random.random()),  # noqa: S311
+        )
+    columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
+    if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
+        return Outcome("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.
+    wait = _wait_s(retry, attempts, failure.retry_after_s)
+    if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
+        asked = failure.retry_after_s
+        pause = min(wait, 5.0) if asked is None else min(asked, LONGEST_RETRY_AFTER_S)
+        return Outcome("pending", columns, unspent=True, wait_s=wait, pause_s=pause, allowance=failure.allowance)
+    if failure.kind == Kind.PERMANENT or attempts >= retry.max_attempts:
+        return Outcome("failed", columns)
+    return Outcome("pending", columns, wait_s=wait)
+
+
+def conclude_release() -> Outcome:
+    """The worker stops: the trial goes back as it came."""
+    return Outcome("pending", {"error_class": "", "error": ""}, unspent=True)
+
+
+def reply_columns(reply: CallReply) -> dict[str, Any]:
+    """What a trial and an attempt both keep of an answer."""
+    return {
+        "finish_reason": reply.finish_reason,
+        "response_id": reply.response_id,
+        "served_model": reply.served_model,
+        "served_provider": reply.served_provider,
+        "input_tokens": reply.input_tokens,
+        "output_tokens": reply.output_tokens,
+        "reasoning_tokens": reply.reasoning_tokens,
+        "cache_read_tokens": reply.cache_read_tokens,
+        "cache_write_tokens": reply.cache_write_tokens,
+        "cost_usd": _stored(reply.cost_usd),
+        "latency_ms": reply.latency_ms,
+    }
+
+
+def _stored(usd: Decimal | None) -> Decimal | None:
+    return None if usd is None else usd.quantize(SMALLEST_USD)
+
+
+def attempt_from_reply(reply: CallReply) -> dict[str, Any]:
+    return reply_columns(reply) | {"outcome": "ok", "trace_id": reply.trace_id, "list_usd": _stored(reply.list_usd)}
+
+
+def attempt_from_cache(reply: CallReply) -> dict[str, Any]:
+    """Nothing was called or paid; what the answer cost when it was given is what this spared."""
+    spared = _stored(reply.cost_usd if reply.list_usd is None else reply.list_usd)
+    return {"outcome": "cached", "cost_usd": 0, "list_usd": spared, "latency_ms": 0, "response_id": reply.response_id}
+
+
+def attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
+    """Columns of a call that failed. A cost or tokens that the provider stated count.
+
+    Else an error status means that it did not bill. After status 200, a time-out or a cut, the cost is unknown.
+    """
+    usage = failure.usage
+    return {
+        "outcome": failure.kind,
+        "error_class": failure.error_class,
+        "error": failure.message,
+        "http_status": failure.http_status,
+        "trace_id": failure.trace_id,
+        "served_provider": failure.served_provider,
+        "latency_ms": failure.latency_ms,
+        "input_tokens": usage.input_tokens if usage else None,
+        "output_tokens": usage.output_tokens if usage else None,
+        "cost_usd": _cost_of_failure(failure),
+    }
+
+
+def _cost_of_failure(failure: CallFailure) -> Decimal | None:
+    if failure.cost_usd is not None:
+        return _stored(failure.cost_usd)
+    if not failure.was_sent or failure.error_class in NEVER_SENT:
+        return Decimal(0)
+    has_error_status = failure.http_status is not None and failure.http_status >= 300
+    used_tokens = failure.usage is not None and failure.usage.input_tokens + failure.usage.output_tokens > 0
+    if has_error_status and not used_tokens and failure.error_class not in BILLED_PERHAPS:
+        return Decimal(0)
+    return None
+
+
+NEVER_SENT = frozenset({ErrorClass.NOT_ALLOWED, ErrorClass.MISSING_KEY, ErrorClass.UNRENDERABLE})
+BILLED_PERHAPS = frozenset({ErrorClass.MALFORMED_REPLY, ErrorClass.SOFT_FAILURE, ErrorClass.TIMEOUT})

@@ -1,0 +1,324 @@
+"""Results are written in batches, one transaction for each endpoint, fenced by the token of the claim.
+
+A result whose token no longer holds changes no trial: it is kept as a late attempt, with its cost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from itertools import chain
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from runs_app.engine.admission import Claim
+from runs_app.engine.call_columns import CALL_COLUMNS, INSERT_ATTEMPTS, TRIAL_COLUMNS, column_expressions, column_types
+from runs_app.engine.counters import ZERO, CounterDeltas, EndpointDelta, RunDelta
+from runs_app.engine.endpoint_state import EndpointFeedback, apply_feedback
+from runs_app.engine.locked_counters import LockedCounters, lock_counters
+from runs_app.engine.prepared_sql import execute, fetch_rows, to_pg_json
+from runs_app.llm.rate_limit_headers import Allowance
+from runs_app.models import Attempt, Trial
+
+logger = logging.getLogger("evalsite.drain")
+
+Pause = tuple[float | None, str | None]  # Seconds for which the endpoint asks to be left alone, and why.
+NO_PAUSE: Pause = None, None
+CallKey = tuple[int, UUID, int]  # trial, token, call
+LONGEST_PORTION = 32 * 2**20  # Characters. Escaped, and with what surrounds them, they may become six times as many.
+
+
+@dataclass(slots=True)
+class Result:
+    """What came of one claim.
+
+    `status` is what the trial becomes. An `unspent` one is given back without the attempt counting. `wait_s` is how
+    long a retry waits; `pause_s` is how long its endpoint should be left alone. `trial` and each of `calls` hold
+    columns by name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; what is missing is empty. An answer with a `cache_key` is
+    remembered under it; an `allowance` is what the provider says is left of its rates.
+    """
+
+    claim: Claim
+    status: str
+    trial: dict[str, Any] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    unspent: bool = False
+    wait_s: float | None = None
+    pause_s: float | None = None
+    cache_key: str | None = None
+    allowance: Allowance | None = None
+
+
+def record_results(results: Sequence[Result], worker_id: int) -> int:
+    """Write a batch. Returns how many results still held their trial; the others are kept as late attempts."""
+    return sum(
+        _record(endpoint_id, portion, worker_id)
+        for endpoint_id, some in group_by_endpoint(results).items()
+        for portion in split_batches(some)
+    )
+
+
+def _record(endpoint_id: int, results: Sequence[Result], worker_id: int) -> int:
+    with transaction.atomic():
+        entries = write_trials(results, worker_id)
+        if books := lock_counters(endpoint_id, run_ids(results)):
+            apply_changes(books, entries)
+            books.settle()
+    return len(entries.held)
+
+
+def group_by_endpoint(results: Sequence[Result]) -> dict[int, list[Result]]:
+    found: dict[int, list[Result]] = defaultdict(list)
+    for result in results:
+        found[result.claim.place.endpoint_id].append(result)
+    return dict(sorted(found.items()))
+
+
+def run_ids(results: Sequence[Result]) -> set[int]:
+    return {result.claim.place.run_id for result in results}
+
+
+def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
+    """One for nearly every batch; long answers take several, for PostgreSQL takes a gigabyte in one statement."""
+    portion: list[Result] = []
+    size = 0
+    for result in results:
+        size += sum(len(value) for value in result.trial.values() if isinstance(value, str))
+        portion.append(result)
+        if size > LONGEST_PORTION:
+            yield portion
+            portion, size = [], 0
+    if portion:
+        yield portion
+
+
+@dataclass(slots=True)
+class RecordedChanges:
+    """What results of one endpoint change in its books: those whose trials were held, what they add to the counters,
+    and what they say of the endpoint; of the others, attempts."""
+
+    held: list[Result] = field(default_factory=list)
+    deltas: CounterDeltas = field(default_factory=CounterDeltas)
+    lesson: EndpointFeedback | None = None
+    pause: Pause = NO_PAUSE
+    late: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, result: Result, rows: Sequence[dict[str, Any]], *, was_held: bool) -> None:
+        if was_held:
+            self.held.append(result)
+            _count(result, rows, self.deltas.at(result.claim.place))
+        else:
+            self.late += [{**row, "outcome": Attempt.Outcome.LATE, **_said(result)} for row in rows]
+
+
+def apply_changes(books: LockedCounters, entries: RecordedChanges) -> None:
+    """Into books that were opened for them. A trial that was held keeps its run: only what is late may have none."""
+    books.deltas = entries.deltas
+    _end_cancelled(books, entries.held)
+    if late := _of_runs_there_are(books, entries.late):
+        _write_late(books, late)
+    if entries.lesson:
+        throttle = apply_feedback(books.gate, entries.lesson, books.in_flight)
+        books.change = EndpointDelta(throttle, entries.lesson.answered, entries.lesson.overloaded, *entries.pause)
+
+
+def _of_runs_there_are(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """An experiment can be deleted once its silent workers were given up: then nothing is left to count a call in."""
+    found = [row for row in rows if row["run"] in books.runs]
+    if len(found) < len(rows):
+        logger.warning("%s answers came after their experiment had been deleted", len(rows) - len(found))
+    return found
+
+
+END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NULL WHERE id = ANY(%s::bigint[])"
+
+
+def _end_cancelled(books: LockedCounters, results: Sequence[Result]) -> None:
+    """A retry of a run that was cancelled meanwhile would wait for ever."""
+    waiting = [
+        result
+        for result in results
+        if result.status == Trial.Status.PENDING and books.runs[result.claim.place.run_id].status == "cancelled"
+    ]
+    for result in waiting:
+        result.status, result.wait_s = Trial.Status.CANCELLED, None
+        books.deltas.at(result.claim.place).move("pending", "cancelled")
+    if waiting:
+        execute(END_CANCELLED, [result.claim.trial_id for result in waiting])
+
+
+ADD_ATTEMPTS = f"""{INSERT_ATTEMPTS}
+ON CONFLICT (trial_id, token, call) DO NOTHING
+RETURNING trial_id, token, call, 0::numeric
+"""
+
+# Trials whose token still holds, their attempts, and what of them the cache remembers: the keys of that in order, since
+# whoever remembers the same one waits for this transaction. That a row has a token says that it is running; the array
+# has the planner look rows up by their key. `n` numbers the results.
+WRITE_TRIALS = f"""
+WITH answers AS MATERIALIZED (
+    SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, unspent bool,
+        wait_s float8, cache_key text, {column_types(TRIAL_COLUMNS)})
+), held AS (
+    UPDATE runs_app_trial t SET
+        status = r.status, token = NULL, lease_until = NULL, reserved_usd = 0,
+        attempts = t.attempts - r.unspent::int, yields = t.yields + r.unspent::int,
+        not_before = CASE WHEN r.wait_s IS NOT NULL THEN clock_timestamp() + r.wait_s * interval '1 second' END,
+        completed_at = CASE WHEN r.status IN ('done', 'failed') THEN clock_timestamp() END,
+        ({", ".join(TRIAL_COLUMNS)}) = ROW ({", ".join(column_expressions(TRIAL_COLUMNS))})
+    FROM answers r WHERE t.id = ANY(ARRAY(SELECT id FROM answers)) AND t.id = r.id AND t.token = r.held_by
+    RETURNING r.n, t.id, r.held_by AS token, r.cache_key, r.status
+), calls AS ({INSERT_ATTEMPTS} JOIN held ON held.id = r.trial AND held.token = r.token
+), remembered AS (
+    INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
+    SELECT cache_key, id, clock_timestamp() FROM held WHERE cache_key IS NOT NULL AND status = 'done' ORDER BY cache_key
+    ON CONFLICT DO NOTHING
+), forgotten AS (
+    DELETE FROM runs_app_cachedanswer c USING held
+    WHERE held.status = 'failed' AND c.key = held.cache_key AND c.trial_id = held.id
+)
+SELECT n FROM held
+"""  # noqa: S608 - built from the names above
+
+# The sweep wrote the row of this call when its worker was given up: the answer that came after all completes it.
+LATE_ANSWERS = f"""
+UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
+    list_usd = r.list_usd,
+    {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS if not name.startswith("error"))}
+FROM json_to_recordset(%s::json) r(trial bigint, token uuid, call int, kept_usd numeric, list_usd numeric,
+    {column_types(CALL_COLUMNS)})
+JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call
+WHERE t.id = was.id AND was.outcome = 'lost'
+RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
+"""  # noqa: S608 - built from the names above
+
+
+def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
+    """Trials that their worker still holds, with their attempts; and what that changes in the books. All this before
+    any are opened, for it takes longest, and others wait for whoever has them open."""
+    entries = RecordedChanges()
+    if results:
+        calls = [_attempt_rows(result, worker_id) for result in results]
+        trials = [_trial_row(n, result) for n, result in enumerate(results)]
+        held = {n for (n,) in fetch_rows(WRITE_TRIALS, to_pg_json(trials), to_pg_json(chain.from_iterable(calls)))}
+        for n, result in enumerate(results):
+            entries.add(result, calls[n], was_held=n in held)
+        taught_by = [result for result in entries.held if not result.claim.batched]
+        if taught_by:
+            entries.lesson, entries.pause = _lesson_of(taught_by), _pause_of(taught_by)
+    return entries
+
+
+def _trial_row(n: int, result: Result) -> dict[str, Any]:
+    return {
+        "n": n,
+        "id": result.claim.trial_id,
+        "held_by": result.claim.token,
+        "status": result.status,
+        "unspent": result.unspent,
+        "wait_s": result.wait_s,
+        "cache_key": result.cache_key,
+        **result.trial,
+    }
+
+
+def _said(result: Result) -> dict[str, Any]:
+    return {"raw_response": result.trial.get("raw_response")}
+
+
+def _write_late(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
+    """Every call is a row, whatever came of it; the ledger counts them all, once."""
+    completed = _written(LATE_ANSWERS, rows)
+    inserted = insert_attempts([row for row in rows if _call_key(row) not in completed])
+    for row in rows:
+        key, delta = _call_key(row), books.deltas.at(books.place(row["run"]))
+        if key in completed | inserted:
+            count_attempt(row, delta, completes_lost=key in completed)
+            delta.reserved_usd -= completed.get(key, ZERO)
+
+
+def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
+    """The keys of the rows that were new: a batch that is written again, after a broken connection, adds none."""
+    return _written(ADD_ATTEMPTS, rows)
+
+
+def _written(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
+    """The calls that were written, each with what was kept for it before."""
+    if not rows:
+        return {}
+    return {(trial, token, call): kept for trial, token, call, kept in fetch_rows(sql, to_pg_json(rows))}
+
+
+def _call_key(row: dict[str, Any]) -> CallKey:
+    return row["trial"], row["token"], row["call"]
+
+
+def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
+    """What was reserved for the claim is kept for the last of its calls whose cost is unknown: it may be billed yet."""
+    claim = result.claim
+    identity = {
+        "trial": claim.trial_id,
+        "run": claim.place.run_id,
+        "token": claim.token,
+        "worker": worker_id,
+        "call": 0,
+        "batched": claim.batched,
+    }
+    rows = [{**identity, **call} for call in result.calls]
+    unpriced = [row for row in rows if row.get("cost_usd") is None]
+    if unpriced and claim.reserved_usd:
+        unpriced[-1]["kept_usd"] = claim.reserved_usd
+    return rows
+
+
+def _count(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelta) -> None:
+    delta.move("running", result.status)
+    delta.batched -= result.claim.batched
+    delta.reserved_usd -= result.claim.reserved_usd
+    for row in rows:
+        count_attempt(row, delta)
+
+
+def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False) -> None:
+    """One attempt's part in the counters. A completed lost one was counted, as unpriced, when it was given up."""
+    cost = row.get("cost_usd")
+    delta.spent_usd += Decimal(cost) if cost is not None else ZERO
+    delta.reserved_usd += row.get("kept_usd") or ZERO
+    delta.input_tokens += row.get("input_tokens") or 0
+    delta.output_tokens += row.get("output_tokens") or 0
+    delta.unpriced += (cost is None) - completes_lost
+    if completes_lost:
+        return
+    delta.attempts += 1
+    delta.permanent += row["outcome"] == Attempt.Outcome.PERMANENT
+    if error_class := row.get("error_class"):
+        delta.errors[error_class] += 1
+
+
+def _lesson_of(results: Sequence[Result]) -> EndpointFeedback:
+    """What answers say of how many calls the endpoint takes, and what they really took of its rates.
+
+    Those of batches say nothing: a provider keeps other limits for them.
+    """
+    calls = [call for result in results for call in result.calls]
+    answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
+    overloaded = sum(result.pause_s is not None for result in results)
+    used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
+    expected = sum(result.claim.expected_tokens for result in results)
+    made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
+    said = [result.allowance for result in results if result.allowance]  # In the order in which they came.
+    return EndpointFeedback(answered, overloaded, made - len(results), used - expected, said[-1] if said else None)
+
+
+def _pause_of(results: Sequence[Result]) -> Pause:
+    """A 429 or an overload is the endpoint's state, so it slows the endpoint, for all workers: how long, and why."""
+    asking = [result for result in results if result.pause_s]
+    if not asking:
+        return NO_PAUSE
+    longest = max(asking, key=lambda result: result.pause_s or 0.0)
+    return longest.pause_s, longest.calls[-1].get("error", "")[:200] if longest.calls else ""

@@ -1,0 +1,284 @@
+"""From a claimed trial to the request that is sent: what is asked comes from the condition's snapshot."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from datasets_app.models import Asset, Item
+from evalsite.lib.stats.scale import Scale
+from runs_app.engine.response_cache import cache_key
+from runs_app.llm import judge_prompt, prompts
+from runs_app.llm.calls import CallRequest
+from runs_app.models import Condition, Dimension, Experiment, ItemText, LanguageModel, Run, Trial, Wave
+from runs_app.pricing.costs import Prices
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the call goes, and within which limits: may change without changing what is asked."""
+
+    provider: str
+    model: str
+    base_url: str | None
+    key_env: str | None
+    is_free: bool
+    prices: Prices
+    timeout_s: float
+    structured_output: bool
+    routes: tuple[str, ...] = ()
+    marks_head: bool = False
+    local_model: int | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDesign:
+    """What a run asks of each item: the snapshot of its condition, and the wave's place among the epochs.
+
+    `told` are the variables that a judge's rubric gives, `texts` the hash of the set of texts that it reads from, and
+    `closing` what is asked at the end for the form of its verdict.
+    """
+
+    run_id: int
+    target: Target
+    turns: list[prompts.Turn]
+    answer_format: prompts.AnswerFormat
+    parameters: dict[str, Any]
+    salted: bool
+    cached: bool
+    epoch_offset: int
+    stage: str = Condition.Stage.GENERATE
+    told: Mapping[str, str] = field(default_factory=dict)
+    texts: str = ""
+    closing: str = ""
+    reruns_empty: bool = False
+    prompt_name: str = ""
+    reruns_unreadable: bool = False
+
+    @property
+    def sees_the_target(self) -> bool:
+        return self.stage != Condition.Stage.GENERATE
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one trial asks about: the item's variables and, for a rating, its scale.
+
+    `withheld` are those that the model which answers may not see: the target, and how it is graded.
+    """
+
+    key: str
+    variables: dict[str, str]
+    dimension: str = ""
+    scale: Scale | None = None
+    image: str | None = None  # sha256
+    image_type: str = ""
+    withheld: Mapping[str, str] = field(default_factory=dict)
+
+    def for_judging(self, told: Mapping[str, str]) -> Question:
+        """The same of a judge, or of who writes for judges: it sees all, and its reply is no rating."""
+        return replace(self, variables={**self.variables, **self.withheld, **told}, scale=None)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRequest:
+    """A request, ready to send, and its identity; with a `cache_key` where it may be answered from the cache."""
+
+    request: CallRequest
+    request_hash: str
+    cache_key: str | None = None
+
+
+def build_target(model: LanguageModel, timeout_s: float) -> Target:
+    endpoint = model.endpoint
+    return Target(
+        provider=endpoint.provider,
+        model=model.model,
+        base_url=endpoint.base_url or None,
+        key_env=endpoint.key_env or None,
+        is_free=endpoint.is_free,
+        prices=model.prices,
+        timeout_s=timeout_s,
+        structured_output=model.structured_output,
+        routes=tuple(endpoint.provider_routes),
+        marks_head=model.marks_head,
+        local_model=model.pk if endpoint.local_server else None,
+        max_output_tokens=model.max_output_tokens,
+    )
+
+
+def build_run_design(run: Run) -> RunDesign:
+    """`run` comes with `with_design()`: nothing is fetched here."""
+    return _design(run.condition, run.experiment, run.pk, run.wave)
+
+
+def _design(condition: Condition, experiment: Experiment, run_id: int, wave: Wave) -> RunDesign:
+    content = condition.content
+    rubric = content.get("rubric")
+    told = judge_prompt.told_by(rubric) if rubric else {}
+    turns = content["prompt"]["messages"]
+    generates = condition.stage == Condition.Stage.GENERATE
+    return RunDesign(
+        run_id=run_id,
+        target=build_target(condition.model, experiment.request_timeout_s),
+        turns=turns,
+        answer_format=content["prompt"]["answer_format"],
+        parameters=content["sampler"],
+        salted=experiment.cache_buster and condition.stage == Condition.Stage.GENERATE,
+        cached=experiment.cache and wave.number == 0,
+        epoch_offset=wave.epoch_offset,
+        stage=condition.stage,
+        told=told,
+        texts=content.get("texts", ""),
+        closing="" if prompts.uses(turns, judge_prompt.VERDICT_FORM) else told.get(judge_prompt.VERDICT_FORM, ""),
+        reruns_empty=generates and experiment.on_empty == Experiment.OnEmpty.RERUN,
+        reruns_unreadable=generates and experiment.on_unreadable == Experiment.OnUnreadable.RERUN,
+        prompt_name=condition.asked_with,
+    )
+
+
+def build_scale(dimension: Dimension | None) -> Scale | None:
+    if dimension is None:
+        return None
+    return Scale(dimension.scale_min, dimension.scale_max, {int(at): label for at, label in dimension.labels.items()})
+
+
+def build_question(item: Item, dimension: Dimension | None) -> Question:
+    """`item` comes with its image."""
+    scale = build_scale(dimension)
+    variables = prompts.variables_for(
+        key=item.key,
+        input=item.input,
+        category=item.category,
+        choices=item.choices,
+        metadata=item.metadata,
+        dimension=dimension.name if dimension else "",
+        dimension_instructions=dimension.instructions if dimension else "",
+        scale=scale,
+    )
+    asset: Asset | None = item.image
+    return Question(
+        key=item.key,
+        variables=variables,
+        dimension=dimension.name if dimension else "",
+        scale=scale,
+        image=asset.sha256 if asset else None,
+        image_type=asset.content_type if asset else "",
+        withheld={"target": item.target, "grading_scheme": item.grading_scheme},
+    )
+
+
+def fetch_item_texts(design: RunDesign, item_ids: Collection[int]) -> dict[int, str]:
+    """What the design's set of texts says of these items."""
+    if not design.texts:
+        return {}
+    rows = ItemText.objects.filter(text_set__content_hash=design.texts, item__in=item_ids)
+    return dict(rows.order_by("text_set").values_list("item_id", "text"))
+
+
+def build_messages(
+    design: RunDesign, question: Question, sample_idx: int, image_address: str | None
+) -> list[prompts.Message]:
+    """The exact messages of one trial; `image_address` stands where the picture goes. PromptError as of `render`."""
+    salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
+    hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
+    try:
+        return prompts.render(design.turns, question.variables, image_address, hint=hint, salt=salt)
+    except prompts.RequestTooLong as error:
+        raise prompts.RequestTooLong(f"prompt {design.prompt_name}, item {question.key}: {error}") from None
+
+
+def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> PreparedRequest:
+    """PromptError where the prompt cannot be rendered for this item; OSError where its image's file is gone."""
+    parameters = sampler_parameters(design, sample_idx)
+    response_format = None
+    if design.target.structured_output:
+        response_format = prompts.response_format(design.answer_format, question.scale)
+    by_hash = build_messages(design, question, sample_idx, f"sha256:{question.image}" if question.image else None)
+    messages = by_hash
+    if question.image:
+        messages = build_messages(design, question, sample_idx, image_data_url(question.image, question.image_type))
+    target = design.target
+    if target.marks_head:
+        messages = prompts.with_marked_head(design.turns, question.variables, messages, shared=design.told)
+    request = CallRequest(
+        provider=target.provider,
+        model=target.model,
+        base_url=target.base_url,
+        key_env=target.key_env,
+        messages=messages,
+        parameters=parameters,
+        response_format=response_format,
+        timeout_s=target.timeout_s,
+        is_free=target.is_free,
+        prices=target.prices,
+        max_output_tokens=target.max_output_tokens,
+    )
+    request_hash = prompts.request_hash(target.model, by_hash, parameters, response_format)
+    epoch = design.epoch_offset + sample_idx + 1
+    return PreparedRequest(
+        request, request_hash, cache_key(target.provider, request_hash, epoch) if design.cached else None
+    )
+
+
+def reroute(asked: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
+    """The same question, to the next of the routes where it was tried before; the first try goes where it may.
+
+    Whoever asked for a route of their own keeps it. It is no part of what is asked, so the hash stays.
+    """
+    request = asked.request
+    if attempts < 2 or not routes or "provider" in request.parameters:
+        return asked
+    only = {"order": [routes[(attempts - 2) % len(routes)]], "allow_fallbacks": False}
+    return replace(asked, request=replace(request, parameters={**request.parameters, "provider": only}))
+
+
+def without_schema(asked: PreparedRequest) -> PreparedRequest:
+    """The same question without a schema, for a provider that has just refused one."""
+    request = replace(asked.request, response_format=None)
+    return replace(asked, request=request)
+
+
+def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
+    """The sampler's settings. A seed moves on by one each epoch: the same seed would draw the same answer."""
+    parameters = dict(design.parameters)
+    if "seed" in parameters:
+        parameters["seed"] += design.epoch_offset + sample_idx
+    return parameters
+
+
+@lru_cache(maxsize=256)
+def image_data_url(sha256: str, content_type: str) -> str:
+    """An image as a data URL. 256 pictures of some 100 kB are 34 MB: the working set of a rating experiment."""
+    name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
+    data = (Path(settings.MEDIA_ROOT) / name).read_bytes()
+    return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
+
+
+def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Message]:
+    """For a page: what this trial asks or asked. `trial` comes with its run's design, its item, image and dimension."""
+    design, question = build_run_design(trial.run), build_question(trial.item, trial.dimension)
+    if design.sees_the_target:
+        question = question.for_judging(_told_about(trial, design))
+    return build_messages(design, question, trial.sample_idx, image_address)
+
+
+def _told_about(trial: Trial, design: RunDesign) -> dict[str, str]:
+    subject, rival = (one.answer if one else None for one in (trial.subject, trial.rival))
+    return judge_variables(design, subject, rival, fetch_item_texts(design, [trial.item_id]).get(trial.item_id))
+
+
+def judge_variables(
+    design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
+) -> dict[str, str]:
+    """All that a judge is told beside the item; what there is none of has no value, and cannot be rendered."""
+    answers = {} if subject is None else judge_prompt.answers_for(subject, rival)
+    rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
+    return {**design.told, **answers, **rubric}

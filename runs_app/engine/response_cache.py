@@ -1,0 +1,92 @@
+"""The response cache: the same request and epoch get the same answer, at no cost, over all workers and experiments.
+
+A key is taken when its request is about to be asked, and stands for the answer once its trial is done. So who would ask
+the same meanwhile finds it taken, and waits for that answer. What a batch asks may take a day, and is not waited for.
+Waves after the first never read it: an observation that replays the one before observes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from evalsite.lib.text.hashing import content_hash
+from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
+from runs_app.llm.calls import CallReply
+from runs_app.models import CachedAnswer, Trial
+
+# In order, since whoever takes the same key waits for this statement. Its commit need not reach the disk: a key that a
+# crash of the server forgets was asked in vain.
+TAKE = """
+WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
+), hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
+), taken AS (
+    INSERT INTO runs_app_cachedanswer (key, trial_id, created_at)
+    SELECT key, trial, clock_timestamp() FROM asked CROSS JOIN hasty ORDER BY key, trial
+    ON CONFLICT DO NOTHING RETURNING key, trial_id
+)
+SELECT asked.key, asked.trial FROM asked LEFT JOIN taken ON taken.key = asked.key AND taken.trial_id = asked.trial
+WHERE taken.key IS NULL
+"""
+
+# A key whose trial is neither answered nor being asked (it waits for a retry, failed, was cancelled) is taken over.
+TAKE_OVER = """
+WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
+), held AS MATERIALIZED (
+    SELECT asked.key, asked.trial, t.id AS holder, t.status, t.lease_until IS NULL AS in_batch
+    FROM asked JOIN runs_app_cachedanswer c ON c.key = asked.key JOIN runs_app_trial t ON t.id = c.trial_id
+), free AS MATERIALIZED (
+    SELECT c.key FROM runs_app_cachedanswer c JOIN held ON held.key = c.key AND held.holder = c.trial_id
+    WHERE held.status NOT IN ('running', 'done') ORDER BY c.key FOR NO KEY UPDATE OF c SKIP LOCKED
+), taken AS (
+    UPDATE runs_app_cachedanswer c SET trial_id = held.trial, created_at = clock_timestamp()
+    FROM held JOIN free ON free.key = held.key WHERE c.key = held.key RETURNING held.trial
+)
+SELECT trial FROM held
+WHERE holder <> trial AND NOT (status = 'running' AND in_batch) AND trial NOT IN (SELECT trial FROM taken)
+"""
+
+
+def cache_key(provider: str, request_hash: str, epoch: int) -> str:
+    """Who was asked, what, and which repetition: another epoch is another draw."""
+    return content_hash([provider, request_hash, epoch])
+
+
+def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
+    """The answers there are, by key."""
+    if not keys:
+        return {}
+    rows = CachedAnswer.objects.answered().filter(pk__in=keys).select_related("trial")
+    return {row.key: _reply_of(row.trial) for row in rows}
+
+
+def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
+    """Of these trials, by the keys of what they would ask, those that another trial's call asks at this moment.
+
+    The others have their keys from here on. One whose answer came in just now is among those that wait: it is there
+    when they look again.
+    """
+    rows = [{"trial": trial, "key": key} for trial, key in keys.items()]
+    lost = [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(rows))] if rows else []
+    return {trial for (trial,) in fetch_rows(TAKE_OVER, to_pg_json(lost))} if lost else set()
+
+
+def _reply_of(trial: Trial) -> CallReply:
+    return CallReply(
+        text=trial.answer,
+        raw_text=trial.raw_response or "",
+        reasoning=trial.reasoning,
+        finish_reason=trial.finish_reason,
+        refused=trial.refused,
+        response_id=trial.response_id,
+        served_model=trial.served_model,
+        served_provider=trial.served_provider,
+        input_tokens=trial.input_tokens,
+        output_tokens=trial.output_tokens,
+        reasoning_tokens=trial.reasoning_tokens,
+        cache_read_tokens=trial.cache_read_tokens,
+        cache_write_tokens=trial.cache_write_tokens,
+        cost_usd=trial.cost_usd,
+        cost_source="unknown",
+        latency_ms=0,
+        trace_id="",
+    )

@@ -1,0 +1,95 @@
+"""How runs begin, and begin again: side by side, or one after the other where their experiment says so."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from django.db import connection
+from django.db.models import F
+from django.db.models.functions import Now
+
+from datasets_app.models.history import Actor
+from runs_app.models import Run
+from runs_app.models.runs import RunQuerySet
+from runs_app.stopping.rules import should_stop_itself
+from runs_app.taskqueue.enqueue import runs_finished
+
+
+def start_runs(runs: RunQuerySet, *, sources: Collection[str], by: Actor, reason: str) -> list[int]:
+    """Claims begin for those that are in one of `sources`, which QUEUED is not. Returns the keys of those that moved.
+
+    Runs of a design in sequence wait for their turn. What failed until now counts no longer towards stopping: who
+    starts a run again has mended what it was. The caller holds the locks, within a transaction.
+    """
+    in_turn = runs.generating().filter(experiment__sequential=True)
+    queued = _move(in_turn, Run.Status.QUEUED, sources, by, reason)
+    start_next_queued(Run.objects.filter(pk__in=queued).values_list("experiment_id", flat=True).distinct())
+    return [*queued, *_move(runs, Run.Status.RUNNING, sources, by, reason)]
+
+
+def _move(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, reason: str) -> list[int]:
+    return runs.transition(
+        sources=sources,
+        target=target,
+        by=by,
+        reason=reason,
+        finished_at=None,
+        stop_reason="",
+        paused_by_budget=False,
+        attempts_before=F("n_attempts"),
+        permanent_before=F("n_permanent"),
+    )
+
+
+def start_next_queued(experiment_ids: Collection[int]) -> None:
+    """Where conditions run in sequence, the next one starts when none of its experiment is running, or is to go on."""
+    for experiment_id in experiment_ids:
+        runs = Run.objects.generating().filter(experiment_id=experiment_id)
+        if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
+            continue
+        upcoming = runs.filter(status=Run.Status.QUEUED).order_by("pk").values_list("pk", flat=True)[:1]
+        Run.objects.filter(pk__in=list(upcoming)).transition(
+            sources=[Run.Status.QUEUED], target=Run.Status.RUNNING, by="engine", reason="Its turn in the sequence."
+        )
+
+
+# While a point is open its next round may yet be planned, so its run has not come to an end.
+ALL_ENDED = """r.n_pending + r.n_running = 0
+    AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
+ENDING = f"""
+SELECT r.id, {ALL_ENDED}, r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before,
+    e.stop_failure_rate, e.stop_after_attempts
+FROM runs_app_run r JOIN runs_app_experiment e ON e.id = r.experiment_id
+WHERE r.id = ANY(%s) AND (
+    (r.status IN ('running', 'paused', 'stopped') AND {ALL_ENDED})
+    OR (r.status = 'running' AND r.n_permanent > r.permanent_before))
+"""  # noqa: S608 - the text above
+
+
+def finish_runs(run_ids: Collection[int]) -> None:
+    """Within the transaction that moved their trials, whose locks make the counters the truth."""
+    with connection.cursor() as cursor:
+        cursor.execute(ENDING, [sorted(run_ids)])
+        rows = cursor.fetchall()
+    finished = [row[0] for row in rows if row[1]]
+    if finished:
+        _finish(finished)
+    for run_id, ended, attempts, permanent, rate, minimum in rows:
+        if not ended and (reason := should_stop_itself(attempts, permanent, threshold=rate, minimum=minimum)):
+            Run.objects.filter(pk=run_id).transition(
+                sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason
+            )
+
+
+def _finish(run_ids: list[int]) -> None:
+    Run.objects.filter(pk__in=run_ids).transition(
+        sources=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED],
+        target=Run.Status.DONE,
+        by="engine",
+        reason="Every trial has ended.",
+        finished_at=Now(),
+        stop_reason="",
+        paused_by_budget=False,
+    )
+    start_next_queued(Run.objects.filter(pk__in=run_ids).values_list("experiment_id", flat=True).distinct())
+    runs_finished(run_ids)

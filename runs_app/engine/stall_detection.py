@@ -1,0 +1,48 @@
+"""A model that stalls on a server of one's own is taken out of its memory: three time-outs in a row, over all workers.
+
+A local server that hangs on one request keeps the model loaded and hangs on the next as well; loading it anew helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import connection
+
+from datasets_app.models.history import record_changes
+from runs_app.llm.calls import ErrorClass
+from runs_app.models import Attempt, LanguageModel
+
+IN_A_ROW = 3
+
+# One statement each, so that of all workers exactly one meets the third. To stall again it takes three more.
+TIMED_OUT = """
+UPDATE runs_app_languagemodel SET stalls = CASE WHEN stalls + 1 >= %s THEN 0 ELSE stalls + 1 END
+WHERE id = %s RETURNING stalls
+"""
+ANSWERED = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stalls > 0"
+
+
+def note_call(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
+    """Note what came of a call, by its attempt's columns; True for the third time-out in a row.
+
+    Only an answer of the server's own begins the count again: not one from the response cache, nor a call given back.
+    """
+    if call.get("error_class") == ErrorClass.TIMEOUT:
+        return _timed_out(model_id, actor)
+    if call["outcome"] == Attempt.Outcome.OK:
+        with connection.cursor() as cursor:
+            cursor.execute(ANSWERED, [model_id])
+    return False
+
+
+def _timed_out(model_id: int, actor: str) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(TIMED_OUT, [IN_A_ROW, model_id])
+        row = cursor.fetchone()
+    if row is None or row[0] > 0:
+        return False
+    reason = f"{IN_A_ROW} time-outs in a row"
+    record_changes([(LanguageModel(pk=model_id), "loaded", "evicted")], by=actor, reason=reason, what="local server")
+    return True

@@ -1,0 +1,348 @@
+"""A drain: claim, call, record, until there is no work or its time is over.
+
+One event loop keeps the calls in flight. One thread holds the database connection and does all SQL in turns: a turn
+writes the answers that came in, then claims as many trials as there is room for, and a moment's worth beyond. While a
+turn waits for its commit, answers gather; so the busier the drain, the larger its batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.db import close_old_connections, connection, connections
+
+from evalsite.lib.ops.versions import SchemaMismatch
+from runs_app.batches.batch_worker import BatchWorker
+from runs_app.engine import outcomes, requests
+from runs_app.engine.adaptive_rounds import RoundScheduler
+from runs_app.engine.admission import Claim, WorkerCapacity
+from runs_app.engine.broken_runs import prepare_jobs
+from runs_app.engine.database_recovery import OUTAGES, describe_outage, record_each, release_unknown_claims
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.jobs import FAULT, Job, build_result
+from runs_app.engine.lease_watchdog import LeaseWatchdog
+from runs_app.engine.leases import renew_leases, sweep_expired
+from runs_app.engine.prefetch import STALE_S, PrefetchQueue
+from runs_app.engine.prepared_sql import discard_plans
+from runs_app.engine.recorder import Result
+from runs_app.engine.result_spool import ResultSpool, record_orphaned_results
+from runs_app.engine.stall_detection import note_call
+from runs_app.engine.worker_cycle import run_cycle
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, CallReply, CallRequest, ErrorClass
+from runs_app.models import ProviderBatch, Run
+
+logger = logging.getLogger("evalsite.drain")
+Answer = TypeVar("Answer")
+Caller = Callable[[CallRequest], Awaitable[CallReply]]
+Evictor = Callable[[CallRequest], Awaitable[None]]
+
+GATHER_S = 0.005  # How long answers gather before a turn writes them,
+GATHER_AHEAD_S = 0.01  # and how long where no slot waits for it.
+IDLE_S = 0.5  # How long a drain without work waits before it looks again.
+HEARTBEAT_S = 5.0
+SWEEP_S = 5.0
+OUTAGE_S = 1.0  # Between tries to reach a database that is away.
+
+
+@dataclass(frozen=True, slots=True)
+class DrainLimits:
+    """`concurrency` calls in flight here at most. No claims after `seconds` (None: never ending).
+
+    `until_idle` ends when no run has work left. A stop waits `grace_s` for what is in flight, then gives it back.
+    """
+
+    concurrency: int = 256
+    seconds: float | None = None
+    until_idle: bool = False
+    grace_s: float = 10.0
+
+
+@dataclass(slots=True)
+class Drain:
+    """One worker's drain. `call` is the gateway's, or another that answers requests."""
+
+    call: Caller
+    registration: WorkerRegistration
+    limits: DrainLimits = field(default_factory=DrainLimits)
+    recorded: int = 0
+    evict: Evictor | None = None
+    _flying: dict[asyncio.Task[bool], Claim] = field(default_factory=dict)
+    _in_flight: Counter[int] = field(default_factory=Counter)  # By endpoint.
+    _ahead: PrefetchQueue = field(default_factory=PrefetchQueue)
+    _results: list[Result] = field(default_factory=list)
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
+    _stop: asyncio.Event = field(default_factory=asyncio.Event)
+    _was_cut_off: bool = False
+    _mismatch: SchemaMismatch | None = None
+    _questions: DesignCache = field(default_factory=DesignCache)
+    _lookout: RoundScheduler = field(default_factory=RoundScheduler)
+    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "drain-db"))
+    _stand_in: LeaseWatchdog = field(init=False)
+    _journal: ResultSpool = field(init=False)
+    _keeper: BatchWorker = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._keeper = BatchWorker(self._sql, self.registration.worker_id)
+        self._stand_in = LeaseWatchdog(self.registration.worker_id, lambda: self._questions.shortest_lease_s)
+        self._journal = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
+
+    def stop(self) -> None:
+        """Claim no more, and come to an end. Safe to call from a signal handler of the loop."""
+        self._stop.set()
+        self._news.set()
+
+    async def run(self) -> int:
+        """Drain. Returns how many results were written. SchemaMismatch, at its end, if the database was migrated."""
+        deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
+        self._stand_in.begin()
+        chores = [asyncio.create_task(self._beat())]
+        chores.append(asyncio.create_task(self._keeper.keep()))
+        try:
+            while not self._stop.is_set() and (deadline is None or time.monotonic() < deadline):
+                if not await self._turn():
+                    break
+            await self._land()
+        finally:
+            for chore in chores:
+                chore.cancel()
+            await asyncio.gather(*chores, return_exceptions=True)
+            self._stand_in.end()
+            self._journal.close()
+            await self._sql(self.registration.leave)
+            await self._sql(connections.close_all)
+            self._thread.shutdown()
+        if self._mismatch:
+            raise self._mismatch
+        return self.all_recorded
+
+    @property
+    def all_recorded(self) -> int:
+        """Results written, of calls and of batches."""
+        return self.recorded + self._keeper.recorded
+
+    async def _turn(self) -> bool:
+        """Write, claim, wait for news. False when there is nothing left to do."""
+        if self._was_cut_off:
+            await self._look_for_unknown()
+        self._give_back(self._ahead.stale())
+        crew = WorkerCapacity(self.limits.concurrency, +self._in_flight, self._ahead.waiting(), self._ahead.wanted())
+        wrote, jobs, levels = await self._sql(self._write_and_claim, self._taken(), crew)
+        self._wrote(wrote)
+        self._ahead.add(jobs, levels)
+        self._start_some()
+        if not self._flying and not self._results:
+            if await self._sql(self._lookout.decide_now):
+                return True
+            if self.limits.until_idle and not await self._sql(has_work_left):
+                return False
+            await self._wait(IDLE_S)
+        else:
+            await self._wait(IDLE_S)
+            await asyncio.sleep(GATHER_AHEAD_S if self._ahead else GATHER_S)
+        return True
+
+    async def _look_for_unknown(self) -> None:
+        """After a broken connection: what was claimed in the moment of the break is held here without our knowing."""
+        self._was_cut_off = False
+        known = {claim.key for claim in self._held()}
+        await self._sql(release_unknown_claims, self.registration.worker_id, known)
+
+    def _taken(self) -> list[Result]:
+        results, self._results = self._results, []
+        self._news.clear()
+        return results
+
+    def _wrote(self, recorded: int) -> None:
+        """What was taken is in the database."""
+        self.recorded += recorded
+        self._journal.keep_only(self._results)
+
+    async def _wait(self, seconds: float) -> None:
+        if self._stop.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._news.wait(), seconds)
+        except TimeoutError:
+            return
+
+    def _write_and_claim(self, results: list[Result], crew: WorkerCapacity) -> tuple[int, list[Job], dict[int, int]]:
+        self._lookout.decide()
+        worker_id = self.registration.worker_id
+        done = run_cycle(results, worker_id, crew)
+        return done.recorded, prepare_jobs(done.claims, self._questions, worker_id), done.levels
+
+    def _start_some(self) -> None:
+        for job in self._ahead.startable(self._in_flight):
+            task = asyncio.get_running_loop().create_task(self._ask(job))
+            self._flying[task] = job.claim
+            self._in_flight[job.claim.place.endpoint_id] += 1
+            task.add_done_callback(self._landed)
+
+    def _landed(self, task: asyncio.Task[bool]) -> None:
+        """An answer hands its slot on. A failure may be what stops its run or slows its endpoint: a turn decides."""
+        endpoint_id = self._flying.pop(task).place.endpoint_id
+        self._in_flight[endpoint_id] -= 1
+        answered = not task.cancelled() and task.exception() is None and task.result()
+        if answered and not self._stop.is_set():
+            self._ahead.land(endpoint_id)
+            self._start_some()
+        self._news.set()
+
+    def _give_back(self, jobs: Iterable[Job]) -> None:
+        """Claimed, but never asked."""
+        for job in jobs:
+            self._results.append(build_result(job, outcomes.conclude_release(), []))
+
+    async def _ask(self, job: Job) -> bool:
+        """Whether it was answered."""
+        calls: list[dict[str, Any]] = []
+        try:
+            conclusion = await self._outcome(job, calls)
+        except asyncio.CancelledError:
+            calls.append({"outcome": "released", "call": len(calls)})
+            conclusion = outcomes.conclude_release()
+        result = build_result(job, conclusion, calls)
+        self._journal.add(result)
+        self._results.append(result)
+        if conclusion.pause_s is not None:  # Its endpoint is to be left alone: nothing that waits there shall start.
+            self._give_back(self._ahead.at(job.claim.place.endpoint_id))
+        if job.local_model is not None and self.evict is not None and isinstance(job.asked, requests.PreparedRequest):
+            await self._look_after(job.local_model, job.asked.request, calls)
+        return conclusion.status == "done"
+
+    async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
+        """Its own answer is on its way to the database already: whatever happens here costs no result."""
+        stalled = await self._sql(note_call, model_id, calls[-1], self.registration.name)
+        if stalled and self.evict:
+            await self.evict(request)
+
+    async def _outcome(self, job: Job, calls: list[dict[str, Any]]) -> outcomes.Outcome:
+        if job.remembered is not None:
+            calls.append(outcomes.attempt_from_cache(job.remembered))
+            return outcomes.conclude_cached_answer(job.remembered, job.scale)
+        try:
+            reply = await self._reply(job.asked, calls)
+            calls.append(outcomes.attempt_from_reply(reply) | {"call": len(calls)})
+            return outcomes.conclude_answer(reply, job.scale)
+        except CallFailure as refusal:
+            failure = refusal
+        except Exception:  # No fault of ours may leave a trial claimed, or end the drain for the others.
+            logger.exception("the call of trial %s broke", job.claim.trial_id)
+            failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
+        calls.append(outcomes.attempt_from_failure(failure) | {"call": len(calls)})
+        return outcomes.conclude_failure(failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry)
+
+    async def _reply(self, asked: requests.PreparedRequest | CallFailure, calls: list[dict[str, Any]]) -> CallReply:
+        if isinstance(asked, CallFailure):
+            raise asked
+        try:
+            return await self.call(asked.request)
+        except CallFailure as refusal:
+            if refusal.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
+                raise
+            # The provider knows no schemas: asked again without one, as a second call that is on the record.
+            calls.append(outcomes.attempt_from_failure(refusal) | {"call": 0})
+        return await self.call(requests.without_schema(asked).request)
+
+    async def _land(self) -> None:
+        """Write what still comes in. When told to stop, what takes longer than the grace is given back."""
+        ends: float | None = None
+        while self._flying or self._results or self._ahead:
+            self._give_back(self._ahead.stale(older_than_s=0 if self._stop.is_set() else STALE_S))
+            if self._stop.is_set():
+                ends = ends or time.monotonic() + self.limits.grace_s
+                if time.monotonic() >= ends:
+                    for task in self._flying:
+                        task.cancel()
+            self._wrote(await self._sql(record_each, self._taken(), self.registration.worker_id))
+            if self._flying:
+                await asyncio.wait(self._flying, timeout=GATHER_S, return_when=asyncio.FIRST_COMPLETED)
+            elif self._ahead:
+                await asyncio.sleep(GATHER_S)
+        if self._was_cut_off:
+            await self._look_for_unknown()
+
+    async def _beat(self) -> None:
+        """Renew the leases of what is in flight, say that this worker lives, and sweep for those that do not."""
+        renewed = swept = time.monotonic()
+        while True:
+            now = time.monotonic()
+            try:
+                if now - renewed >= self._questions.shortest_lease_s / 4:
+                    renewed = now
+                    await self._renew()
+                await self._sql(record_orphaned_results, settings.JOURNAL_DIR)
+                if now - swept >= SWEEP_S:
+                    swept = now
+                    await self._sql(sweep_expired)
+                    await self._sql(discard_plans)
+                await self._sql(self.registration.beat, len(self._flying), self.all_recorded)
+            except SchemaMismatch as mismatch:  # Migrated under its feet: what flies is recorded, and no more claimed.
+                self._mismatch = mismatch
+                self.stop()
+            except Exception:  # A heart that stopped would give all that is in flight to others, to be paid again.
+                logger.exception("a heartbeat failed")
+            await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
+
+    async def _renew(self) -> None:
+        held = self._held()
+        await self._sql(renew_leases, [claim.trial_id for claim in held], list({claim.token for claim in held}))
+        self._stand_in.sign()
+
+    def _held(self) -> list[Claim]:
+        """Waiting for a slot, in flight, or answered and yet to be written."""
+        return [*self._ahead.claims(), *self._flying.values(), *(result.claim for result in self._results)]
+
+    async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.
+
+        Every piece of work is one or more whole transactions, so trying one again writes nothing twice: what was
+        written before the connection broke is fenced by its token.
+        """
+        while True:
+            try:
+                return await asyncio.get_running_loop().run_in_executor(self._thread, _connected, work, *arguments)
+            except OUTAGES as error:
+                self._was_cut_off = True
+                logger.warning(
+                    "%s: %s", describe_outage(error), str(error).splitlines()[0] if str(error) else "no word"
+                )
+                await asyncio.sleep(OUTAGE_S)
+
+
+def _connected(work: Callable[..., Answer], *arguments: Any) -> Answer:
+    close_old_connections()
+    return work(*arguments)
+
+
+CALLS_ARE_LEFT = """
+SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
+    (r.n_pending + r.n_running > 0 AND NOT r.is_batched)
+    OR ((r.n_pending + r.n_running = 0 OR NOT r.is_batched)
+        AND EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open'))))
+"""
+
+
+def has_calls_left() -> bool:
+    """Whether any run that is running has calls to make, or points that may get more; those of other workers count.
+
+    Where calls go out in batches, points wait for these and not for a drain.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(CALLS_ARE_LEFT)
+        return bool(cursor.fetchone()[0])
+
+
+def has_work_left() -> bool:
+    """Calls, or batches: every one that is open, whatever its run is, and those that are still to be made."""
+    batched = Run.objects.filter(status=Run.Status.RUNNING, is_batched=True, n_pending__gt=0)
+    return has_calls_left() or ProviderBatch.objects.open().exists() or batched.exists()

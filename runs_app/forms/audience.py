@@ -1,0 +1,68 @@
+"""Whom an experiment is shared with: nobody, chosen people, or the group with its viewers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib.auth.models import User
+from django.db.models import Q, QuerySet
+
+from evalsite.lib.permissions import MEMBERS, VIEWER
+from evalsite.lib.web.choice_fields import offer_rows
+from runs_app.models import Experiment
+
+PEOPLE_FIELD = "shared_with"
+
+
+def people_to_share_with(experiment: Experiment) -> QuerySet[User]:
+    """Return everybody who may read pages of the lab, except the owner; and those it is shared with already."""
+    rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
+    if experiment.pk:
+        rows |= Q(shared_experiments=experiment)
+    return User.objects.filter(rows).exclude(pk=experiment.owner_id).distinct().order_by("username")
+
+
+class SharingFields(forms.Form):
+    """The two fields, for the form of a draft and for the page that shares an experiment."""
+
+    sharing = forms.ChoiceField(label="Shared with", choices=Experiment.AUDIENCES, initial=Experiment.Sharing.PRIVATE)
+    shared_with = forms.ModelMultipleChoiceField(
+        User.objects.none(),
+        label="People",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text='They read it and its dataset, for "Chosen people" above',
+    )
+
+    def offer_people(self, experiment: Experiment, *, but: Any = None) -> None:
+        people = people_to_share_with(experiment)
+        offer_rows(self, PEOPLE_FIELD, people.exclude(pk=but.pk) if but is not None else people)
+        if experiment.pk:
+            self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})
+
+    def check_people(self, cleaned: dict[str, Any]) -> None:
+        """Add an error where the choice of people and the choice above it do not agree."""
+        people, audience = cleaned.get(PEOPLE_FIELD, []), cleaned.get("sharing")
+        if audience == Experiment.PEOPLE and not people and PEOPLE_FIELD not in self.errors:
+            self.add_error(PEOPLE_FIELD, "Choose at least one person, or share it with nobody or with the group.")
+        elif audience and audience != Experiment.PEOPLE and people:
+            self.add_error(PEOPLE_FIELD, 'Choose "Chosen people" above to share it with them, or untick them.')
+
+
+class ShareForm(SharingFields):
+    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+
+    def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.experiment = experiment
+        self.offer_people(experiment)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        self.check_people(cleaned)
+        return cleaned
+
+    def save(self, *, by: Any) -> bool:
+        chosen = self.cleaned_data
+        return self.experiment.share(chosen["sharing"], chosen[PEOPLE_FIELD], by=by, reason=chosen["reason"])

@@ -1,0 +1,123 @@
+"""What may still change once an experiment was launched, on its page and by `experiment set`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+from django.db import transaction
+
+from datasets_app.models.history import Actor, record_changes
+from runs_app.forms.experiments import ExperimentForm
+from runs_app.forms.fields import PriorityField
+from runs_app.models import Experiment, Run
+from runs_app.planning.reservations import problems_under, update_reservations
+
+NOTED = {
+    "max_usd": "budget",
+    "confirm_above_usd": "confirm above",
+    "stop_failure_rate": "stop_failure_rate",
+    "samples": "samples",
+    "on_empty": "empty answers",
+    "on_unreadable": "unreadable answers",
+    "request_timeout_s": "time-out",
+    "max_attempts": "attempts",
+    "backoff_s": "first wait",
+    "max_backoff_s": "longest wait",
+    "budget_policy": "budget policy",
+    "dev_items": "items of dev",
+    "dev_samples": "samples of dev",
+}
+# A field that is left empty keeps its value.
+KEPT_IF_EMPTY = (
+    "on_unreadable",
+    "stop_failure_rate",
+    "request_timeout_s",
+    "max_attempts",
+    "backoff_s",
+    "max_backoff_s",
+    "budget_policy",
+    "dev_items",
+)
+
+
+class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
+    """Nothing that a model was asked."""
+
+    priority = PriorityField()
+    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+
+    class Meta:
+        model = Experiment
+        fields = [
+            "title", "description", "samples", "on_empty", "on_unreadable", "request_timeout_s", "max_attempts",
+            "backoff_s", "max_backoff_s", "priority", "max_usd", "confirm_above_usd", "budget_policy", "dev_items",
+            "dev_samples", "stop_failure_rate",
+        ]  # fmt: skip
+        labels = ExperimentForm.Meta.labels
+        help_texts = {
+            "samples": "May grow; the next launch adds what is missing",
+            "budget_policy": "How much of the design the next launch asks",
+            "request_timeout_s": "Seconds a call may take, from the next calls on",
+            "max_attempts": "Tries of a trial; one that failed already is tried again by a retry",
+            "max_usd": "US dollars; holds from the next call on",
+            "stop_failure_rate": ExperimentForm.Meta.help_texts["stop_failure_rate"]
+            + ". Counted since it was started last",
+            "confirm_above_usd": ExperimentForm.Meta.help_texts["confirm_above_usd"],
+        }
+        widgets = {"description": forms.Textarea(attrs={"rows": 3})}
+
+    def __init__(self, *args: Any, user: Actor, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+        self.planned_samples = self.instance.samples
+        for name in KEPT_IF_EMPTY:
+            self.fields[name].required = False
+        self.former: dict[str, Any] = {name: getattr(self.instance, name) for name in NOTED}
+
+    def clean_samples(self) -> int:
+        samples: int = self.cleaned_data["samples"]
+        if samples < self.planned_samples and self.instance.status != Experiment.Status.DRAFT:
+            raise forms.ValidationError(
+                f"There are trials for {self.planned_samples} samples already; this can only grow."
+            )
+        return samples
+
+    def clean(self) -> dict[str, Any]:
+        cleaned: dict[str, Any] = super().clean() or {}
+        for name in KEPT_IF_EMPTY:
+            if cleaned.get(name) in (None, "") and name not in self.errors:
+                cleaned[name] = self.former[name]
+        return cleaned
+
+    def clean_max_usd(self) -> Decimal | None:
+        budget: Decimal | None = self.cleaned_data["max_usd"]
+        if budget != self.former["max_usd"] and (problems := problems_under(budget, self.instance)):
+            raise forms.ValidationError(problems)
+        return budget
+
+    def save(self, commit: bool = True) -> Experiment:
+        """Who changed what of all but its words, and from what, is history.
+
+        Only what was asked for is written: the engine counts in the same row meanwhile. What is set aside for each call
+        is worked out anew, since without a budget nobody minded it.
+        """
+        reason = self.cleaned_data["reason"]
+        with transaction.atomic():
+            experiment: Experiment = super().save(commit=False)
+            wanted, experiment.priority = experiment.priority, self.initial["priority"]
+            if commit:
+                experiment.save(update_fields=[field for field in self.Meta.fields if field != "priority"])
+            experiment.change_priority(wanted, by=self.user, reason=reason)
+            for name, what in NOTED.items():
+                before, after = _said(self.former[name]), _said(getattr(experiment, name))
+                if getattr(experiment, name) != self.former[name]:
+                    record_changes([(experiment, before, after)], by=self.user, reason=reason, what=what)
+            if experiment.max_usd != self.former["max_usd"]:
+                update_reservations(Run.objects.filter(experiment=experiment))
+        return experiment
+
+
+def _said(value: Any) -> str:
+    return "none" if value is None else str(value)

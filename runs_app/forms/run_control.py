@@ -1,0 +1,93 @@
+"""What people say when they steer: why, how much at once, and what of a design to launch."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django import forms
+
+from runs_app.bounds import BOUNDS
+from runs_app.forms.fields import bounded_integer
+from runs_app.models import Experiment
+from runs_app.planning.power import USUAL, Assumptions
+
+
+class SteeringForm(forms.Form):
+    """Why; and for a retry, of which errors."""
+
+    reason = forms.CharField(max_length=500, required=False, label="Reason")
+    only = forms.CharField(max_length=40, required=False, label="Error class")
+
+    def __init__(self, *args: Any, reason_required: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["reason"].required = reason_required
+
+
+class ConcurrencyForm(forms.Form):
+    max_concurrency = bounded_integer(BOUNDS["run"]["max_concurrency"], label="Calls in flight")
+
+
+class PriorityForm(SteeringForm):
+    priority = bounded_integer(BOUNDS["experiment"]["priority"], label="Priority")
+
+
+class AssumptionsForm(forms.Form):
+    """What a detectable difference rests on: in the address of the design page."""
+
+    between = forms.FloatField(
+        min_value=0, max_value=1, label="Variance between items", help_text="Share of all, 0 to 1"
+    )
+    correlation = forms.FloatField(
+        min_value=-1, max_value=1, label="Correlation of conditions", help_text="Over items, -1 to 1"
+    )
+    alpha = forms.FloatField(min_value=0.0001, max_value=0.5, label="Level", help_text="Two-sided")
+    power = forms.FloatField(min_value=0.5, max_value=0.9999, label="Power")
+
+    def __init__(self, data: Any) -> None:
+        """What was not said is as usual, and stands in the fields."""
+        said = {name: data.get(name) for name in self.base_fields if data.get(name)}
+        super().__init__({**asdict(USUAL), **said})
+
+    @property
+    def chosen(self) -> Assumptions:
+        """The usual ones where what was said makes no sense."""
+        return Assumptions(**self.cleaned_data) if self.is_valid() else USUAL
+
+
+class LaunchScopeForm(forms.Form):
+    """What of a design to launch: in an address or a form."""
+
+    wave = forms.CharField(
+        max_length=80,
+        required=False,
+        label="Wave",
+        help_text="A label makes a new observation of the whole design; empty goes on with the first one",
+    )
+    pilot = forms.IntegerField(
+        min_value=1,
+        max_value=1_000_000,
+        required=False,
+        label="Trials of a pilot",
+        help_text="So many first, spread over conditions and items; the next launch adds the rest. Empty for all",
+    )
+
+    policy = forms.ChoiceField(
+        choices=[("", "As the design says"), *Experiment.BudgetPolicy.choices], required=False, widget=forms.HiddenInput
+    )
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """All of the first wave where nothing valid was said."""
+        return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None, "policy": ""}
+
+
+class LaunchForm(LaunchScopeForm):
+    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
+
+    def __init__(self, *args: Any, needs_confirmation: bool = False, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not needs_confirmation:
+            del self.fields["confirmed"]
+        else:
+            self.fields["confirmed"].required = True

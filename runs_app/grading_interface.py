@@ -1,0 +1,70 @@
+"""What this app asks of the one above it, which grades, and which it never imports: all of it, in one place.
+
+`grading_app.apps.GradingConfig` answers; it is found by its label, and what is queued for it by its dotted name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from django.apps import apps
+
+if TYPE_CHECKING:
+    from runs_app.models import Experiment
+    from runs_app.planning.cost_estimate import Estimate
+    from runs_app.planning.spec_io import ExperimentBuilder
+    from runs_app.planning.specs import GraderSpec
+
+GRADE = "grading_app.tasks.grade_experiment"  # A task: the key of an experiment whose answers are to be graded.
+
+
+class GradingInterface(Protocol):
+    """Each as `GradingConfig` says it."""
+
+    def scorer_choices(self) -> list[tuple[str, str]]: ...
+
+    def scorers_with_parameter(self) -> list[tuple[str, str]]: ...
+
+    def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]: ...
+
+    def scorer_text(self, stored: str | Mapping[str, Any]) -> str: ...
+
+    def graders_named(self, maker: ExperimentBuilder, said: Sequence[str | GraderSpec]) -> list[str]: ...
+
+    def grader_specs(self, names: Sequence[str]) -> list[dict[str, Any]]: ...
+
+    def unread_verdicts(self, experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]: ...
+
+    def rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]: ...
+
+    def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]: ...
+
+    def judges_foreseen(
+        self, experiment: Experiment, wave_label: str, answers: int, longest: int | None
+    ) -> Estimate: ...
+
+    def decide_rounds(self) -> int: ...
+
+    def recount_points(self) -> list[tuple[Any, ...]]: ...
+
+    def points_of_earlier_rules(self) -> list[str]: ...
+
+
+def grading() -> GradingInterface:
+    return cast(GradingInterface, apps.get_app_config("grading_app"))
+
+
+def scorer_choices() -> list[tuple[str, str]]:
+    """What a design may name, as value and label; nothing where the site does not grade."""
+    return grading().scorer_choices() if apps.is_installed("grading_app") else []
+
+
+def scorers_with_parameter() -> list[tuple[str, str]]:
+    """How scorers with a parameter are written (`regex:PATTERN`), and their labels."""
+    return grading().scorers_with_parameter() if apps.is_installed("grading_app") else []
+
+
+def scorer_name(stored: str | Mapping[str, Any]) -> str:
+    """The name of a design's scorer, which has its parameter beside it where it has one."""
+    return stored if isinstance(stored, str) else str(stored.get("name", ""))

@@ -1,0 +1,198 @@
+"""The one table that says what a provider's error means, and what of it may be stored."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from runs_app.llm.calls import ErrorClass
+from runs_app.llm.rate_limit_headers import said_at
+
+MAX_MESSAGE = 500
+MAX_READ = 20_000  # Of what a message is made of; more than twenty times as long as the longest message.
+MAX_RETRY_AFTER_S = 86_400.0
+
+_BY_STATUS: dict[int, ErrorClass] = {
+    401: ErrorClass.UNAUTHORIZED,
+    402: ErrorClass.PAYMENT_REQUIRED,
+    403: ErrorClass.FORBIDDEN,
+    404: ErrorClass.NOT_FOUND,
+    408: ErrorClass.TIMEOUT,
+    409: ErrorClass.SERVER_ERROR,
+    422: ErrorClass.UNPROCESSABLE,
+    425: ErrorClass.SERVER_ERROR,
+    429: ErrorClass.RATE_LIMITED,
+    498: ErrorClass.OVERLOADED,  # Groq: no capacity
+    503: ErrorClass.OVERLOADED,
+    504: ErrorClass.TIMEOUT,
+    524: ErrorClass.TIMEOUT,  # Cloudflare: the server behind it did not answer in time
+    529: ErrorClass.OVERLOADED,  # Anthropic
+}
+
+_QUOTA = re.compile(r"insufficient_quota", re.IGNORECASE)
+_CREDIT = re.compile(r"credit balance|insufficient (?:credits|balance|funds)", re.IGNORECASE)
+_OVERLOAD = re.compile(r"\boverloaded(?:_error)?\b", re.IGNORECASE)
+_CONTENT = re.compile(
+    r"content[_ ]?(?:policy|filter|management|moderation)|data_?inspection|inappropriate content|"
+    r"safety (?:system|filter|policy|settings)|\bflagged\b|responsible_?ai",
+    re.IGNORECASE,
+)
+_CONTEXT = re.compile(r"context[_ ](?:length|window)|maximum context|(?:prompt|input) is too long", re.IGNORECASE)
+_FORMAT = re.compile(
+    r"response_?format|json_?schema|json_object|structured[_ ]?output|response_?schema|\bgrammar\b|"
+    r"output_(?:config\.)?format",
+    re.IGNORECASE,
+)
+
+_SECRETS = re.compile(
+    r"(?:bearer\s+|\bbasic\s+)[\w.~+/=-]{6,}|\b(?:sk|pk|rk|gsk|xai|hf|AIza)[-_][\w-]{6,}|\bAIza[\w-]{20,}",
+    re.IGNORECASE,
+)
+_NAMED_SECRETS = re.compile(
+    r"((?:api[-_]?key|access[-_]?token|token|secret|password)[\"']?\s*[=:]\s*[\"']?)[^\s\"'&,}]+", re.I
+)
+_URL = re.compile(r"(https?://)(?:[^\s/@\"']+@)?([^\s?#\"']+)(?:[?#][^\s\"']*)?", re.IGNORECASE)
+
+
+def classify(status: int, body: str, has_format: bool = False) -> ErrorClass:
+    """What an error status with this body means; `has_format` says whether a response format had been asked for."""
+    if status == 429:
+        return ErrorClass.QUOTA_EXHAUSTED if _QUOTA.search(body) else ErrorClass.RATE_LIMITED
+    if status not in (401, 404) and _CONTENT.search(body):
+        return ErrorClass.CONTENT_REFUSED
+    if has_format and status in (400, 404, 422, 500, 501) and _FORMAT.search(body):
+        return ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
+    if status == 400 and _CREDIT.search(body):
+        return ErrorClass.PAYMENT_REQUIRED
+    if status in (400, 413, 422) and _CONTEXT.search(body):
+        return ErrorClass.CONTEXT_TOO_LONG
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status >= 500:
+        return ErrorClass.OVERLOADED if _OVERLOAD.search(body) else ErrorClass.SERVER_ERROR
+    return ErrorClass.NOT_ALLOWED if 300 <= status < 400 else ErrorClass.BAD_REQUEST
+
+
+def classify_reported(body: str) -> ErrorClass:
+    """What an error means that came with status 200 and no status of its own."""
+    return ErrorClass.CONTENT_REFUSED if _CONTENT.search(body) else ErrorClass.SOFT_FAILURE
+
+
+def reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
+    """The error that a reply of status 200 reports, with its own status if it names one; None if it reports none."""
+    for reported in (payload.get("error"), *_choice_errors(payload)):
+        if isinstance(reported, dict) and (reported.get("message") or reported.get("code") is not None):
+            code = str(reported.get("code"))
+            status = int(code) if re.fullmatch(r"[45]\d\d", code) else None
+            return status, json.dumps(reported)
+        if isinstance(reported, str) and reported:
+            return None, reported
+    return None
+
+
+def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
+    choices = payload.get("choices")
+    for choice in choices if isinstance(choices, list) else []:
+        if isinstance(choice, dict):
+            yield choice.get("error")
+            if choice.get("finish_reason") == "error":
+                yield "the model stopped with an error"
+
+
+def provider_of(payload: Mapping[str, Any]) -> str:
+    """Who served it, where a router of several says so, with an error, too; else empty."""
+    error = payload.get("error")
+    metadata = error.get("metadata") if isinstance(error, dict) else None
+    named = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
+    return storable(named) if isinstance(named, str) else ""
+
+
+def message_of(body: str) -> str:
+    """The words of an error body in any of the usual shapes, or the body itself."""
+    payload = json_object(body)
+    error = payload.get("error", payload)
+    if isinstance(error, str):
+        return error
+    if not isinstance(error, dict):
+        return body
+    metadata = error.get("metadata")
+    upstream = metadata.get("raw") if isinstance(metadata, dict) else None
+    words = [error.get("message") or error.get("detail") or error.get("code"), upstream]
+    said = [word if isinstance(word, str) else json.dumps(word) for word in words if word]
+    return ": ".join(said) or body
+
+
+def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
+    """The text in one line without keys, without names, passwords and queries of URLs, at most 500 characters."""
+    for secret in filter(None, secrets):
+        text = text.replace(secret, "[key]")
+    text = _beginning(text)
+    text = _URL.sub(r"\1\2", text)
+    text = _NAMED_SECRETS.sub(r"\1[key]", _SECRETS.sub("[key]", text))
+    text = " ".join(storable(text).split())
+    return text if len(text) <= MAX_MESSAGE else f"{text[: MAX_MESSAGE - 1]}…"
+
+
+def _beginning(text: str) -> str:
+    """As much as a message is made of. Patterns take seconds for 10 MB, in which no other call goes on.
+
+    Nothing ends in the middle of a word, lest half of a key be taken for none.
+    """
+    return text if len(text) <= MAX_READ else (text[:MAX_READ].rsplit(None, 1) or [""])[0]
+
+
+def storable(text: str) -> str:
+    """The text with what PostgreSQL cannot hold (NUL, lone surrogates) replaced by U+FFFD."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
+
+
+def retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | None = None) -> float | None:
+    """Seconds that the provider asks to wait: Retry-After as seconds or a date, or the delay in Google's error body."""
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _bounded(milliseconds / 1000)
+    header = headers.get("retry-after")
+    seconds = _number(header)
+    if seconds is not None:
+        return _bounded(seconds)
+    if header:
+        return _until(header, now or said_at(headers))
+    delay = re.search(r'"retryDelay"\s*:\s*"([\d.]+)s"', body)
+    return _bounded(float(delay[1])) if delay and _number(delay[1]) is not None else None
+
+
+def _until(date: str, now: datetime) -> float | None:
+    try:
+        moment = parsedate_to_datetime(date)
+    except (TypeError, ValueError):
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return _bounded((moment - now).total_seconds())
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER_S)
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        number = float(text or "")
+    except ValueError:
+        return None
+    return number if number == number and abs(number) != float("inf") else None
+
+
+def json_object(body: str) -> dict[str, Any]:
+    """The JSON object in a body, or the first of a list of them, or an empty one."""
+    try:
+        payload = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    payload = payload[0] if isinstance(payload, list) and payload else payload
+    return payload if isinstance(payload, dict) else {}

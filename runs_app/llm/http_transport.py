@@ -1,0 +1,226 @@
+"""One HTTP exchange with a provider: one request, to an allowed address, within its time, with a bounded reply."""
+
+from __future__ import annotations
+
+import asyncio
+import json as _json
+import os
+import uuid
+import weakref
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+from django.conf import settings
+
+from runs_app.llm import failures
+from runs_app.llm.calls import CallFailure, CallRequest, ErrorClass
+from runs_app.llm.keys import KEYLESS, known_secrets, redact, redact_body
+from runs_app.llm.rate_limit_headers import allowance_of
+from runs_app.llm.stated_costs import Bill, read_bill
+from runs_app.llm.url_allowlist import problem_with_url
+
+MAX_REPLY_BYTES = 16 * 2**20
+KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is not used while they close it
+
+# aiohttp has already undone these.
+_UNDONE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
+_COUNTS = frozenset({"usage", "usageMetadata"})  # Where providers say what an answer took.
+_PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
+
+_sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = weakref.WeakKeyDictionary()
+
+
+class Exchange:
+    """Takes the place of litellm's HTTP client for one call; what was sent once is never sent again.
+
+    It keeps what it saw, since litellm's adapters turn errors into forms of their own.
+    """
+
+    def __init__(self, request: CallRequest, key: str) -> None:
+        self.request = request
+        self.key = key
+        self.trace_id = uuid.uuid4().hex
+        self.was_used = self.was_sent = False
+        self.status: int | None = None
+        self.headers: Mapping[str, str] = {}
+        self.body = b""
+        self.failure: CallFailure | None = None
+
+    def __del__(self) -> None:
+        """litellm's client would close connections of its own here; this one has none."""
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """The JSON object of the reply's body, or an empty one."""
+        return failures.json_object(self.text)
+
+    @property
+    def bill(self) -> Bill:
+        """What the reply states about tokens and cost."""
+        return read_bill(self.payload, self.text)
+
+    def body_without_counts(self) -> bytes | None:
+        """An answer's body whose counts of tokens say nothing; None where there are none, or it is no answer.
+
+        What a provider counts may be no number. Its answer is paid for all the same: to ask again would pay for two.
+        """
+        payload = self.payload
+        counted = _COUNTS & payload.keys()
+        if self.failure is not None or self.status != 200 or not counted:
+            return None
+        return _json.dumps(payload | {name: {} for name in counted}).encode()
+
+    async def post(
+        self,
+        url: str,
+        data: Any = None,
+        json: Any = None,
+        params: Any = None,
+        headers: Any = None,
+        timeout: Any = None,
+        stream: bool = False,
+        logging_obj: Any = None,
+        files: Any = None,
+        content: Any = None,
+    ) -> Any:
+        """Send the request and return the reply as an httpx.Response; an error status is raised as httpx raises it.
+
+        The signature is that of litellm's client; the time-out is the request's own.
+        """
+        import httpx
+
+        self._check(str(url), stream)
+        self.was_used = self.was_sent = True
+        try:
+            await self._send(str(url), content if data is None else data, json, params, headers)
+        except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+            self.failure = self._failure_of(error)
+            raise self.failure from None
+        response = httpx.Response(
+            self.status or 0,
+            headers={name: value for name, value in self.headers.items() if name not in _UNDONE_HEADERS},
+            content=_as_utf8(self.body),
+            request=httpx.Request("POST", url),
+        )
+        response.raise_for_status()
+        return response
+
+    def _check(self, url: str, stream: bool) -> None:
+        """Refuse an address that is not allowed, and a second request."""
+        problem = problem_with_url(url, settings.LLM_ALLOWED_HOSTS)
+        if problem is None and (stream or self.was_used):
+            problem = "A call is one request."
+        if problem is not None:
+            self.failure = self.fail(ErrorClass.NOT_ALLOWED, problem)
+            raise self.failure
+
+    async def _send(self, url: str, data: Any, json: Any, params: Any, headers: Any) -> None:
+        timeout = aiohttp.ClientTimeout(total=self.request.timeout_s)
+        async with session().post(
+            url, data=data, json=json, params=params, headers=headers, timeout=timeout, allow_redirects=False
+        ) as reply:
+            secrets = known_secrets(self.key)
+            self.headers = {name.lower(): redact(value, secrets) for name, value in reply.headers.items()}
+            given_id = self.headers.get("x-request-id") or self.headers.get("request-id")
+            self.trace_id = failures.storable(given_id)[:64] if given_id else self.trace_id
+            body = await bounded(reply)
+            self.status, self.body = reply.status, redact_body(body, self.key)
+
+    def _failure_of(self, error: Exception) -> CallFailure:
+        """What it means that no reply came, or no whole one."""
+        if isinstance(error, TimeoutError):
+            return self.fail(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
+        if isinstance(error, _TooLong):
+            return self.fail(ErrorClass.MALFORMED_REPLY, str(error))
+        if isinstance(error, aiohttp.ClientConnectorError):
+            self.was_sent = False
+        is_connection = isinstance(error, aiohttp.ClientError | OSError) and not isinstance(error, aiohttp.InvalidURL)
+        return self.fail(
+            ErrorClass.CONNECTION if is_connection else ErrorClass.BAD_REQUEST, f"{type(error).__name__}: {error}"
+        )
+
+    def failure_after(self, error: Exception) -> CallFailure:
+        """The failure that this exchange saw, whatever error litellm made of it."""
+        if self.failure is not None:
+            return self.failure
+        if self.status is None:  # litellm could not make a request of it
+            words = str(getattr(error, "message", error)).removeprefix(f"litellm.{type(error).__name__}: ")
+            return self.fail(ErrorClass.BAD_REQUEST, words.partition(" To drop these")[0] or type(error).__name__)
+        if self.status >= 300:
+            return self._classified(self.status, self.text)
+        reported = failures.reported_error(self.payload)
+        if reported is None:
+            return self.fail(ErrorClass.MALFORMED_REPLY, f"the reply cannot be read: {self.text}")
+        return self._classified(*reported)
+
+    def _classified(self, status: int | None, body: str) -> CallFailure:
+        has_format = self.request.response_format is not None
+        error_class = (
+            failures.classify_reported(body) if status is None else failures.classify(status, body, has_format)
+        )
+        message = failures.message_of(body) or f"status {self.status} without a word"
+        return self.fail(error_class, message, failures.retry_after_s(self.headers, body))
+
+    def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
+        """A failure with what may be stored of its message."""
+        own = (self.key,) if self.key != KEYLESS else ()
+        message = failures.storable_message(message, (*known_secrets(), *own))
+        return CallFailure(
+            error_class,
+            message,
+            http_status=self.status,
+            retry_after_s=retry_after_s,
+            was_sent=self.was_sent,
+            served_provider=failures.provider_of(self.payload)[:80],
+            allowance=allowance_of(self.headers),
+        )
+
+
+async def close() -> None:
+    """Close the connections of the running loop."""
+    session = _sessions.pop(asyncio.get_running_loop(), None)
+    if session is not None:
+        await session.close()
+
+
+def session() -> aiohttp.ClientSession:
+    """The running loop's connections. The engine bounds how many are in flight, so the connector does not."""
+    loop = asyncio.get_running_loop()
+    session = _sessions.get(loop)
+    if session is None or session.closed:
+        session = _sessions[loop] = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=300),
+            trust_env=any(os.environ.get(name) for name in _PROXY_VARIABLES),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"User-Agent": "evalsite"},
+        )
+    return session
+
+
+def _as_utf8(body: bytes) -> bytes:
+    """The body, whose broken characters, if any, are replaced: one of them is no reason to lose a paid answer."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace").encode()
+    return body
+
+
+class _TooLong(ValueError):
+    """A reply beyond MAX_REPLY_BYTES."""
+
+
+async def bounded(reply: aiohttp.ClientResponse) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in reply.content.iter_any():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > MAX_REPLY_BYTES:
+            raise _TooLong(f"the reply is longer than {MAX_REPLY_BYTES // 2**20} MB")
+    return b"".join(chunks)

@@ -1,0 +1,32 @@
+"""Care for a model server of one's own, beyond asking it: a model that stalls is taken out of its memory."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+from runs_app.llm.calls import CallRequest
+from runs_app.llm.http_transport import Exchange
+from runs_app.llm.keys import KEYLESS, read_key
+
+logger = logging.getLogger("evalsite.drain")
+
+USUAL_ADDRESS = "http://localhost:11434"
+WITHIN_S = 10.0
+
+
+async def evict(request: CallRequest) -> None:
+    """Ask Ollama to unload the model that this request went to; the next call loads it anew.
+
+    It is no call to a model: nothing is paid, counted or kept of it, and that it fails changes nothing.
+    """
+    root = (request.base_url or USUAL_ADDRESS).rstrip("/").removesuffix("/v1")
+    key = read_key(request.key_env) or KEYLESS
+    exchange = Exchange(replace(request, timeout_s=WITHIN_S), key)
+    headers = {} if key == KEYLESS else {"Authorization": f"Bearer {key}"}
+    try:
+        await exchange.post(f"{root}/api/generate", json={"model": request.model, "keep_alive": 0}, headers=headers)
+    except Exception as error:  # noqa: BLE001 - a server that hangs may well not answer this either
+        logger.warning("%s could not be unloaded: %s", request.model, type(error).__name__)
+    else:
+        logger.warning("%s stalled and was unloaded", request.model)

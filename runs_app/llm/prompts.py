@@ -1,0 +1,367 @@
+"""From a prompt and an item to the messages that a model is sent.
+
+A prompt is a list of turns, {"role": "system" | "user" | "assistant", "content": "... {{input}} ... {{image}} ..."}.
+Substitution is one pass over the template, for declared variables only: a value is never looked at again, so braces in
+an item (LaTeX, JSON, code, "{{target}}") stay what they are, and a template can call or index nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from evalsite.lib.stats.scale import Scale
+from evalsite.lib.text.hashing import canonical_json, content_hash
+from runs_app.pricing.costs import tokens_estimate
+
+AnswerFormat = Literal["text", "rating", "rating_with_reasoning"]
+Message = dict[str, Any]
+
+IMAGE = "image"
+META = "meta."
+# In the order in which an error lists them.
+NAMES = (
+    "input",
+    "choices",
+    "key",
+    "category",
+    f"{META}NAME",
+    IMAGE,
+    "dimension",
+    "dimension_instructions",
+    "scale_min",
+    "scale_max",
+    "scale_labels",
+)
+ALLOWED = frozenset(NAMES) - {f"{META}NAME"}
+SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
+MOST_CHARS = 2_000_000  # Of the texts of one rendered request; the longest contexts hold about as much.
+SHORTEST_HEAD = 1024  # Tokens: no provider's cache keeps less (Anthropic, "Prompt caching").
+UNKNOWN = "unknown variable"
+ROLES = ("system", "user", "assistant")
+VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
+LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one; longer scales are given by their ends.
+HINTS: dict[AnswerFormat, str] = {
+    "text": "",
+    "rating": 'Answer with JSON alone: {"rating": N}, where N is an integer from {{scale_min}} to {{scale_max}}.',
+    "rating_with_reasoning": (
+        'Answer with JSON alone: {"rating": N, "reasoning": "..."}, where N is an integer from {{scale_min}} to '
+        "{{scale_max}} and the reasoning is one or two sentences."
+    ),
+}
+
+
+class Turn(TypedDict):
+    role: str
+    content: str
+
+
+class PromptError(ValueError):
+    """A prompt that cannot be rendered for this item; the message says which turn or variable."""
+
+
+class RequestTooLong(PromptError):
+    """The request that a prompt makes of this item has more characters than one may have. Nothing was rendered."""
+
+
+def braced(name: str) -> str:
+    return f"{{{{{name}}}}}"
+
+
+def variables_of(template: str) -> tuple[str, ...]:
+    """The names in {{...}}, each once, in the order of their first mention."""
+    return tuple(dict.fromkeys(VARIABLE.findall(template)))
+
+
+def uses(prompt: Sequence[Turn], variable: str) -> bool:
+    return any(variable in variables_of(turn["content"]) for turn in prompt)
+
+
+def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[str] = NAMES) -> list[str]:
+    """What keeps a prompt from being saved, as sentences for its author; an empty list when all is well.
+
+    `allowed` are the variables it may name, beside `meta.<name>`; `listed` those that an error lists.
+    """
+    if not isinstance(prompt, list) or not prompt:
+        return ["A prompt is a list of at least one turn."]
+    problems = [problem for number, turn in enumerate(prompt, 1) for problem in _turn_problems(number, turn, allowed)]
+    remedy = f" It may name {', '.join(map(braced, listed))}." if listed else ""
+    problems = [f"{problem}{remedy}" if UNKNOWN in problem else problem for problem in problems]
+    return problems or _order_problems(prompt)
+
+
+def warnings_for(prompt: Sequence[Turn], *, items_have_text: bool, items_have_images: bool) -> list[str]:
+    """What is allowed and yet looks like a mistake, given the items that the prompt will meet."""
+    warnings = []
+    if items_have_images and not uses(prompt, IMAGE):
+        warnings.append("The items have images, and no turn says {{image}}: the model will not see them.")
+    if items_have_text and not uses(prompt, "input"):
+        warnings.append("The items have a text, and no turn says {{input}}: the model will not see it.")
+    if uses(prompt, IMAGE) and not items_have_images:
+        warnings.append("The prompt says {{image}}, and the items have none: every trial would fail.")
+    return warnings
+
+
+def variables_for(
+    *,
+    key: str,
+    input: str = "",
+    category: str = "",
+    choices: Sequence[str] = (),
+    metadata: Mapping[str, Any] | None = None,
+    dimension: str = "",
+    dimension_instructions: str = "",
+    scale: Scale | None = None,
+) -> dict[str, str]:
+    """The values of every variable but `image`, for one item on one dimension. The target is not among them."""
+    values = {
+        "key": key,
+        "input": input,
+        "category": category,
+        "choices": render_choices(choices),
+        "dimension": dimension,
+        "dimension_instructions": dimension_instructions,
+        "scale_min": str(scale.minimum) if scale else "",
+        "scale_max": str(scale.maximum) if scale else "",
+        "scale_labels": render_labels(scale) if scale else "",
+    }
+    return values | {META + name: _as_text(value) for name, value in (metadata or {}).items()}
+
+
+def render(
+    prompt: Sequence[Turn],
+    variables: Mapping[str, str],
+    image_data_url: str | None = None,
+    *,
+    hint: str = "",
+    salt: str = "",
+    most_chars: int = MOST_CHARS,
+) -> list[Message]:
+    """Messages in the form of OpenAI's chat API. A turn with {{image}} becomes a list of text and image parts.
+
+    The hint and then the salt close the last user turn, so that all before them stays a cacheable prefix. A system
+    turn that comes out blank is left out. PromptError for a variable without a value, a {{image}} for an item that
+    has none, another turn that comes out blank, or more than `most_chars` characters, which is found before any is
+    rendered.
+    """
+    if (size := rendered_chars(prompt, variables)) > most_chars:
+        raise RequestTooLong(f"the request would have {size:,} characters; at most {most_chars:,} are sent")
+    last_user = max((at for at, turn in enumerate(prompt) if turn["role"] == "user"), default=-1)
+    tail = "".join(f"\n\n{piece}" for piece in (hint, f"[{salt}]" if salt else "") if piece)
+    messages = []
+    for at, turn in enumerate(prompt):
+        content = _render_content(turn["content"], variables, image_data_url, tail if at == last_user else "")
+        if content:
+            messages.append({"role": turn["role"], "content": content})
+        elif turn["role"] != "system":
+            raise PromptError(f"turn {at + 1} ({turn['role']}) comes out blank")
+    return messages
+
+
+def rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
+    """Return how many characters the turns come to, without rendering them. An image counts none."""
+    return sum(
+        len(turn["content"]) + sum(_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
+        for turn in prompt
+    )
+
+
+def _growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
+    return len(variables.get(match.group(1), "")) - len(match.group())
+
+
+def substitute(template: str, variables: Mapping[str, str]) -> str:
+    """The template with each {{name}} replaced, once. PromptError for a name without a value."""
+
+    def value_of(match: re.Match[str]) -> str:
+        try:
+            return variables[match.group(1)]
+        except KeyError:
+            raise PromptError(f"{{{{{match.group(1)}}}}} has no value for this item") from None
+
+    return VARIABLE.sub(value_of, template)
+
+
+def render_choices(choices: Sequence[str]) -> str:
+    """Lines "A) ...", "B) ..."; after Z come AA, AB, as in spreadsheets."""
+    return "\n".join(f"{letter_of(at)}) {choice}" for at, choice in enumerate(choices))
+
+
+def letter_of(at: int) -> str:
+    """The letter of the choice at an index from 0: A, B, ... Z, AA, AB ..."""
+    letters = ""
+    at += 1
+    while at:
+        at, remainder = divmod(at - 1, 26)
+        letters = chr(ord("A") + remainder) + letters
+    return letters
+
+
+def render_labels(scale: Scale) -> str:
+    """The points that have a label, as "1 = Very low, 7 = Very high"."""
+    return ", ".join(f"{point} = {scale.labels[point]}" for point in sorted(scale.labels))
+
+
+def salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
+    """Ten hexadecimal digits that differ from trial to trial, and are the same whenever that trial is tried again."""
+    return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
+
+
+def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
+    """The sentence that asks for the form of the answer: what a model without schemas has to go by. "" for text."""
+    hint = HINTS[answer_format]
+    return substitute(hint, variables_for(key="", scale=_needed(scale, answer_format))) if hint else ""
+
+
+def response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
+    """The strict schema of a rating, for the API's `response_format`; None where the answer is not held to one.
+
+    A rating with its reasoning is asked for in words alone: under a strict schema, models give no reasons.
+    """
+    if answer_format != "rating":
+        return None
+    schema = {
+        "type": "object",
+        "properties": {"rating": {"type": "integer"} | _bounds(_needed(scale, answer_format))},
+        "required": ["rating"],
+        "additionalProperties": False,
+    }
+    return {"type": "json_schema", "json_schema": {"name": "rating", "strict": True, "schema": schema}}
+
+
+def request_hash(
+    model: str,
+    messages: Sequence[Message],
+    parameters: Mapping[str, Any],
+    response_format: Mapping[str, Any] | None = None,
+) -> str:
+    """The identity of one rendered request: what was sent, to which model, with which settings.
+
+    Render with the image's content hash in place of its data URL to hash a few hundred bytes, not the picture.
+    """
+    return content_hash(
+        {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
+    )
+
+
+def with_marked_head(
+    prompt: Sequence[Turn],
+    variables: Mapping[str, str],
+    messages: Sequence[Message],
+    shared: Collection[str] = (),
+) -> list[Message]:
+    """The same messages, with a mark where the part ends that all items share: there a provider's cache may begin.
+
+    `variables` are those that `messages` were rendered with, `shared` those that are alike for all items besides those
+    of the dimension. Texts are split at the mark and else stay as they are. Nothing is marked where the head is too
+    short for any provider to keep, or where no turn names an item.
+    """
+    filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
+    at, offset = _end_of_head(filled, SHARED | set(shared))
+    if at is None:
+        return list(messages)
+    head = substitute(filled[at]["content"][:offset], variables)
+    marked = [*messages]
+    if head.strip():
+        marked[at] = messages[at] | {"content": _marked_at(messages[at]["content"], len(head))}
+    elif at:
+        before = messages[at - 1]
+        marked[at - 1] = before | {"content": _marked_at(before["content"], len(before["content"]))}
+    texts = [message["content"] for message in messages[:at]] + [head]
+    return marked if tokens_estimate("".join(texts)) >= SHORTEST_HEAD else list(messages)
+
+
+def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
+    """The turn, and the place in it, of the first variable that differs from item to item."""
+    for at, turn in enumerate(prompt):
+        for match in VARIABLE.finditer(turn["content"]):
+            if match.group(1) not in shared:
+                return at, match.start()
+    return None, 0
+
+
+def _marked_at(content: str | list[Message], length: int) -> list[Message]:
+    """Parts, of which one ends after so many characters and says so; the head never reaches past a first text."""
+    parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    text = parts[0]["text"]
+    head = {"type": "text", "text": text[:length], "cache_control": {"type": "ephemeral"}}
+    rest = [{"type": "text", "text": text[length:]}] if text[length:].strip() else []
+    return [head, *rest, *parts[1:]]
+
+
+def _turn_problems(number: int, turn: Any, allowed: Collection[str]) -> list[str]:
+    if not isinstance(turn, dict) or set(turn) != {"role", "content"}:
+        return [f'Turn {number} must be {{"role": ..., "content": ...}} and nothing else.']
+    role, content = turn["role"], turn["content"]
+    if role not in ROLES:
+        return [f"Turn {number}: the role must be one of {', '.join(ROLES)}, not {role!r}."]
+    if not isinstance(content, str) or not content.strip():
+        return [f"Turn {number}: the content must be a text that is not blank."]
+    names = variables_of(content)
+    problems = [_variable_problem(number, name) for name in names if name not in allowed and not name.startswith(META)]
+    if IMAGE in names and role != "user":
+        problems.append(f"Turn {number}: only a user turn can show {{{{image}}}}, not a turn of role {role}.")
+    return problems
+
+
+def _variable_problem(number: int, name: str) -> str:
+    if name == "target":
+        return f"Turn {number}: {{{{target}}}} would show the model the right answer."
+    return f"Turn {number}: {UNKNOWN} {braced(name)}."
+
+
+def _order_problems(prompt: Sequence[Turn]) -> list[str]:
+    problems = []
+    if any(turn["role"] == "system" for turn in prompt[1:]):
+        problems.append("A system turn comes first, or not at all.")
+    if prompt[-1]["role"] != "user":
+        problems.append("The last turn must be the user's: it is what the model answers.")
+    images = sum(name == IMAGE for turn in prompt for name in VARIABLE.findall(turn["content"]))
+    if images > 1:
+        problems.append(f"{{{{image}}}} may stand once in a prompt, not {images} times.")
+    return problems
+
+
+def _render_content(
+    template: str, variables: Mapping[str, str], image_data_url: str | None, tail: str
+) -> str | list[Message]:
+    texts = [substitute(piece, variables) for piece in _around_image(template)]
+    if len(texts) == 1:
+        return texts[0] + tail if texts[0].strip() else ""
+    if image_data_url is None:
+        raise PromptError("{{image}} has no value: this item has no image")
+    texts[-1] = texts[-1] + tail if texts[-1].strip() else tail.lstrip("\n")
+    image = {"type": "image_url", "image_url": {"url": image_data_url}}
+    parts: list[Message] = []
+    for at, text in enumerate(texts):
+        parts += [image] if at else []
+        parts += [{"type": "text", "text": text}] if text.strip() else []
+    return parts
+
+
+def _around_image(template: str) -> list[str]:
+    pieces, start = [], 0
+    for match in VARIABLE.finditer(template):
+        if match.group(1) == IMAGE:
+            pieces.append(template[start : match.start()])
+            start = match.end()
+    return [*pieces, template[start:]]
+
+
+def _bounds(scale: Scale) -> dict[str, Any]:
+    if scale.maximum - scale.minimum < LONGEST_ENUM:
+        return {"enum": list(range(scale.minimum, scale.maximum + 1))}
+    return {"minimum": scale.minimum, "maximum": scale.maximum}
+
+
+def _needed(scale: Scale | None, answer_format: AnswerFormat) -> Scale:
+    if scale is None:
+        raise PromptError(f'the answer format "{answer_format}" needs a dimension with a scale')
+    return scale
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else canonical_json(value)

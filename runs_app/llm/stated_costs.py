@@ -1,0 +1,123 @@
+"""What a provider's reply states about tokens and cost, whether or not it holds an answer. Pure."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from runs_app.pricing.costs import Usage
+
+EIGHT_PLACES = Decimal("1e-8")
+MAX_TOKENS = 2**31 - 1
+MAX_COST_USD = 100_000  # A single call cannot cost this, and the column cannot hold it.
+TICKS_PER_USD = 10**10  # xAI states its costs in these.
+
+_COUNTS = ("usage", "usageMetadata")  # Where providers state what a reply took.
+_INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
+_OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
+_COSTS = ("cost", "total_cost", "estimated_cost")
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # Whole: a number at the end of a cut text may lack digits.
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """`usage` is None where no tokens are stated, `stated_usd` where no cost is stated."""
+
+    usage: Usage | None = None
+    stated_usd: Decimal | None = None
+
+
+def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
+    """Return what a reply states: of its JSON object, or, where that is empty, of its text that cannot be read."""
+    if not payload:
+        payload = _rest_of(text)
+    return Bill(_usage(payload), _stated_usd(payload))
+
+
+def dollars(value: Any) -> Decimal | None:
+    """Return an amount that a call can cost, to the eight places that are stored; None for anything else."""
+    is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
+    return Decimal(str(value)).quantize(EIGHT_PLACES) if is_number and 0 <= value < MAX_COST_USD else None
+
+
+def token_count(value: Any) -> int | None:
+    """Return a number of tokens; None for anything else."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
+
+
+def larger(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    """Return the larger amount; an unknown one does not count."""
+    return max((usd for usd in (one, other) if usd is not None), default=None)
+
+
+def _usage(payload: Mapping[str, Any]) -> Usage | None:
+    counts = next((found for name in _COUNTS if isinstance(found := payload.get(name), dict)), payload)
+    asked, answered = _first(counts, _INPUT), _first(counts, _OUTPUT)
+    if asked is None and answered is None:
+        return None
+    read, written = (token_count(counts.get(f"cache_{kind}_input_tokens")) or 0 for kind in ("read", "creation"))
+    thought = token_count(counts.get("thoughtsTokenCount")) or 0
+    return Usage(
+        input_tokens=min((asked or 0) + read + written, MAX_TOKENS),
+        output_tokens=min((answered or 0) + thought, MAX_TOKENS),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )
+
+
+def _first(counts: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((n for name in names if (n := token_count(counts.get(name))) is not None), None)
+
+
+def _stated_usd(payload: Mapping[str, Any]) -> Decimal | None:
+    usage = payload.get("usage")
+    stated = None
+    for place in (payload, usage if isinstance(usage, dict) else {}):
+        for name in _COSTS:
+            cost = place.get(name)
+            cost = cost.get("total_cost") if isinstance(cost, dict) else cost
+            stated = larger(stated, dollars(cost))
+        ticks = dollars(place.get("cost_in_usd_ticks", -1) / TICKS_PER_USD) if _has_ticks(place) else None
+        stated = larger(stated, ticks)
+    upstream = _upstream_usd(usage) if isinstance(usage, dict) else None
+    return stated if upstream is None else (stated or Decimal(0)) + upstream
+
+
+def _has_ticks(place: Mapping[str, Any]) -> bool:
+    ticks = place.get("cost_in_usd_ticks")
+    return isinstance(ticks, int | float) and not isinstance(ticks, bool)
+
+
+def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
+    """OpenRouter with a key of one's own at the provider: its `cost` is the fee, and the provider's bill is beside."""
+    details = usage.get("cost_details")
+    if not usage.get("is_byok") or not isinstance(details, dict):
+        return None
+    return dollars(details.get("upstream_inference_cost"))
+
+
+def _rest_of(text: str) -> dict[str, Any]:
+    """What can be read of the counts in a text that is no JSON, such as a reply that was cut off."""
+    for name in _COUNTS:
+        at = text.rfind(f'"{name}"')
+        begins = text.find("{", at) if at >= 0 else -1
+        if begins < 0:
+            continue
+        try:
+            found, _ = json.JSONDecoder().raw_decode(text, begins)
+        except (ValueError, RecursionError):
+            found = _numbers_in(text[begins : begins + 4096])
+        return {name: found}
+    return {}
+
+
+def _numbers_in(text: str) -> dict[str, Any]:
+    names = (*_INPUT, *_OUTPUT, *_COSTS, "thoughtsTokenCount")
+    found = {name: re.search(rf'"{name}"\s*:\s*{_NUMBER}', text) for name in names}
+    return {name: json.loads(match[1]) for name, match in found.items() if match}

@@ -1,0 +1,36 @@
+"""All experiments, a line each: what `experiment list` and `status` show."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evalsite.lib.ops.commands import OutputCommand
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app.models import Experiment
+from runs_app.monitoring.progress import state_of, totals_of, with_totals
+
+
+def say_experiments(command: OutputCommand, as_json: bool) -> None:
+    facts = [_facts(experiment) for experiment in with_totals(Experiment.objects.select_related("owner", "dataset"))]
+    if as_json:
+        command.say_json(facts)
+        return
+    for one in facts:
+        trials = f"{format_count(one['done'])}/{format_count(one['trials'])}"
+        command.say(f"{one['experiment']:<32} {one['state']:<10} {trials:>16}  {format_money(one['spent_usd']):>10}")
+
+
+def _facts(experiment: Experiment) -> dict[str, Any]:
+    totals = totals_of(experiment)
+    return {
+        "experiment": experiment.slug,
+        "state": state_of(experiment, totals),
+        "owner": experiment.owner.username,
+        "dataset": str(experiment.dataset),
+        "trials": totals.trials,
+        "done": totals.done,
+        "failed": totals.failed,
+        "remaining": totals.remaining,
+        "spent_usd": experiment.spent_usd,
+        "max_usd": experiment.max_usd,
+    }

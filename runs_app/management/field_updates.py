@@ -1,0 +1,24 @@
+"""What a command is given of a row, saved with its history."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.exceptions import ValidationError
+
+from datasets_app.models.history import Actor, save_noted
+from evalsite.lib.ops.commands import bad_input
+
+
+def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
+    """Save the row with what was given (not None), and its history; exit code 2 and the option's name where a value is
+    refused."""
+    for field, value in given.items():
+        if value is not None:
+            setattr(row, field, value)
+    try:
+        row.full_clean()
+    except ValidationError as error:
+        lines = [f"{field}: {message}" for field, messages in error.message_dict.items() for message in messages]
+        bad_input("; ".join(lines))
+    save_noted(row, by=by, reason=reason)

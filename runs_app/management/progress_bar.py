@@ -1,0 +1,54 @@
+"""Watching runs from a terminal until they end, by their counters: a cost that does not grow with the trials."""
+
+from __future__ import annotations
+
+from time import monotonic, sleep
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.db.models import QuerySet
+from tqdm import tqdm
+
+from evalsite.lib.ops.commands import OVER_BUDGET, WORK_FAILED, OutputCommand
+from evalsite.lib.text.number_format import format_count, format_money
+from runs_app.models import Run
+from runs_app.monitoring.progress import Totals, spent_on, workers_alive
+
+EVERY_S = 0.5
+PATIENCE_S = 15.0  # Without a worker for so long, the person is told how to start one.
+
+
+def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
+    """Return when all runs are done without failures; else exit code 1, or 4 where the budget ended them."""
+    out: Any = command.stderr
+    with tqdm(unit="trial", file=out._out, mininterval=0.2, dynamic_ncols=True) as bar:
+        last = _watch(command, runs, bar)
+    rows = list(runs.all())  # Anew: a set that was read keeps what it read.
+    command.say(
+        f"{format_count(last.done)} done, {format_count(last.failed)} failed, {format_money(spent_on(rows))} spent"
+    )
+    for run in rows:
+        if reason := run.current_stop_reason:
+            command.stderr.write(f"{run} ({run.condition.label}) is {run.status}: {reason}")
+    if any(run.is_paused_by_budget for run in rows):
+        raise CommandError("budget: it ended the runs before all trials were made", returncode=OVER_BUDGET)
+    if last.failed or last.states != {Run.Status.DONE}:
+        raise CommandError("not every trial is done", returncode=WORK_FAILED)
+
+
+def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
+    alone_since, told = monotonic(), False
+    while True:
+        rows = list(runs.all())  # Anew: a set that was read keeps what it read.
+        totals = Totals.of(rows)
+        bar.total = totals.trials
+        bar.set_postfix_str(f"{format_money(spent_on(rows))}, {totals.failed} failed", refresh=False)
+        bar.update(totals.trials - totals.remaining - bar.n)
+        if not totals.is_under_way:
+            return totals
+        if workers_alive().exists():
+            alone_since = monotonic()
+        elif not told and monotonic() - alone_since > PATIENCE_S:
+            command.stderr.write("No worker is running: start one with `manage.py drain`, or the site with `up`.")
+            told = True
+        sleep(EVERY_S)

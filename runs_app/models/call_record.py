@@ -1,0 +1,37 @@
+"""What is kept of a call that was made: of a trial's attempt as of a preflight, so that one ledger adds up both."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class CallRecord(models.Model):
+    """How a call ended, what it used and what it cost: tokens and US dollars, empty where nobody knows."""
+
+    error_class = models.CharField(max_length=40, default="")
+    error = models.TextField(default="")
+    http_status = models.SmallIntegerField(null=True)
+    finish_reason = models.CharField(max_length=40, default="")
+    response_id = models.CharField(max_length=200, default="")
+    served_model = models.CharField(max_length=200, default="")
+    served_provider = models.CharField(max_length=80, default="")
+    input_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True)
+    list_usd = models.DecimalField(
+        max_digits=14,
+        decimal_places=8,
+        null=True,
+        help_text="Its cost at list price: without the provider's cache, or what reuse spared",
+    )
+    kept_usd = models.DecimalField(
+        max_digits=14, decimal_places=8, null=True, help_text="Still reserved, since what it cost is unknown"
+    )
+    latency_ms = models.IntegerField(null=True)
+    trace_id = models.CharField(max_length=64, default="")
+
+    class Meta:
+        abstract = True

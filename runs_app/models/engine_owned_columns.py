@@ -1,0 +1,77 @@
+"""Rows that people edit while the engine counts in them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from copy import deepcopy
+from functools import cache
+from types import MappingProxyType
+from typing import Any, Self
+
+from django.db import models
+
+
+class EngineOwnedColumns(models.Model):
+    """Columns that are not `editable` belong to the engine, which changes them by UPDATEs under locks.
+
+    Who edits a row read it earlier. To save all of it would put back counters, pauses and learned limits as they were
+    then; so a save of a row that is there writes what may be edited, unless it names its columns. A column of the
+    engine's that was set since it was read is refused by such a save, which would not have written it.
+    """
+
+    # The engine's columns as they were when this row was last read or written. Of a new row, nothing is known yet.
+    _engine_read: Mapping[str, Any] = MappingProxyType({})
+
+    class Meta:
+        abstract = True
+
+    def save(self, **how: Any) -> None:
+        """ValueError where the engine's columns were set and are not named in `update_fields`."""
+        if how.get("update_fields") is None and not self._state.adding and not how.get("force_insert"):
+            self._refuse_unwritten()
+            how["update_fields"] = [
+                field.attname
+                for field in self._meta.concrete_fields
+                if field.editable and not field.primary_key and field.attname in self.__dict__
+            ]
+        super().save(**how)
+        self._engine_read = {**self._engine_read, **self._engine_columns(how.get("update_fields"))}
+
+    @classmethod
+    def from_db(cls, db: str | None, field_names: Collection[str], values: Collection[Any], **how: Any) -> Self:
+        row = super().from_db(db, field_names, values, **how)
+        row._engine_read = row._engine_columns()
+        return row
+
+    def refresh_from_db(
+        self,
+        using: str | None = None,
+        fields: Iterable[str] | None = None,
+        from_queryset: models.QuerySet[Self] | None = None,
+    ) -> None:
+        names = None if fields is None else list(fields)
+        super().refresh_from_db(using, names, from_queryset)
+        self._engine_read = {**self._engine_read, **self._engine_columns(names)}
+
+    def _refuse_unwritten(self) -> None:
+        read = self._engine_read
+        if lost := [name for name, value in self._engine_columns().items() if name not in read or read[name] != value]:
+            raise ValueError(
+                f"{type(self).__name__} {self.pk}: save() would not write {', '.join(lost)}, which the engine counts "
+                "in: name it in update_fields, or change it by an UPDATE under the lock of its row"
+            )
+
+    def _engine_columns(self, names: Collection[str] | None = None) -> dict[str, Any]:
+        """Those that are loaded, of all or of `names`. Copies of what is JSON, since it may be changed in place."""
+        loaded = self.__dict__
+        return {
+            attname: deepcopy(value) if isinstance(value := loaded[attname], dict | list) else value
+            for attname, name in _engine_fields(type(self))
+            if attname in loaded and (names is None or attname in names or name in names)
+        }
+
+
+@cache
+def _engine_fields(kind: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
+    """Attribute and name of each column that is the engine's."""
+    return tuple((field.attname, field.name) for field in kind._meta.concrete_fields if not field.editable)

@@ -1,0 +1,216 @@
+"""Work units: rows that are claimed, called and recorded. A trial is one call to make; an attempt is one call made."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from django.db import models
+from django.db.models.lookups import Exact
+from django.urls import reverse
+
+from datasets_app.models import Item
+from evalsite.lib.choice_constraints import constrain_choices
+from runs_app.models.call_record import CallRecord
+from runs_app.models.designs import Dimension
+from runs_app.models.experiments import Condition, Experiment
+from runs_app.models.runs import Run
+
+# Answers that came and yet say nothing, or not all: results, not errors, and counted apart. One may be several.
+CHANNELS = {
+    "empty": models.Q(answer=""),
+    "truncated": models.Q(truncated=True),
+    "refused": models.Q(refused=True),
+    "unparsed": ~models.Q(parse_error=""),
+}
+# A refusal that a provider reports as an error: its trial fails with this class.
+REFUSED_CLASS = "content_refused"
+REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
+# An answer of white space alone says nothing: no judge and no rater is asked about it. In SQL, of the trial {t}.
+WHITE_SPACE = " \t\r\n"
+BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
+ODD = models.Q(status="done") & (CHANNELS["empty"] | CHANNELS["truncated"] | CHANNELS["refused"] | CHANNELS["unparsed"])
+
+
+class WorkUnit(models.Model):
+    """What the engine needs to know of anything it drains: identity is its table's, the rest is here."""
+
+    class Status(models.TextChoices):
+        PENDING = "pending", "Pending"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+        CANCELLED = "cancelled", "Cancelled"
+
+    status = models.CharField(
+        max_length=10, choices=Status, default=Status.PENDING, db_default="pending", editable=False
+    )
+    attempts = models.SmallIntegerField(
+        default=0, db_default=0, help_text="Counted when claimed, so that a crash counts too"
+    )
+    yields = models.SmallIntegerField(
+        default=0,
+        db_default=0,
+        help_text="Times it was given back unspent: the endpoint was overloaded or the worker stopped",
+    )
+    token = models.UUIDField(
+        null=True, help_text="Of the claim that holds it; a result is written only while it still does"
+    )
+    lease_until = models.DateTimeField(null=True)
+    not_before = models.DateTimeField(null=True, help_text="A retry waits until then")
+    worker = models.ForeignKey(
+        "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    reserved_usd = models.DecimalField(max_digits=14, decimal_places=8, default=0, db_default=0)
+    error_class = models.CharField(max_length=40, default="", db_default="", blank=True)
+    error = models.TextField(default="", db_default="", blank=True)
+    claimed_at = models.DateTimeField(null=True)
+    completed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        abstract = True
+
+
+class TrialQuerySet(models.QuerySet["Trial"]):
+    def visible_to(self, user: Any) -> Self:
+        return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
+
+    def generating(self) -> Self:
+        """Calls that answer the design's items: without verdicts on answers."""
+        return self.filter(run__condition__stage=Condition.Stage.GENERATE)
+
+    def with_text(self) -> Self:
+        """Done, with an answer that says something: what one can be asked about."""
+        trimmed = models.Func(models.F("answer"), models.Value(WHITE_SPACE), function="btrim")
+        trimmed.output_field = models.TextField()
+        return self.filter(status="done").exclude(Exact(trimmed, ""))
+
+
+@constrain_choices
+class Trial(WorkUnit):
+    """One call to make, unique in the database: (run, item, dimension, sample_idx), and for a verdict the answers it is
+    on. `done` never changes."""
+
+    # Checked row by row, these three keys cost two thirds of planning a million trials. Nothing they refer to can go:
+    # items and dimensions in use are frozen by triggers, and a trigger keeps a run while it has trials.
+    run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trials", db_index=False, db_constraint=False)
+    item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="trials", db_index=False, db_constraint=False)
+    dimension = models.ForeignKey(
+        Dimension, on_delete=models.PROTECT, null=True, related_name="trials", db_index=False, db_constraint=False
+    )
+    sample_idx = models.IntegerField(help_text="Repetition, from 0")
+    subject = models.ForeignKey(
+        "self", on_delete=models.DO_NOTHING, null=True, related_name="verdicts", db_index=False, db_constraint=False,
+        help_text="The trial whose answer is judged; empty where the item itself is asked about",
+    )  # fmt: skip
+    rival = models.ForeignKey(
+        "self", on_delete=models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False,
+        help_text="Where two answers are compared: the one shown second",
+    )  # fmt: skip
+
+    rating = models.IntegerField(null=True)
+    rating_step = models.CharField(
+        max_length=10, default="", db_default="", help_text="How the rating was read: json, braces or digit"
+    )
+    parse_error = models.CharField(max_length=40, default="", db_default="", help_text="Why no rating could be read")
+    answer = models.TextField(default="", db_default="", help_text="What the model said, without its thinking")
+    reasoning = models.TextField(default="", db_default="")
+    raw_response = models.TextField(null=True, help_text="The model's text as it came")
+    finish_reason = models.CharField(max_length=40, default="", db_default="")
+    truncated = models.BooleanField(default=False, db_default=False)
+    refused = models.BooleanField(default=False, db_default=False)
+    response_id = models.CharField(max_length=200, default="", db_default="")
+    served_model = models.CharField(max_length=200, default="", db_default="")
+    served_provider = models.CharField(max_length=80, default="", db_default="")
+    request_hash = models.CharField(max_length=64, default="", db_default="")
+    input_tokens = models.IntegerField(null=True)
+    output_tokens = models.IntegerField(null=True)
+    reasoning_tokens = models.IntegerField(null=True)
+    cache_read_tokens = models.IntegerField(null=True)
+    cache_write_tokens = models.IntegerField(null=True)
+    cost_usd = models.DecimalField(max_digits=14, decimal_places=8, null=True, help_text="Unknown is empty, never zero")
+    from_cache = models.BooleanField(default=False, db_default=False)
+    latency_ms = models.IntegerField(null=True)
+
+    objects = TrialQuerySet.as_manager()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["run", "item", "dimension", "sample_idx", "subject", "rival"],
+                name="trial_identity",
+                nulls_distinct=False,
+            ),
+            models.CheckConstraint(
+                condition=models.Q(status="running", token__isnull=False)
+                | ~models.Q(status="running") & models.Q(token__isnull=True),
+                name="trial_token_while_running",
+            ),
+        ]
+        indexes = [
+            # What a claim walks: fresh before retries, then low sample_idx, then item, then dimension.
+            models.Index(
+                fields=["run", "attempts", "sample_idx", "item", "dimension"],
+                name="trial_claimable",
+                condition=models.Q(status="pending"),
+            ),
+            models.Index(fields=["lease_until"], name="trial_leases", condition=models.Q(status="running")),
+            models.Index(fields=["run", "status", "id"], name="trial_browse"),
+            models.Index(fields=["subject"], name="trial_judged", condition=models.Q(subject__isnull=False)),
+            models.Index(fields=["run", "error_class", "id"], name="trial_errors", condition=~models.Q(error_class="")),
+            models.Index(fields=["run", "id"], name="trial_odd", condition=ODD),
+        ]
+
+    def __str__(self) -> str:
+        return f"trial {self.pk}"
+
+    def get_absolute_url(self) -> str:
+        return reverse("trial_detail", args=[self.pk])
+
+
+@constrain_choices
+class Attempt(CallRecord):
+    """One call of a trial, with its cost, whatever came of it."""
+
+    class Outcome(models.TextChoices):
+        OK = "ok", "Answered"
+        CACHED = "cached", "Answered from the cache"
+        TRANSIENT = "transient", "Failed, may be retried"
+        PERMANENT = "permanent", "Failed for good"
+        ENDPOINT = "endpoint", "Given back: the endpoint was overloaded"
+        RELEASED = "released", "Given back: the worker stopped"
+        LOST = "lost", "Its worker went silent"
+        LATE = "late", "Answered after its claim had ended"
+
+    # Found by `attempt_is_one_call`, which begins with the trial. Checks of these keys, row by row at the commit, kept
+    # the endpoint locked for a tenth longer. Whoever writes an attempt holds its trial, or has locked its run, without
+    # which no trial goes; and a trigger keeps a trial while it has attempts.
+    trial = models.ForeignKey(
+        Trial, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
+    )
+    run = models.ForeignKey(
+        Run, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
+    )
+    token = models.UUIDField()
+    call = models.SmallIntegerField(default=0, help_text="0, then 1 where one claim needed a second call")
+    outcome = models.CharField(max_length=10, choices=Outcome)
+    raw_response = models.TextField(null=True, help_text="Only where the trial does not hold it")
+    request_hash = models.CharField(max_length=64, default="")
+    empty = models.BooleanField(default=False, db_default=False, help_text="Of an answer that was kept, as the trial's")
+    truncated = models.BooleanField(default=False, db_default=False)
+    refused = models.BooleanField(default=False, db_default=False)
+    unparsed = models.BooleanField(default=False, db_default=False)
+    batched = models.BooleanField(default=False, db_default=False, help_text="At the price of a batch")
+    worker = models.ForeignKey(
+        "runs_app.Worker", on_delete=models.SET_NULL, null=True, db_constraint=False, db_index=False, related_name="+"
+    )
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["trial", "token", "call"], name="attempt_is_one_call")]
+        indexes = [models.Index(fields=["run", "id"], name="attempt_browse")]
+
+    def __str__(self) -> str:
+        return f"attempt {self.pk}: {self.outcome}"

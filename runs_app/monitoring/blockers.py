@@ -1,0 +1,106 @@
+"""Why a run that has work left makes no calls, and when it goes on: one answer for Progress, `status` and endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from evalsite.lib.text.number_format import format_money
+from runs_app.engine.preflight import day_ends
+from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_obstacle, refill
+from runs_app.models import Endpoint, Run, Worker
+
+SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is no reason to tell.
+START_GAP = timedelta(seconds=30)  # From a launch to the first drain.
+WORKER_GAP = timedelta(seconds=60)  # Between the end of one drain and the start of the next.
+
+Kind = Literal["endpoint", "budget", "worker"]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """One reason as a sentence without its time; `until` is None where that depends on what people do."""
+
+    kind: Kind
+    text: str
+    until: datetime | None = None
+
+    @property
+    def sentence(self) -> str:
+        """For a terminal."""
+        return f"{self.text} It goes on at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text, "until": self.until.isoformat() if self.until else None}
+
+
+def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
+    """Return why these runs, which come with their design, do not move; empty if nothing keeps them.
+
+    At most one query.
+    """
+    waiting = [run for run in runs if run.status == Run.Status.RUNNING and run.n_pending]
+    if not waiting:
+        return []
+    now = timezone.now()
+    direct = {run.condition.model.endpoint for run in waiting if not run.is_batched}
+    at_endpoints = (endpoint_blocker(endpoint, now) for endpoint in sorted(direct, key=lambda one: one.name))
+    found = [blocker for blocker in at_endpoints if blocker]
+    found += dict.fromkeys(blocker for run in waiting if (blocker := _budget_blocker(run)))
+    if not has_worker() and not any(run.created_at >= now - START_GAP for run in waiting):
+        found.append(Blocker("worker", "No worker is alive. Trials wait until one starts."))
+    return found
+
+
+def endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker | None:
+    """Return why no call may start at this endpoint for more than a moment, or None."""
+    now = now or timezone.now()
+    if not endpoint.is_active:
+        return Blocker("endpoint", f"Endpoint {endpoint} is inactive: no call starts.")
+    if endpoint.paused_until is not None and endpoint.paused_until > now:
+        reason = f": {endpoint.pause_reason}" if endpoint.pause_reason else "."
+        return Blocker("endpoint", f"Endpoint {endpoint} backs off{reason}", endpoint.paused_until)
+    seconds = now.timestamp()
+    rates = RateLimits(
+        endpoint.max_concurrency,
+        endpoint.requests_per_minute,
+        endpoint.tokens_per_minute,
+        endpoint.requests_per_day,
+        endpoint.adaptive,
+    )
+    day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
+    throttle = refill(RateLimiterState.of(endpoint.throttle), rates, seconds, day)
+    # Calls in flight are no reason: they end, and others start.
+    bound = find_obstacle(throttle, rates, 0, day_ends(seconds, endpoint.day_zone))
+    if bound is None or bound.until is None or bound.until - seconds < SHORTEST.total_seconds():
+        return None
+    return Blocker("endpoint", f"Endpoint {endpoint} {bound.said}.", datetime.fromtimestamp(bound.until, UTC))
+
+
+def has_worker() -> bool:
+    """Return whether a worker was heard of within the last minute, also one that has just ended its drain."""
+    return Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).exists()
+
+
+def _budget_blocker(run: Run) -> Blocker | None:
+    experiment = run.experiment
+    if run.fits_budget or experiment.max_usd is None:
+        return None
+    return Blocker(
+        "budget",
+        f"The budget of {format_money(experiment.max_usd)} has no room for another call of {run.condition.label}:"
+        f" {format_money(experiment.spent_usd)} is spent, and {format_money(experiment.reserved_usd)} is reserved for"
+        " other calls.",
+    )
+
+
+def stop_reasons_of(runs: Sequence[Run]) -> list[str]:
+    """Return why runs stopped, as far as that is still true, each with the name of its condition."""
+    return [f"{run.condition.label}: {reason}" for run in runs if (reason := run.current_stop_reason)]

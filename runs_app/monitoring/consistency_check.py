@@ -1,0 +1,182 @@
+"""Proof that counters and ledger equal the rows: of runs, points, experiments' money, endpoints' calls in flight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+
+from runs_app.grading_interface import grading
+
+RUNS = """
+WITH units AS (
+    SELECT run_id, count(*) FILTER (WHERE status = 'pending') AS n_pending,
+        count(*) FILTER (WHERE status = 'running') AS n_running, count(*) FILTER (WHERE status = 'done') AS n_done,
+        count(*) FILTER (WHERE status = 'failed') AS n_failed,
+        count(*) FILTER (WHERE status = 'cancelled') AS n_cancelled
+    FROM runs_app_trial GROUP BY run_id
+), calls AS (
+    SELECT run_id, count(*) AS n_attempts, count(*) FILTER (WHERE outcome = 'permanent') AS n_permanent,
+        count(*) FILTER (WHERE cost_usd IS NULL) AS n_unpriced, coalesce(sum(cost_usd), 0) AS spent_usd,
+        coalesce(sum(input_tokens), 0) AS input_tokens, coalesce(sum(output_tokens), 0) AS output_tokens
+    FROM runs_app_attempt GROUP BY run_id
+)
+SELECT r.id, {columns} FROM runs_app_run r LEFT JOIN units ON units.run_id = r.id LEFT JOIN calls ON calls.run_id = r.id
+"""
+RUN_COLUMNS = (
+    "n_pending", "n_running", "n_done", "n_failed", "n_cancelled",
+    "n_attempts", "n_permanent", "n_unpriced", "spent_usd", "input_tokens", "output_tokens",
+)  # fmt: skip
+
+EXPERIMENTS = """
+SELECT e.id, e.spent_usd, coalesce((SELECT sum(cost_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
+        WHERE r.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(cost_usd) FROM runs_app_preflight f WHERE f.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(spent_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0),
+    e.reserved_usd, coalesce((SELECT sum(t.reserved_usd) FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
+        WHERE r.experiment_id = e.id AND t.status = 'running'), 0)
+    + coalesce((SELECT sum(kept_usd) FROM runs_app_attempt a JOIN runs_app_run r ON r.id = a.run_id
+        WHERE r.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(reserved_usd + coalesce(kept_usd, 0)) FROM runs_app_preflight f
+        WHERE f.experiment_id = e.id), 0)
+    + coalesce((SELECT sum(kept_usd) FROM runs_app_deletedrun d WHERE d.experiment_id = e.id), 0)
+FROM runs_app_experiment e
+"""
+
+ENDPOINTS = """
+SELECT p.id, p.in_flight, coalesce(held.in_flight, 0)
+        + (SELECT count(*) FROM runs_app_preflight f WHERE f.status = 'running' AND f.endpoint_id = p.id),
+    p.in_batches, coalesce(held.in_batches, 0)
+FROM runs_app_endpoint p LEFT JOIN (
+    SELECT m.endpoint_id, count(t.lease_until) AS in_flight, count(*) - count(t.lease_until) AS in_batches
+    FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id JOIN runs_app_condition c ON c.id = r.condition_id
+    JOIN runs_app_languagemodel m ON m.id = c.model_id WHERE t.status = 'running' GROUP BY m.endpoint_id
+) held ON held.endpoint_id = p.id
+"""
+
+# Case k is repetition k / n_items of item k mod n_items. What a pilot asked beyond these cases is none of them.
+POINTS = """
+SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
+    AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id AND t.sample_idx * p.n_items + drawn.place <= p.n_planned
+GROUP BY p.id
+"""
+
+# Joined in full: an entry without attempts differs as much as attempts without an entry.
+LEDGER = """
+WITH calls AS (
+    SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, count(*) AS attempts,
+        count(*) FILTER (WHERE outcome = 'ok') AS answered, count(*) FILTER (WHERE outcome = 'cached') AS reused,
+        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
+        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
+        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
+        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND NOT batched) AS cache_saved_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome <> 'cached' AND batched) AS batch_saved_usd,
+        sum(list_usd - cost_usd) FILTER (WHERE outcome = 'cached') AS reuse_saved_usd,
+        count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced, sum(kept_usd) AS kept_usd,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND empty) AS empty,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND truncated) AS truncated,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND refused) AS refused,
+        count(*) FILTER (WHERE outcome IN ('ok', 'cached') AND unparsed) AS unparsed
+    FROM runs_app_attempt GROUP BY 1, 2
+)
+SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at), {columns}
+FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
+FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
+"""
+# What was asked to see whether a model answers is of no kind, and no batch or cache answers it.
+LEDGER_OF_PREFLIGHTS = """
+WITH calls AS (
+    SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
+        count(*) AS attempts, count(*) FILTER (WHERE status = 'ok') AS answered,
+        sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens,
+        sum(reasoning_tokens) AS reasoning_tokens, sum(cache_read_tokens) AS cache_read_tokens,
+        sum(cache_write_tokens) AS cache_write_tokens, sum(cost_usd) AS paid_usd,
+        sum(coalesce(list_usd, cost_usd)) FILTER (WHERE cost_usd IS NOT NULL) AS list_usd,
+        sum(list_usd - cost_usd) AS cache_saved_usd, count(*) FILTER (WHERE cost_usd IS NULL) AS unpriced,
+        sum(kept_usd) AS kept_usd, 0 AS reused, 0 AS batch_saved_usd, 0 AS reuse_saved_usd,
+        0 AS empty, 0 AS truncated, 0 AS refused, 0 AS unparsed
+    FROM runs_app_preflight WHERE started_at IS NOT NULL AND finished_at IS NOT NULL GROUP BY 1, 2, 3
+), entries AS (SELECT *, coalesce(experiment_id, 0) AS experiment FROM runs_app_ledgerentry WHERE run_id IS NULL)
+SELECT coalesce(l.model_id, calls.model_id) || ' of experiment ' || coalesce(l.experiment, calls.experiment)
+    || ' from ' || coalesce(l.at, calls.at), {columns}
+FROM entries l
+FULL JOIN calls ON calls.model_id = l.model_id AND calls.experiment = l.experiment AND calls.at = l.at
+"""
+# Of points that are decided. Their grades are counted where grading is; `answers` are n_total + n_unread.
+POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
+LEDGER_COLUMNS = (
+    "attempts", "answered", "reused",
+    "input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens",
+    "list_usd", "paid_usd", "cache_saved_usd", "batch_saved_usd", "reuse_saved_usd", "unpriced", "kept_usd",
+    "empty", "truncated", "refused", "unparsed",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A counter that does not say what the rows say."""
+
+    row: str
+    counter: str
+    counted: Any
+    in_rows: Any
+
+    def __str__(self) -> str:
+        return f"{self.row}: {self.counter} is {self.counted}, the rows say {self.in_rows}"
+
+
+def find_differences() -> list[Difference]:
+    """Every counter against its rows, in one snapshot, so that work in progress makes no difference."""
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        return [
+            *_compared(cursor, "run", _runs_sql(), RUN_COLUMNS),
+            *_compared(cursor, "experiment", EXPERIMENTS, ("spent_usd", "reserved_usd")),
+            *_compared(cursor, "endpoint", ENDPOINTS, ("in_flight", "in_batches")),
+            *_compared(cursor, "ledger of run", _ledger_sql(LEDGER), LEDGER_COLUMNS),
+            *_compared(cursor, "preflights of model", _ledger_sql(LEDGER_OF_PREFLIGHTS), LEDGER_COLUMNS),
+            *_compared(cursor, "point", POINTS, ("n_planned",)),
+            *_differing("point", POINT_COUNTERS, grading().recount_points()),
+        ]
+
+
+def _runs_sql() -> str:
+    return RUNS.format(columns=", ".join(f"r.{name}, coalesce({_source(name)}.{name}, 0)" for name in RUN_COLUMNS))
+
+
+def _ledger_sql(template: str) -> str:
+    both = (f"coalesce(l.{name}, 0), coalesce(calls.{name}, 0)" for name in LEDGER_COLUMNS)
+    sums = (f"sum({name}) AS {name}" for name in LEDGER_COLUMNS)
+    return template.format(columns=", ".join(both), sums=", ".join(sums))
+
+
+def _source(name: str) -> str:
+    return "units" if name in RUN_COLUMNS[:5] else "calls"
+
+
+def _compared(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
+    """Rows of (id, counted, in rows, counted, in rows, ...), a pair for each counter."""
+    cursor.execute(sql)
+    return _differing(kind, counters, cursor.fetchall())
+
+
+def _differing(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[Difference]:
+    return [
+        Difference(f"{kind} {row[0]}", counter, counted, in_rows)
+        for row in rows
+        for counter, counted, in_rows in zip(counters, row[1::2], row[2::2], strict=True)
+        if not _same(counted, in_rows)
+    ]
+
+
+def _same(counted: Any, in_rows: Any) -> bool:
+    """Means of the same ratings, added up in another order, differ in their last digits."""
+    if isinstance(counted, float) and isinstance(in_rows, float):
+        return math.isclose(counted, in_rows, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(counted == in_rows)

@@ -1,0 +1,253 @@
+"""How far an experiment is: read from counters and ticks, in a time that does not grow with its trials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from itertools import groupby
+from typing import Any, Literal, Self
+
+from django.contrib.postgres.aggregates import ArrayAgg
+from django.db.models import Count, F, IntegerField, JSONField, Max, OuterRef, Q, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce, JSONObject, Now
+from django.utils import timezone
+
+from runs_app.models import Condition, Experiment, LedgerEntry, Point, Run, Tick, Trial, Wave, Worker
+from runs_app.models.trials import CHANNELS, REFUSED_CLASS
+from runs_app.monitoring.sparklines import TICK
+
+RATE_OVER = timedelta(seconds=60)
+CURVE_OVER = timedelta(hours=1)
+ALIVE_FOR = timedelta(seconds=60)
+COUNTED = ("pending", "running", "done", "failed", "cancelled")
+# What an experiment is called when its runs differ: the first of these that any of them is.
+LOUDEST = (
+    Run.Status.RUNNING,
+    Run.Status.QUEUED,
+    Run.Status.STOPPED,
+    Run.Status.PAUSED,
+    Run.Status.PLANNED,
+    Run.Status.CANCELLED,
+    Run.Status.DONE,
+)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Trials by status over some runs, and the runs' states."""
+
+    pending: int = 0
+    running: int = 0
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    states: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, runs: Iterable[Run]) -> Self:
+        runs = list(runs)
+        counts = {name: sum(getattr(run, f"n_{name}") for run in runs) for name in COUNTED}
+        return cls(**counts, states=frozenset(run.status for run in runs))
+
+    @property
+    def trials(self) -> int:
+        return self.pending + self.running + self.done + self.failed + self.cancelled
+
+    @property
+    def remaining(self) -> int:
+        return self.pending + self.running
+
+    @property
+    def ended(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def is_under_way(self) -> bool:
+        return bool(self.states & Run.UNDER_WAY)
+
+    @property
+    def state(self) -> str:
+        """One word for all the runs; empty where there are none."""
+        return next((str(state) for state in LOUDEST if state in self.states), "")
+
+
+def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
+    """Adds `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
+    runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
+    conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
+    return experiments.annotate(
+        totals=Subquery(runs.annotate(totals=totals).values("totals"), output_field=JSONField()),
+        n_conditions=Coalesce(Subquery(conditions.annotate(n=Count("pk")).values("n"), IntegerField()), 0),
+    )
+
+
+def totals_of(experiment: Any) -> Totals:
+    """Of an experiment that came with `with_totals`."""
+    found = dict(experiment.totals or {})
+    return Totals(states=frozenset(found.pop("states", ())), **found)
+
+
+def state_of(experiment: Experiment, totals: Totals) -> str:
+    """Draft and archived are the experiment's own; in between it is what its runs are."""
+    if experiment.status == Experiment.Status.ACTIVE and totals.state:
+        return totals.state
+    return experiment.status
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Trials that ended, a minute, over the last minute; the seconds left at that pace; and the curve's points."""
+
+    per_minute: float
+    seconds_left: float | None
+    points: list[tuple[datetime, int]]
+
+
+def pace_of(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
+    """One query, over the last hour in which something ended: 360 rows at most."""
+    tick = _tick_of(now or timezone.now())
+    points = [(at, n) for at, n in _points([run.pk for run in runs]) if at < tick]
+    per_minute = _per_minute(points, tick)
+    return Pace(per_minute, 60 * remaining / per_minute if per_minute else None, points)
+
+
+def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
+    ticks = Tick.objects.filter(run__in=run_ids)
+    last = ticks.order_by().values("run__experiment").annotate(last=Max("at")).values("last")[:1]
+    recent = ticks.filter(at__gt=Subquery(last) - CURVE_OVER)
+    ended = recent.order_by("at").values("at").annotate(ended=Sum(F("done") + F("failed")))
+    return [(row["at"], row["ended"]) for row in ended]
+
+
+def _tick_of(now: datetime) -> datetime:
+    """The tick that has just begun. It is left out of every rate: it would always look slow."""
+    seconds = now.timestamp()
+    return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
+
+
+def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> float:
+    ended = [(at, n) for at, n in points if at >= current - RATE_OVER]
+    if not ended:
+        return 0.0
+    # A run that began less than a minute ago is not averaged over the time before it began.
+    return sum(n for _, n in ended) * 60 / (current - ended[0][0]).total_seconds()
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What runs will have cost at their end, in US dollars, at the mean cost of each trial that has ended so far."""
+
+    total_usd: Decimal
+    remaining: int
+    usd_each: Decimal
+    budget: Decimal | None = None
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.budget is not None and self.total_usd > self.budget
+
+
+def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projection | None:
+    """Return spent + for each run its trials left times its mean cost; None before any trial ended, or with none left.
+
+    A run none of whose trials has ended yet takes the mean of all runs. Only what is under way counts as left.
+    """
+    remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
+    ended, spent = sum(run.n_done + run.n_failed for run in runs), spent_on(runs)
+    if not ended or not any(remaining.values()):
+        return None
+    left = Decimal(0)
+    for run in runs:
+        own = run.n_done + run.n_failed
+        left += remaining.get(run.pk, 0) * (run.spent_usd / own if own else spent / ended)
+    n = sum(remaining.values())
+    return Projection(round(spent + left, 8), n, round(left / n, 8), budget)
+
+
+def points_of(runs: Iterable[Run]) -> dict[str, int]:
+    """How many points adaptive runs have, and how many of them are decided."""
+    counted = Point.objects.filter(run__in=[run.pk for run in runs])
+    return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
+
+
+@dataclass(frozen=True)
+class ErrorLine:
+    """An error class: its attempts so far, its trials that are failed now, and those of them that can be retried."""
+
+    name: str
+    attempts: int
+    failed: int
+    to_retry: int
+
+
+def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
+    """Return the error classes, the most frequent first. One query, whose cost grows with failed trials alone.
+
+    Failed trials of a cancelled run are not to be retried: no worker would claim them.
+    """
+    attempts: Counter[str] = Counter()
+    for run in runs:
+        attempts.update(run.errors)
+    failed, to_retry = _failed_by_class(runs)
+    return [ErrorLine(name, n, failed[name], to_retry[name]) for name, n in (attempts | failed).most_common()]
+
+
+def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
+    """Return the trials that are failed now by error class: all, and those of runs that were not cancelled."""
+    failed: Counter[str] = Counter()
+    to_retry: Counter[str] = Counter()
+    cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
+    if having := [run.pk for run in runs if run.n_failed]:
+        trials = Trial.objects.filter(run__in=having, status=Trial.Status.FAILED).order_by()
+        for run_id, name, n in trials.values_list("run_id", "error_class").annotate(n=Count("pk")):
+            failed[name] += n
+            to_retry[name] += 0 if run_id in cancelled else n
+    return failed, to_retry
+
+
+def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
+    """Return answers that say nothing, or not all, by kind; one may be several. Read from the ledger.
+
+    Refusals that an error reported count as well, as long as their trials are failed: `errors` are those of the runs.
+    """
+    sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
+        **{name: Sum(name, default=0) for name in CHANNELS}
+    )
+    sums["refused"] += sum(line.failed for line in errors if line.name == REFUSED_CLASS)
+    return [(name, sums[name]) for name in CHANNELS if sums[name]]
+
+
+@dataclass(frozen=True)
+class WaveTotals:
+    """One observation of the design: its trials over all conditions, and what they cost in US dollars."""
+
+    wave: Wave
+    totals: Totals
+    spent_usd: Decimal
+
+
+def by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
+    """Of runs that came with their waves, in the order of the waves."""
+    ordered = sorted(runs, key=lambda run: run.wave.number)
+    groups = [(wave, list(of_wave)) for wave, of_wave in groupby(ordered, key=lambda run: run.wave)]
+    return [WaveTotals(wave, Totals.of(of_wave), spent_on(of_wave)) for wave, of_wave in groups]
+
+
+def spent_on(runs: Iterable[Run]) -> Decimal:
+    return sum((run.spent_usd for run in runs), Decimal(0))
+
+
+def workers_alive() -> QuerySet[Worker]:
+    """By the database's clock, which is also that of their heartbeats."""
+    return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
+
+
+def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
+    """A silent one has not said that it leaves, and was not heard of for a minute: its claims return by themselves."""
+    if worker.left_at is not None:
+        return "left"
+    return "alive" if worker.seen_at >= now - ALIVE_FOR else "silent"

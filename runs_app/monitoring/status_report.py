@@ -1,0 +1,95 @@
+"""Where an experiment stands: for each condition and wave what came of its trials, and what is odd about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Count, Q
+
+from runs_app.grading_interface import grading
+from runs_app.models import Experiment, Run, Trial
+from runs_app.models import trials as trials_module
+from runs_app.monitoring.blockers import blockers_of
+from runs_app.monitoring.judge_status import status_of_judges
+from runs_app.monitoring.point_status import status_of_points
+from runs_app.monitoring.progress import COUNTED, WaveTotals, by_wave
+from runs_app.planning.drift import drift_warnings, served_warnings
+
+DONE = Q(status=Trial.Status.DONE)
+CHANNELS = {name: DONE & kind for name, kind in trials_module.CHANNELS.items()} | {
+    "refused": trials_module.REFUSED,
+    "from_cache": DONE & Q(from_cache=True),
+}
+COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_attempts", "n_unpriced")
+
+
+def build_status_report(experiment: Experiment) -> dict[str, Any]:
+    """Plain values, ready for JSON. Counters say how many; the channels of what is done are counted from the rows."""
+    runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
+    channels = _channels([run.pk for run in runs])
+    return {
+        "experiment": experiment.slug,
+        "status": experiment.status,
+        "dataset": str(experiment.dataset),
+        "dataset_hash": experiment.dataset.content_hash,
+        "max_usd": _text(experiment.max_usd),
+        "spent_usd": _text(experiment.spent_usd),
+        "reserved_usd": _text(experiment.reserved_usd),
+        "trials": sum(run.n_trials for run in runs),
+        "done": sum(run.n_done for run in runs),
+        "waves": [_wave(wave) for wave in by_wave(runs)],
+        "runs": [_run(run, channels.get(run.pk, {})) for run in runs],
+        "points": status_of_points(experiment),
+        "rules": grading().rule_scores(experiment),
+        "judging": status_of_judges(experiment),
+        "blockers": [blocker.facts | {"sentence": blocker.sentence} for blocker in blockers_of(_all_runs(experiment))],
+        "warnings": [*drift_warnings(experiment), *served_warnings(experiment)],
+    }
+
+
+def _all_runs(experiment: Experiment) -> list[Run]:
+    """Those of judges, too."""
+    return list(experiment.runs.with_design().order_by("pk"))
+
+
+def _channels(run_ids: list[int]) -> dict[int, dict[str, int]]:
+    counts = {name: Count("pk", filter=condition) for name, condition in CHANNELS.items()}
+    ended = Trial.objects.filter(run__in=run_ids, status__in=[Trial.Status.DONE, Trial.Status.FAILED])
+    rows: Any = ended.order_by().values("run_id").annotate(**counts)
+    return {row["run_id"]: {name: row[name] for name in CHANNELS} for row in rows}
+
+
+def _wave(of_wave: WaveTotals) -> dict[str, Any]:
+    wave, totals = of_wave.wave, of_wave.totals
+    return {
+        "number": wave.number,
+        "label": wave.label,
+        "first_epoch": wave.epoch_offset + 1,
+        "status": totals.state,
+        "trials": totals.trials,
+        **{name: getattr(totals, name) for name in COUNTED},
+        "spent_usd": _text(of_wave.spent_usd),
+    }
+
+
+def _run(run: Run, channels: dict[str, int]) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "condition_id": run.condition.condition_id,
+        "model": run.condition.model.name,
+        "prompt": str(run.condition.prompt),
+        "sampler": str(run.condition.sampler),
+        "wave": run.wave.number,
+        "wave_label": run.wave.label,
+        "status": run.status,
+        "stop_reason": run.current_stop_reason,
+        "trials": run.n_trials,
+        **{name.removeprefix("n_"): getattr(run, name) for name in COUNTERS},
+        **{name: channels.get(name, 0) for name in CHANNELS},
+        "errors": run.errors,
+        "spent_usd": _text(run.spent_usd),
+    }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

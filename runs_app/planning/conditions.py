@@ -1,0 +1,63 @@
+"""Facets to conditions: every model with every prompt and every sampler, each cell identified by its content.
+
+What a model sees is the identity. Repetitions, epochs, speed, time-outs and where a model is served have no part in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """One choice along one axis: its name for people, its content for its identity, and the key of its row."""
+
+    name: str
+    content: Mapping[str, Any]
+    key: int | None = None
+
+    @property
+    def content_hash(self) -> str:
+        return content_hash(self.content)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One model with one prompt and one sampler."""
+
+    model: Facet
+    prompt: Facet
+    sampler: Facet
+
+    @property
+    def facets(self) -> dict[str, Facet]:
+        return {"model": self.model, "prompt": self.prompt, "sampler": self.sampler}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """The snapshot that is asked: {"model": ..., "prompt": ..., "sampler": ...}, free of names."""
+        return {axis: dict(facet.content) for axis, facet in self.facets.items()}
+
+    @property
+    def slug(self) -> str:
+        return "_".join(slugify_name(facet.name) for facet in self.facets.values())
+
+    @property
+    def condition_id(self) -> str:
+        """`model_prompt_sampler--hash12`."""
+        return condition_id(self.slug, self.content)
+
+
+def cross_facets(models: Iterable[Facet], prompts: Iterable[Facet], samplers: Iterable[Facet]) -> list[Cell]:
+    """Every cell of the crossing, models slowest, samplers fastest."""
+    return [Cell(*cell) for cell in product(models, prompts, samplers)]
+
+
+def condition_identity(condition: str) -> str:
+    """The part of a condition's id that is its identity: the hash after `--`."""
+    return condition.rpartition("--")[2]

@@ -1,0 +1,306 @@
+"""What a design will cost, before it is launched: a ceiling, an expectation, and what both rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
+
+from django.db.models import Count
+
+from runs_app.models import Experiment, LanguageModel, Run, Trial
+from runs_app.planning import pilot as pilot_module
+from runs_app.planning import points, token_bounds
+from runs_app.planning.cache_forecast import foreseen_hits
+from runs_app.planning.conditions import Cell, condition_identity
+from runs_app.planning.design import Design
+from runs_app.planning.drift import drift_warnings
+from runs_app.planning.judge_estimate import with_judges
+from runs_app.pricing import costs
+from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """US dollars per million tokens of one model, and who says so; None is unknown. `counted` says by which rules the
+    ceiling counts its tokens."""
+
+    model: str
+    input: Decimal | None
+    output: Decimal | None
+    source: str
+    as_of: date | None
+    free: bool
+    counted: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Costs in US dollars of the trials that are still to do in one wave; None where any part of it is unknown.
+
+    The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
+    how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
+    points stop early, `to_do` is the most that can be asked and `likely` what is expected.
+    `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
+    to cost from nothing.
+    `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
+    `verdicts` of the design's judges on its answers are in the costs, too. `policy_text` says what part of the design
+    the budget policy `dev` asks.
+    """
+
+    trials: int
+    to_do: int
+    spent_usd: Decimal
+    ceiling_usd: Decimal | None
+    expected_usd: Decimal | None
+    basis: dict[Basis, int]
+    coverage: float
+    prices: list[Price]
+    unknown_prices: list[str]
+    problems: list[str]
+    warnings: list[str]
+    likely: int | None = None
+    verdicts: int = 0
+    foreseen: int = 0
+    full_usd: Decimal | None = None
+    batched: int = 0
+    batches_save_usd: Decimal | None = None
+    policy_text: str = ""
+
+    def passes_budget(self, experiment: Experiment) -> bool:
+        """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
+        if experiment.max_usd is None or self.ceiling_usd is None:
+            return False
+        return experiment.spent_usd + self.ceiling_usd > experiment.max_usd
+
+    def needs_confirmation(self, experiment: Experiment) -> bool:
+        """A ceiling above what the design says to confirm; an unknown one counts as above."""
+        return needs_confirmation(experiment, self.ceiling_usd)
+
+
+def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> bool:
+    """Whether so much is more than the design lets go by unseen; an unknown ceiling is."""
+    if experiment.confirm_above_usd is None:
+        return False
+    return ceiling_usd is None or ceiling_usd > experiment.confirm_above_usd
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One cell: how many calls are to be made, how many likely, and of those by the cache; and what each costs."""
+
+    to_do: int
+    likely: int
+    ceiling: Decimal | None
+    expected: Expectation | None
+    discount: Decimal
+    foreseen: int
+
+    @property
+    def each(self) -> Decimal | None:
+        return self.expected.usd if self.expected else None
+
+    @property
+    def saves(self) -> Decimal | None:
+        """What a call that is expected to cost so much in a batch costs more one by one, in US dollars."""
+        if not self.discount:
+            return Decimal(0)
+        if self.expected is None or self.discount == 1:
+            return None
+        return self.expected.usd * self.discount / (1 - self.discount)
+
+
+def estimate(
+    experiment: Experiment,
+    *,
+    wave_label: str = "",
+    pilot: int | None = None,
+    only: Collection[str] | None = None,
+    policy: str | None = None,
+) -> Estimate:
+    """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts.
+
+    `only` are ids of the cells that are meant; None is all. `policy` is a budget policy instead of the design's.
+    """
+    design = Design.of(experiment, policy=policy)
+    return estimate_design(design if only is None else design.narrowed(only), wave_label=wave_label, pilot=pilot)
+
+
+def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
+    """As `estimate`, of a design whose experiment need not be saved yet."""
+    found = _added_up(design, _parts(design, wave_label, pilot))
+    return with_judges(found, design, wave_label, pilot)
+
+
+def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
+    to_do = sum(part.to_do for part in parts)
+    basis = _basis(parts)
+    observed = sum(trials for name, trials in basis.items() if name != "ceiling")
+    return Estimate(
+        trials=design.trials_per_cell * len(parts),
+        to_do=to_do,
+        spent_usd=design.experiment.spent_usd,
+        ceiling_usd=total_of((part.to_do, part.ceiling) for part in parts),
+        expected_usd=total_of((part.likely - part.foreseen, part.each) for part in parts),
+        basis=basis,
+        coverage=observed / to_do if to_do else 1.0,
+        prices=[price_of(model, shows_images=design.shows_images) for model in design.models],
+        unknown_prices=design.unknown_prices,
+        problems=design.problems(),
+        warnings=[*design.warnings(), *drift_warnings(design.experiment, design)],
+        likely=sum(part.likely for part in parts) if design.adaptive else None,
+        foreseen=sum(part.foreseen for part in parts),
+        policy_text=design.policy_text,
+        full_usd=total_of((design.whole_trials_per_cell, part.each) for part in parts),
+        batched=sum(part.to_do for part in parts if part.discount),
+        batches_save_usd=total_of((part.likely, part.saves) for part in parts),
+    )
+
+
+def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
+    """How many trials to do are expected to cost what rests on which observations."""
+    trials: Counter[Basis] = Counter()
+    for part in parts:
+        if part.expected and part.to_do:
+            trials[part.expected.basis] += part.to_do
+    return dict(trials)
+
+
+def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
+    """One a cell, in their order."""
+    runs = _runs_of(design.experiment)
+    asking = _Asking(
+        design,
+        wave_label,
+        runs=runs,
+        left=points.left(design.experiment, design.adaptive, design.points)
+        if design.adaptive and pilot is None and not design.is_dev
+        else {},
+        share=design.expected_share if pilot is None else 1.0,
+        known=foreseen_hits(design, wave_label),
+        dev=_planned_of_dev(design, runs) if design.is_dev and pilot is None else {},
+        counts_pilots=pilot is not None and _had_dev_launch(design),
+    )
+    wanted = [design.trials_per_cell] * len(design.cells) if pilot is None else pilot_module.shares(design, pilot)
+    return [asking.part(cell, n) for cell, n in zip(design.cells, wanted, strict=True)]
+
+
+def _runs_of(experiment: Experiment) -> list[Run]:
+    return (
+        list(Run.objects.generating().with_reuse().filter(experiment=experiment).select_related("condition", "wave"))
+        if experiment.pk
+        else []
+    )
+
+
+def _planned_of_dev(design: Design, runs: Iterable[Run]) -> dict[int, int]:
+    """Return by run how many of the trials that the policy `dev` asks are planned."""
+    rows = Trial.objects.filter(
+        run__in=[run.pk for run in runs], item__in=design.dev_item_ids or (), sample_idx__lt=design.samples
+    )
+    return dict(rows.order_by().values_list("run").annotate(n=Count("pk")))
+
+
+def _had_dev_launch(design: Design) -> bool:
+    """Return whether trials of the policy `dev` may be planned."""
+    if not design.experiment.pk:
+        return False
+    return design.is_dev or design.experiment.manifests.filter(content__launch__policy="dev").exists()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asking:
+    """What the parts of one estimate rest on: the runs there are, what their open points may yet be asked (`left`, by
+    run), the share of that which is likely, and how many answers the response cache knows (`known`, by identity)."""
+
+    design: Design
+    wave_label: str
+    runs: list[Run]
+    left: Mapping[int, int]
+    share: float
+    known: Mapping[str, int]
+    dev: Mapping[int, int]  # By run, the trials of the policy `dev` that are planned.
+    counts_pilots: bool  # The policy `dev` planned other trials than a pilot would, so counters do not tell.
+
+    def part(self, cell: Cell, wanted: int) -> _Part:
+        own = self._runs_of(cell)
+        here = [run for run in own if run.wave.label == self.wave_label]
+        to_do = _to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
+        likely = round(to_do * self.share)
+        # Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere.
+        known = self.known.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
+        return _Part(
+            to_do,
+            likely,
+            ceiling=self.design.ceiling(cell),
+            expected=self._expected(cell, own),
+            discount=self.design.discount(cell),
+            foreseen=max(0, min(known, likely)),
+        )
+
+    def _planned(self, run: Run, wanted: int) -> int:
+        """Return how many of the trials that are wanted of this run are planned."""
+        if self.counts_pilots:
+            return wanted - pilot_module.count_missing(self.design, run, wanted)
+        return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
+
+    def _runs_of(self, cell: Cell) -> list[Run]:
+        """Of this cell in any wave: its model, too, since two endpoints may serve what is one and the same."""
+        hash12, model = condition_identity(cell.condition_id), cell.model.key
+        return [
+            run
+            for run in self.runs
+            if run.condition.model_id == model and condition_identity(run.condition.condition_id) == hash12
+        ]
+
+    def _expected(self, cell: Cell, own: list[Run]) -> Expectation | None:
+        return costs.expected_per_call(
+            self.design.prices(cell),
+            self.design.ceiling(cell),
+            own=observed_tokens(own),
+            group=observed_tokens(run for run in self.runs if run.condition.model_id == cell.model.key),
+            pooled=observed_tokens(self.runs),
+        )
+
+
+def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
+    """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add.
+
+    Of `wanted`, so many are `planned`. `left` says, by run, what open points may yet be asked; decided ones are asked
+    no more.
+    """
+    waiting = sum(run.n_pending + run.n_running for run in runs)
+    in_rounds = [left[run.pk] for run in runs if run.pk in left]
+    return waiting + (sum(in_rounds) if in_rounds else max(0, wanted - planned))
+
+
+def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
+    """Mean tokens for each trial that a call answered, what its failed attempts took included. Of runs `with_reuse`:
+    what the response cache answered took none, and says nothing of a call."""
+    seen = list(runs)
+    calls = sum(run.n_done - run.n_reused for run in seen)
+    if calls <= 0:
+        return None
+    return ObservedTokens(
+        input_mean=sum(run.input_tokens for run in seen) / calls,
+        output_mean=sum(run.output_tokens for run in seen) / calls,
+        calls=calls,
+    )
+
+
+def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
+    """The sum over all parts with anything to do; unknown as soon as one of them is."""
+    total = Decimal(0)
+    for to_do, each in parts:
+        if to_do and each is None:
+            return None
+        total += to_do * (each or 0)
+    return total
+
+
+def price_of(model: LanguageModel, *, shows_images: bool = False) -> Price:
+    prices = model.prices
+    counted = token_bounds.said_of(model, shows_images=shows_images)
+    return Price(model.name, prices.input, prices.output, prices.source, prices.as_of, prices.free, counted)

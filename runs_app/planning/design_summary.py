@@ -1,0 +1,88 @@
+"""What a design would make and cost, before anything is planned: for the form, the design page and the launch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runs_app.models import Experiment
+from runs_app.planning.conditions import Facet, condition_identity
+from runs_app.planning.cost_estimate import Estimate, estimate_design
+from runs_app.planning.design import Design
+from runs_app.planning.power import Detectable, detectable
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSummary:
+    """The size of the crossing, and its estimate."""
+
+    conditions: int
+    items: int
+    dimensions: int
+    samples: int
+    estimate: Estimate
+    is_over_budget: bool
+    needs_confirmation: bool
+    policy_text: str = ""
+
+    @property
+    def problems(self) -> list[str]:
+        return self.estimate.problems
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.estimate.warnings
+
+    @property
+    def detectable(self) -> Detectable | None:
+        """Under the usual assumptions; the design page tries others."""
+        return detectable(self.items, self.samples) if self.samples > 0 else None
+
+    @property
+    def coverage_percent(self) -> int:
+        return int(100 * self.estimate.coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """A cell of the crossing, and whether it is planned, and so frozen."""
+
+    id: str
+    model: Facet
+    prompt: Facet
+    sampler: Facet
+    planned: bool
+
+
+def summarise_experiment(
+    experiment: Experiment, *, wave_label: str = "", pilot: int | None = None, policy: str | None = None
+) -> DesignSummary:
+    return summarise_design(Design.of(experiment, policy=policy), wave_label=wave_label, pilot=pilot)
+
+
+def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> DesignSummary:
+    """`design` may be of an experiment that is not saved yet, with its rows as they were chosen."""
+    estimate = estimate_design(design, wave_label=wave_label, pilot=pilot)
+    return DesignSummary(
+        conditions=len(design.cells),
+        items=design.n_asked_items,
+        dimensions=len(design.dimensions),
+        samples=design.samples,
+        policy_text=design.policy_text,
+        estimate=estimate,
+        is_over_budget=estimate.passes_budget(design.experiment),
+        needs_confirmation=estimate.needs_confirmation(design.experiment),
+    )
+
+
+def cells_of(design: Design) -> list[CellRow]:
+    """The design as it stands, planned or not; what was planned and left the design since is not in it."""
+    planned = {
+        condition_identity(known)
+        for known in design.experiment.conditions.generating().values_list("condition_id", flat=True)
+    }
+    return [
+        CellRow(
+            cell.condition_id, cell.model, cell.prompt, cell.sampler, condition_identity(cell.condition_id) in planned
+        )
+        for cell in design.cells
+    ]

@@ -1,0 +1,90 @@
+"""The site's models as candidates of a draw, and a draw that was made, line by line."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from runs_app.grading_interface import grading
+from runs_app.models import Experiment, LanguageModel
+from runs_app.planning.model_draw import Candidate, Draw, DrawSpec, draw
+
+
+def draw_models(spec: DrawSpec, visible: Any) -> Draw:
+    """From the active models of `visible`, a QuerySet, at the prices of now. DrawError where it cannot be made."""
+    rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
+    return draw(spec, map(candidate_of, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
+
+
+def candidate_of(model: LanguageModel) -> Candidate:
+    prices = model.prices
+    return Candidate(
+        name=model.name,
+        endpoint=model.endpoint.name,
+        provider=model.endpoint.provider,
+        model=model.model,
+        input_price=_text(prices.input),
+        output_price=_text(prices.output),
+        price_source=prices.source,
+        price_date=prices.as_of.isoformat() if prices.as_of else "",
+        sees_images=model.sees_images,
+    )
+
+
+def _text(price: Decimal | None) -> str | None:
+    return None if price is None else f"{price.normalize():f}"
+
+
+@dataclass(frozen=True)
+class DrawnModel:
+    """One candidate of a draw, for a page."""
+
+    stratum: str
+    size: int
+    candidate: Candidate
+    is_drawn: bool
+    is_used: bool
+
+
+@dataclass(frozen=True)
+class DrawLines:
+    """A draw beside what the design has made of it."""
+
+    of: str
+    draw: Draw
+    at: datetime
+    lines: list[DrawnModel]
+    added: list[str]
+    left_out: list[str]
+
+
+def lines_of(of: str, made: Draw, used: Collection[str]) -> DrawLines:
+    """`used` are the names of the models that the design has now: it can be edited after the draw."""
+    lines = [
+        DrawnModel(stratum.name, len(stratum.candidates), one, one.name in made.drawn, one.name in used)
+        for stratum in made.strata
+        for one in stratum.candidates
+    ]
+    added, left_out = sorted(set(used) - set(made.drawn)), sorted(set(made.drawn) - set(used))
+    return DrawLines(of, made, datetime.fromisoformat(made.at), lines, added, left_out)
+
+
+def draws_of(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
+    """Those pinned in the experiment: of its models, of which it has `models` now, then of its judges by name."""
+    pinned = experiment.draws
+    found = [lines_of("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
+    judges = pinned.get("judges", {})
+    known = {*experiment.graders, *(one["grader"] for one in grading().judges_of(experiment))} if judges else set()
+    for name, content in judges.items():
+        made = Draw.model_validate(content)
+        used = {one.name for one in made.candidates if judge_name(name, one.name) in known}
+        found.append(lines_of(name, made, used))
+    return found
+
+
+def judge_name(grader: str, model: str) -> str:
+    """Of the grader that one of the models drawn for this one makes."""
+    return f"{grader}-{model}"

@@ -1,0 +1,202 @@
+"""Rows that join a launched design: what they add to it, what that costs, and why it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from datasets_app.models.history import Actor, record_changes
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Run, Sampler
+from runs_app.planning.cost_estimate import Estimate, estimate_design, needs_confirmation
+from runs_app.planning.design import Design
+from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
+from runs_app.planning.specs import ExperimentSpec, ExtensionSpec, SpecError
+
+DEFAULT_REASON = "The design was extended"
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Rows to add to each axis of a design, and the new number of samples; None keeps it."""
+
+    language_models: Sequence[LanguageModel] = ()
+    prompts: Sequence[Prompt] = ()
+    samplers: Sequence[Sampler] = ()
+    dimensions: Sequence[Dimension] = ()
+    samples: int | None = None
+
+    @property
+    def axes(self) -> dict[str, Sequence[Any]]:
+        """The rows by the experiment's field."""
+        return {
+            "language_models": self.language_models,
+            "prompts": self.prompts,
+            "samplers": self.samplers,
+            "dimensions": self.dimensions,
+        }
+
+    @property
+    def is_empty(self) -> bool:
+        return self.samples is None and not any(self.axes.values())
+
+    def __str__(self) -> str:
+        """Name what joins: `model sim-large, prompt plain@2, 5 samples`."""
+        rows = [f"{row._meta.verbose_name} {row}" for rows in self.axes.values() for row in rows]
+        return ", ".join([*rows, *([f"{self.samples} samples"] if self.samples is not None else [])])
+
+
+@dataclass(frozen=True, slots=True)
+class ExtensionPreview:
+    """What an extension adds to one wave of an experiment, in trials and US dollars; None is unknown.
+
+    `before` and `after` estimate all that is still to do, without the extension and with it.
+    """
+
+    experiment: Experiment
+    extension: Extension
+    before: Estimate
+    after: Estimate
+    new_conditions: int
+    unlaunched: int
+    problems: list[str]
+
+    @property
+    def new_trials(self) -> int:
+        return self.after.to_do - self.before.to_do
+
+    @property
+    def ceiling_usd(self) -> Decimal | None:
+        """The most that the new trials can cost, verdicts of the design's judges included."""
+        return _difference(self.after.ceiling_usd, self.before.ceiling_usd)
+
+    @property
+    def expected_usd(self) -> Decimal | None:
+        return _difference(self.after.expected_usd, self.before.expected_usd)
+
+    @property
+    def warnings(self) -> list[str]:
+        return self.after.warnings
+
+    @property
+    def is_over_budget(self) -> bool:
+        return self.after.passes_budget(self.experiment)
+
+    @property
+    def needs_confirmation(self) -> bool:
+        return needs_confirmation(self.experiment, self.after.ceiling_usd)
+
+    @property
+    def digest(self) -> str:
+        """What a person saw before they confirmed: another one means that the size or the cost has changed."""
+        return f"{self.new_trials}/{self.after.to_do}/{self.after.ceiling_usd}"
+
+
+def _difference(after: Decimal | None, before: Decimal | None) -> Decimal | None:
+    return None if after is None or before is None else max(Decimal(0), after - before)
+
+
+def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, trusted: bool = False) -> Extension:
+    """Return the rows that `spec` names or defines inline and that the design does not have yet.
+
+    Rows that are defined inline are made, so call it within a transaction. SpecError names each key that is wrong.
+    """
+    axes = {"models": spec.models, "prompts": spec.prompts, "samplers": spec.samplers, "dimensions": spec.dimensions}
+    content: Any = {"experiment": experiment.slug, "dataset": str(experiment.dataset), **axes}
+    maker = ExperimentBuilder(ExperimentSpec.model_construct(**content), by, trusted)
+    rows = maker.facets()
+    problems = list(maker.problems)
+    if spec.dataset not in (None, experiment.dataset.slug, str(experiment.dataset)):
+        problems.append(f"dataset: {experiment} asks about {experiment.dataset}, and that cannot change")
+    if spec.samples is not None and spec.samples < experiment.samples:
+        problems.append(f"samples: there are {experiment.samples} already; this can only grow")
+    if problems:
+        raise SpecError(problems)
+    samples = None if spec.samples == experiment.samples else spec.samples
+    return _without_known(Extension(**rows, samples=samples), experiment)
+
+
+def _without_known(extension: Extension, experiment: Experiment) -> Extension:
+    known = {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in extension.axes}
+    rows = {axis: [row for row in rows if row.pk not in known[axis]] for axis, rows in extension.axes.items()}
+    return Extension(**rows, samples=extension.samples)
+
+
+def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
+    """Return keys of a whole experiment file that say something else than the experiment. An extension leaves them."""
+    current = {
+        **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
+        "budget.max_usd": experiment.max_usd,
+        "budget.confirm_above_usd": experiment.confirm_above_usd,
+        "budget.policy": experiment.budget_policy,
+        "budget.dev_items": experiment.dev_items,
+        "budget.dev_samples": experiment.dev_samples,
+        "grade.scorers": experiment.scorers,
+    }
+    given = {key: value for key, value in spec.settings.items() if value != "" and key in current}
+    return [key for key, value in given.items() if value != current[key]]
+
+
+def extended_design(experiment: Experiment, extension: Extension) -> Design:
+    """Return the design as it would be. Nothing is saved."""
+    grown = copy(experiment)
+    grown.samples = extension.samples or experiment.samples
+    now = Design.of(experiment)
+    return Design(
+        grown,
+        [*now.models, *extension.language_models],
+        [*now.prompts, *extension.prompts],
+        [*now.samplers, *extension.samplers],
+        [*now.dimensions, *extension.dimensions],
+    )
+
+
+def preview_extension(experiment: Experiment, extension: Extension, *, wave_label: str = "") -> ExtensionPreview:
+    """Return what the extension adds to this wave, and what keeps it from being planned."""
+    design = Design.of(experiment)
+    extended = extended_design(experiment, extension)
+    before = estimate_design(design, wave_label=wave_label)
+    after = estimate_design(extended, wave_label=wave_label)
+    runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave_label)
+    waiting = sum(run.n_pending + run.n_running for run in runs)
+    return ExtensionPreview(
+        experiment=experiment,
+        extension=extension,
+        before=before,
+        after=after,
+        new_conditions=len(extended.cells) - len(design.cells),
+        unlaunched=max(0, before.to_do - waiting),
+        problems=[*problems_with(experiment, extension), *after.problems],
+    )
+
+
+def problems_with(experiment: Experiment, extension: Extension) -> Iterator[str]:
+    """Yield what keeps these rows from joining this experiment, whatever they are."""
+    if experiment.status == Experiment.Status.DRAFT:
+        yield f"experiment {experiment} is a draft: edit it instead"
+    if extension.dimensions and not experiment.dimensions.exists():
+        yield "dimensions: this experiment was launched without any, so its answers are not rated; duplicate it instead"
+
+
+def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason: str = "") -> None:
+    """Write the extension into the design, with one line of history for each row. The experiment's row is locked."""
+    reason = reason or DEFAULT_REASON
+    for axis, rows in extension.axes.items():
+        getattr(experiment, axis).add(*rows)
+        for row in rows:
+            record_changes([(experiment, "", str(row))], by=by, reason=reason, what=str(row._meta.verbose_name))
+    if extension.samples is not None and extension.samples != experiment.samples:
+        change = (experiment, str(experiment.samples), str(extension.samples))
+        record_changes([change], by=by, reason=reason, what="samples")
+        experiment.samples = extension.samples
+        Experiment.objects.filter(pk=experiment.pk).update(samples=extension.samples)
+
+
+def first_wave_label(experiment: Experiment) -> str:
+    """Return the label of the first observation of the design, which an extension goes on with by default."""
+    first = experiment.waves.order_by("number").first()
+    return first.label if first else ""

@@ -1,0 +1,121 @@
+"""What was launched, in full: enough to make the same experiment again and to see what differs.
+
+Its `design` is an experiment file of its own, with all texts written out.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Mapping
+from importlib import metadata
+from typing import Any
+
+from django.contrib.auth.models import User
+
+from datasets_app.models.history import Actor
+from runs_app.grading_interface import grading
+from runs_app.models import Condition, Experiment, LanguageModel, Manifest
+from runs_app.planning.cost_estimate import Estimate
+from runs_app.planning.drift import drift_warnings
+from runs_app.planning.spec_io import SETTINGS, spec_of
+
+PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
+# Of an estimate.
+COUNTS = ("policy_text", "trials", "to_do", "likely", "foreseen", "batched", "verdicts")
+COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_usd")
+
+
+def write_manifest(
+    experiment: Experiment,
+    *,
+    by: Actor,
+    wave: str = "",
+    pilot: int | None = None,
+    approved: Estimate | None = None,
+    only: Collection[str] | None = None,
+    policy: str | None = None,
+) -> Manifest:
+    """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved.
+
+    `only` are ids of the cells that were launched; None is all.
+    """
+    launch = {
+        "by": str(by or ""),
+        "wave": wave,
+        "pilot": pilot,
+        "policy": policy or experiment.budget_policy,
+        "conditions": None if only is None else sorted(only),
+        "estimate": _estimate(approved) if approved else None,
+    }
+    return Manifest.objects.create(
+        experiment=experiment,
+        content=manifest_of(experiment) | {"launch": launch},
+        created_by=by if isinstance(by, User) else None,
+    )
+
+
+def _estimate(found: Estimate) -> dict[str, Any]:
+    """All that was shown before the launch but prices, which stand with the conditions. US dollars, as texts: exact."""
+    return {
+        **{name: getattr(found, name) for name in COUNTS},
+        **{name: _text(getattr(found, name)) for name in COSTS},
+        "coverage": found.coverage,
+        "basis": dict(found.basis),
+        "counted": {price.model: price.counted for price in found.prices},
+    }
+
+
+def manifest_of(experiment: Experiment) -> dict[str, Any]:
+    dataset = experiment.dataset
+    conditions = (
+        experiment.conditions.generating().select_related("model__endpoint", "prompt", "sampler").order_by("pk")
+    )
+    return {
+        "schema": 1,
+        "experiment": experiment.slug,
+        "dataset": {"name": str(dataset), "hash": dataset.content_hash, "items": dataset.active_count},
+        "samples": experiment.samples,
+        "dimensions": [{"name": str(one), "hash": one.content_hash} for one in experiment.dimensions.all()],
+        "conditions": [_condition(condition) for condition in conditions],
+        "scorers": experiment.scorers,
+        "judges": grading().judges_of(experiment),
+        "budget": {
+            "max_usd": _text(experiment.max_usd),
+            "confirm_above_usd": _text(experiment.confirm_above_usd),
+            "policy": experiment.budget_policy,
+            "dev_items": experiment.dev_items,
+            "dev_samples": experiment.dev_samples,
+        },
+        "settings": {name: getattr(experiment, name) for name in SETTINGS if name != "samples"},
+        "warnings": drift_warnings(experiment),
+        "design": spec_of(experiment) | {"dataset_hash": dataset.content_hash},
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "python": platform.python_version(),
+    }
+
+
+def _condition(condition: Condition) -> dict[str, Any]:
+    return {
+        "id": condition.condition_id,
+        "prompt": {"name": str(condition.prompt), "hash": condition.prompt and condition.prompt.content_hash},
+        "sampler": {"name": str(condition.sampler), "hash": condition.sampler.content_hash},
+        **model_facts(condition.model, condition.content["model"]),
+    }
+
+
+def model_facts(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
+    """`model` and `prices`: US dollars per million tokens as texts, with who says so and when; None is unknown."""
+    prices = model.prices
+    return {
+        "model": {"name": model.name, "endpoint": model.endpoint.name, **identity},
+        "prices": {
+            "input": _text(prices.input),
+            "output": _text(prices.output),
+            "source": prices.source,
+            "as_of": prices.as_of.isoformat() if prices.as_of else None,
+        },
+    }
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,213 @@
+"""A draw of models from those on the site: seeded, stratified and pinned. Pure.
+
+The draw itself is that of datasets (`datasets_app.sampling`): one order, the sorted names shuffled by the seed, and of
+each stratum a share in proportion to its size, at least one. What was drawn is a record of its own: with all that was
+considered and the prices of that day, so that anybody can draw it again, whatever has become of the site's models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import AfterValidator, Field, model_validator
+
+from datasets_app.sampling import sample
+from runs_app.llm.model_families import family
+from runs_app.planning.spec_types import Name, Strict, Text
+
+By = Literal["price", "provider", "family", "none"]
+WAYS: tuple[By, ...] = get_args(By)
+USUAL_SEED = 42
+USUAL_BANDS = 3
+MOST = 100  # Models in one draw.
+KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # Of what `from` says.
+WORDS = {"price": "known", "sees": "images"}  # The one thing that these kinds can say.
+
+Price = Annotated[str, Field(pattern=r"^[0-9]{1,12}(\.[0-9]{1,12})?$")] | None
+
+
+def _moment(text: str) -> str:
+    if datetime.fromisoformat(text).tzinfo is None:
+        raise ValueError("a time needs its zone, as in 2026-03-01T12:00:00+00:00")
+    return text
+
+
+Moment = Annotated[str, AfterValidator(_moment)]
+
+
+class DrawError(ValueError):
+    """A draw that cannot be made; the message is for whoever asked for it, `key` is what of it to change."""
+
+    def __init__(self, key: str, message: str) -> None:
+        self.key = key
+        super().__init__(message)
+
+
+class Candidate(Strict):
+    """A model as it was when the draw was made. Prices are US dollars per million tokens, as texts: exact."""
+
+    name: Name
+    endpoint: Name
+    provider: Text
+    model: Text
+    input_price: Price = None
+    output_price: Price = None
+    price_source: Text = ""
+    price_date: Text = ""
+    sees_images: bool = True
+
+    @property
+    def price(self) -> Decimal | None:
+        """Of a million tokens in and a million out; None where either is unknown."""
+        if self.input_price is None or self.output_price is None:
+            return None
+        return Decimal(self.input_price) + Decimal(self.output_price)
+
+    @property
+    def family(self) -> str:
+        return family(self.provider, self.model)
+
+    def is_of(self, kind: str, wanted: str) -> bool:
+        if kind == "price":
+            return self.price is not None
+        return self.sees_images if kind == "sees" else getattr(self, kind) == wanted
+
+
+class DrawSpec(Strict):
+    """How many models, by which seed, out of which strata, from which of the site's models."""
+
+    draw: int = Field(ge=1, le=MOST)
+    seed: int = Field(default=USUAL_SEED, ge=0, lt=2**63)
+    by: By = "price"
+    bands: int | None = Field(default=None, ge=1, le=MOST)
+    wanted: list[Text] = Field(default=[], max_length=MOST, alias="from")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> DrawSpec:
+        if self.bands is not None and self.by != "price":
+            raise ValueError("bands are of prices; leave them out, or draw by price")
+        return self
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As a file says it."""
+        return self.model_dump(by_alias=True, exclude_none=True)
+
+
+class Stratum(Strict):
+    name: Text
+    candidates: list[Candidate] = Field(min_length=1)
+
+
+class Draw(DrawSpec):
+    """A draw that was made, `drawn` in the order of the seed. It is refused where the seed would draw others."""
+
+    at: Moment
+    strata: list[Stratum] = Field(min_length=1)
+    drawn: list[Name]
+
+    @model_validator(mode="after")
+    def _is_what_the_seed_draws(self) -> Draw:
+        names = [candidate.name for stratum in self.strata for candidate in stratum.candidates]
+        if len(set(names)) < len(names):
+            raise ValueError("a candidate is named twice")
+        if not len(self.strata) <= self.draw <= len(names) or self.drawn != _names(self, self.strata):
+            raise ValueError(f"this is not what the seed {self.seed} draws from these candidates")
+        return self
+
+    @property
+    def candidates(self) -> list[Candidate]:
+        return [candidate for stratum in self.strata for candidate in stratum.candidates]
+
+
+def draw(spec: DrawSpec, site: Iterable[Candidate], *, at: str) -> Draw:
+    """As many of the site's models as the spec says, and why these. `at` is when, for the record.
+
+    DrawError where the models do not allow it.
+    """
+    considered = _considered(spec, site)
+    strata = _strata(spec, considered)
+    if spec.draw > len(considered):
+        raise DrawError("draw", f"cannot draw {spec.draw} of {len(considered)} models; draw fewer, or from more")
+    if spec.draw < len(strata):
+        names = ", ".join(stratum.name for stratum in strata)
+        raise DrawError("draw", f"{spec.draw} cannot hold one of each of {len(strata)} strata: {names}; draw more")
+    made = {"at": at, "strata": [stratum.model_dump() for stratum in strata], "drawn": _names(spec, strata)}
+    return Draw.model_validate(spec.content | made)
+
+
+def _names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
+    pool = [(candidate.name, stratum.name) for stratum in strata for candidate in stratum.candidates]
+    return sample(pool, "stratified", spec.draw, spec.seed)
+
+
+# --- which models are considered -------------------------------------------------------------------------------------
+
+
+def _considered(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
+    """Those that `from` says, sorted by name: entries of one kind widen the choice, kinds narrow each other."""
+    known = sorted(site, key=lambda candidate: candidate.name)
+    wanted: dict[str, list[str]] = {}
+    for at, entry in enumerate(spec.wanted):
+        kind, word = _entry(f"from[{at}]", entry)
+        if not any(candidate.is_of(kind, word) for candidate in known):
+            raise DrawError(f"from[{at}]", f"no active model has the {kind} {word}")
+        wanted.setdefault(kind, []).append(word)
+    found = [one for one in known if all(any(one.is_of(k, w) for w in words) for k, words in wanted.items())]
+    if not found:
+        raise DrawError("from", "there is no active model to draw from")
+    return found
+
+
+def _entry(key: str, entry: str) -> tuple[str, str]:
+    """`family:qwen` as ("family", "qwen"); a bare name is one of a model."""
+    kind, colon, word = entry.partition(":")
+    if not colon:
+        return "name", entry
+    if kind not in KINDS:
+        raise DrawError(key, f"{kind}: is not known; say {', '.join(f'{one}:' for one in KINDS)} or a model's name")
+    if word != WORDS.get(kind, word):
+        raise DrawError(key, f"{kind}: can only be {kind}:{WORDS[kind]}")
+    return kind, word
+
+
+# --- strata ----------------------------------------------------------------------------------------------------------
+
+
+def _strata(spec: DrawSpec, considered: Sequence[Candidate]) -> list[Stratum]:
+    if spec.by == "price":
+        return _price_bands(considered, spec.bands or min(USUAL_BANDS, spec.draw))
+    groups: dict[str, list[Candidate]] = {}
+    for candidate in considered:
+        groups.setdefault("all" if spec.by == "none" else getattr(candidate, spec.by), []).append(candidate)
+    return [Stratum(name=name, candidates=groups[name]) for name in sorted(groups)]
+
+
+def _price_bands(considered: Sequence[Candidate], bands: int) -> list[Stratum]:
+    """Bands of about as many models each, from the cheapest up; models of one price are never parted, so that there
+    may be fewer bands. An unknown price belongs into no band, and is refused."""
+    if unknown := [candidate.name for candidate in considered if candidate.price is None]:
+        raise DrawError(
+            "by",
+            f"no price is known of {', '.join(unknown)}; give them prices, leave them out by from: [price:known], "
+            "or draw by provider, family or none",
+        )
+    groups: dict[int, list[Candidate]] = {}
+    ordered = sorted(considered, key=lambda candidate: (candidate.price, candidate.name))
+    band_of: dict[Decimal | None, int] = {}
+    for place, candidate in enumerate(ordered):
+        band = band_of.setdefault(candidate.price, place * bands // len(ordered))
+        groups.setdefault(band, []).append(candidate)
+    return [
+        Stratum(name=_band_name(number, group), candidates=group)
+        for number, (_, group) in enumerate(sorted(groups.items()), start=1)
+    ]
+
+
+def _band_name(number: int, group: Sequence[Candidate]) -> str:
+    """`band 1: $0.30 to $2.00`, cheapest to dearest, of a million tokens in and a million out."""
+    low, high = (f"${(group[end].price or Decimal(0)).normalize():f}" for end in (0, -1))
+    return f"band {number}: {low}" + ("" if low == high else f" to {high}")

@@ -1,0 +1,73 @@
+"""A pilot: a few trials of a design first. Ordinary trials, which the launch of the rest finds made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import connection
+
+from runs_app.models import Run
+from runs_app.planning.conditions import condition_identity
+from runs_app.planning.design import Design
+
+USUAL = 20  # Trials: some of each part of a usual design, at the price of a rounding error.
+
+# An item comes again only after every other item of the dataset was drawn. The order depends on names alone, so a
+# pilot that grows keeps what it has; and on the condition, so that together they see more items than each of them.
+MISSING = """(
+    (SELECT item, dimension FROM (
+        SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
+            row_number() OVER (
+                PARTITION BY item.id ORDER BY md5(concat_ws('/', %(seed)s, item.key, dimension.name))
+            ) AS turn
+        FROM (SELECT id, key FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
+            AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
+        CROSS JOIN unnest(%(dimensions)s::bigint[], %(names)s::text[]) AS dimension (id, name)
+    ) AS question ORDER BY turn, draw LIMIT %(share)s)
+    EXCEPT
+    SELECT item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s AND sample_idx = 0
+    ORDER BY 1, 2
+) AS missing
+"""
+INSERT_PILOT = f"""INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT %(run)s, 0, missing.* FROM {MISSING}"""  # noqa: S608 - the text above
+COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
+
+
+def shares(design: Design, pilot: int) -> list[int]:
+    """How many of `pilot` trials each cell of the design gets: equally many, or one more.
+
+    Who gets one more is decided by the hash that identifies a cell, so that no model is left out for its name.
+    """
+    hashes = [condition_identity(cell.condition_id) for cell in design.cells]
+    each, more = divmod(pilot, max(1, len(hashes)))
+    given = [min(each, design.questions)] * len(hashes)
+    for at in sorted(range(len(hashes)), key=hashes.__getitem__)[:more]:
+        given[at] = min(each + 1, design.questions)
+    return given
+
+
+def insert_share(design: Design, run: Run, share: int) -> int:
+    """Make those of the first `share` trials of a run that are missing; returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(INSERT_PILOT, _arguments(design, run, share))
+        return int(cursor.rowcount)
+
+
+def count_missing(design: Design, run: Run, share: int) -> int:
+    """Return how many of the first `share` trials of a run are missing."""
+    with connection.cursor() as cursor:
+        cursor.execute(COUNT_MISSING, _arguments(design, run, share))
+        return int(cursor.fetchone()[0])
+
+
+def _arguments(design: Design, run: Run, share: int) -> dict[str, Any]:
+    return {
+        "run": run.pk,
+        "seed": condition_identity(run.condition.condition_id),
+        "dataset": design.experiment.dataset_id,
+        "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
+        "names": [dimension.name for dimension in design.dimensions] or [None],
+        "share": share,
+        "items": design.dev_item_ids,
+    }

@@ -1,0 +1,244 @@
+"""From a design to its rows: conditions, a wave, runs and their trials, one row a trial.
+
+Planning again adds what is missing and nothing else. Locks are taken in the order experiment, designs, run, trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection, transaction
+from django.db.models import F, Max
+
+from datasets_app.models.history import Actor
+from evalsite.lib.text.number_format import format_count
+from runs_app.models import Condition, Experiment, Run, Wave
+from runs_app.planning import pilot as pilot_module
+from runs_app.planning import points
+from runs_app.planning.conditions import Cell, condition_identity
+from runs_app.planning.design import Design
+from runs_app.planning.reservations import set_reservations
+
+# EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and to
+# look once at what is there is cheaper than a speculative insertion of each row. It takes a NULL dimension for equal.
+INSERT_TRIALS = """
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT %(run)s, missing.* FROM (
+    SELECT sample_idx, item.id, dimension.id
+    FROM generate_series(0, %(samples)s - 1) AS sample_idx
+    CROSS JOIN (SELECT id FROM datasets_app_item WHERE dataset_id = %(dataset)s AND NOT excluded
+        AND (%(items)s::bigint[] IS NULL OR id = ANY(%(items)s))) AS item
+    CROSS JOIN unnest(%(dimensions)s::bigint[]) AS dimension (id)
+    EXCEPT
+    SELECT sample_idx, item_id, dimension_id FROM runs_app_trial WHERE run_id = %(run)s
+    ORDER BY 1, 2, 3
+) AS missing
+"""
+
+
+class PlanError(Exception):
+    """The design cannot be planned; each of `problems` is a sentence that names what to mend."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class PlanReport:
+    """What one planning did: rows of this wave, and how many trials were new.
+
+    `is_new` is false for a launch that found nothing to add and nothing to start. `notes` are sentences about runs that
+    a launch leaves as they are.
+    """
+
+    wave: Wave
+    run_ids: list[int]
+    conditions: int
+    runs: int
+    trials_added: int
+    trials_total: int
+    warnings: list[str]
+    is_new: bool = True
+    notes: Sequence[str] = ()
+
+    @property
+    def summary(self) -> str:
+        """`98 new trials, 118 in all, in 4 runs`"""
+        new, runs = _counted(self.trials_added, "new trial"), _counted(self.runs, "run")
+        return f"{new}, {format_count(self.trials_total)} in all, in {runs}"
+
+
+def _counted(n: int, noun: str) -> str:
+    return f"{format_count(n)} {noun}{'' if n == 1 else 's'}"
+
+
+def plan(
+    experiment: Experiment,
+    *,
+    wave_label: str = "",
+    by: Actor = None,
+    pilot: int | None = None,
+    only: Collection[str] | None = None,
+    policy: str | None = None,
+) -> PlanReport:
+    """Make every condition, run and trial of the design that is not there yet, in one transaction; or of a pilot.
+
+    Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
+    `only` are ids of the cells that are planned; None is all. `policy` is a budget policy instead of the design's. A
+    run that was done and got new trials is planned again.
+    Raises PlanError, and then nothing was changed.
+    """
+    with transaction.atomic():
+        locked = _lock(experiment)
+        design = Design.of(locked, policy=policy)
+        design = design if only is None else design.narrowed(only)
+        if problems := design.problems():
+            raise PlanError(problems)
+        _freeze(design, by)
+        wave = _wave(locked, wave_label)
+        wanted = [(_run(design, cell, wave), n) for cell, n in _wanted(design, pilot)]
+        runs = [run for run, _ in wanted]
+        added = sum([_add_trials(design, run, by, n) for run, n in wanted])
+        totals = Run.objects.filter(pk__in=[run.pk for run in runs])
+        return PlanReport(
+            wave=wave,
+            run_ids=[run.pk for run in runs],
+            conditions=len(runs),
+            runs=len(runs),
+            trials_added=added,
+            trials_total=sum(run.n_trials for run in totals),
+            warnings=[*design.warnings(), *_cancelled(runs)],
+        )
+
+
+def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
+    """The cells that get trials, and how many at least; None is all. A small pilot leaves cells out."""
+    if pilot is None:
+        return [(cell, None) for cell in design.cells]
+    if pilot < 1:
+        raise PlanError(["a pilot has at least one trial"])
+    return [(cell, n) for cell, n in zip(design.cells, pilot_module.shares(design, pilot), strict=True) if n]
+
+
+def _lock(experiment: Experiment) -> Experiment:
+    rows = Experiment.objects.select_related("dataset").select_for_update(of=("self",), no_key=True)
+    locked: Experiment = rows.get(pk=experiment.pk)
+    return locked
+
+
+def _freeze(design: Design, by: Actor) -> None:
+    """What a model will be asked is in use from here on, and the database refuses to change it."""
+    for rows in (design.samplers, design.dimensions):
+        if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
+            type(rows[0]).objects.filter(pk__in=drafts).transition(
+                sources=["draft"], target="approved", by=by, reason="Used by an experiment"
+            )
+
+
+def _wave(experiment: Experiment, label: str) -> Wave:
+    """The wave of this label; a new one takes the epochs after all others. PlanError where epochs would overlap."""
+    waves = list(experiment.waves.all())
+    wave = next((wave for wave in waves if wave.label == label), None)
+    if wave is None:
+        number = experiment.waves.aggregate(last=Max("number"))["last"]
+        offset = max((wave.epoch_offset + _width(wave, experiment) for wave in waves), default=0)
+        number = 0 if number is None else number + 1
+        return Wave.objects.create(experiment=experiment, number=number, label=label, epoch_offset=offset)
+    end = wave.epoch_offset + experiment.samples
+    if later := [other for other in waves if wave.epoch_offset < other.epoch_offset < end]:
+        raise PlanError(
+            [
+                f"{wave} cannot grow to {experiment.samples} samples: its epochs would run into those of {later[0]}, "
+                f"which start at {later[0].epoch_offset + 1}; launch a new wave"
+            ]
+        )
+    return wave
+
+
+def _width(wave: Wave, experiment: Experiment) -> int:
+    """Epochs that a wave takes: the design's samples, or as many as it has trials for, if the design had more once."""
+    used = wave.runs.generating().aggregate(last=Max("trials__sample_idx"))["last"]
+    return max(experiment.samples, 0 if used is None else used + 1)
+
+
+def _run(design: Design, cell: Cell, wave: Wave) -> Run:
+    condition = _condition(design, cell)
+    reserves = {
+        "reserve_usd": set_reservations(design.ceiling(cell)),
+        "reserve_tokens": design.expected_tokens(cell),
+        "request_tokens": design.input_tokens(cell),
+        "is_batched": design.is_batched(cell),
+    }
+    run, created = Run.objects.get_or_create(
+        condition=condition,
+        wave=wave,
+        defaults={
+            "experiment": design.experiment,
+            "max_concurrency": design.experiment.max_concurrency,
+            **reserves,
+        },
+    )
+    if not created:
+        Run.objects.filter(pk=run.pk).update(**reserves)
+    return run
+
+
+def _condition(design: Design, cell: Cell) -> Condition:
+    """By content: a model or a prompt that was merely renamed keeps its condition, and is not paid for again."""
+    hash12 = condition_identity(cell.condition_id)
+    rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
+    known = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
+    if known:
+        return known
+    return Condition.objects.get_or_create(
+        experiment=design.experiment, condition_id=cell.condition_id, defaults={**rows, "content": cell.content}
+    )[0]
+
+
+def _cancelled(runs: Iterable[Run]) -> list[str]:
+    return [
+        f"{run} of {run.condition} was cancelled, which is final: it gets no new trials; launch a new wave to ask again"
+        for run in runs
+        if run.status == Run.Status.CANCELLED
+    ]
+
+
+def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
+    """Insert what is missing of one run, in the order of claims, and count it. Returns how many were new.
+
+    A cancelled run gets none: they would never be claimed. It cannot be cancelled meanwhile, for that takes the row
+    lock of the experiment, too.
+    """
+    if run.status == Run.Status.CANCELLED:
+        return 0
+    added = pilot_module.insert_share(design, run, share) if share is not None else _insert_all(design, run)
+    if added:
+        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
+        Run.objects.filter(pk=run.pk).transition(
+            sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=f"{added} trials were added"
+        )
+    return added
+
+
+def _insert_all(design: Design, run: Run) -> int:
+    """Every trial of the design; where it is asked point by point, the first round of each.
+
+    The policy `dev` asks its few items without points, as a pilot does.
+    """
+    if design.adaptive is not None and not design.is_dev:
+        return points.open_points(design.adaptive, run, design.experiment)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            INSERT_TRIALS,
+            {
+                "run": run.pk,
+                "samples": design.samples,
+                "items": design.dev_item_ids,
+                "dataset": design.experiment.dataset_id,
+                "dimensions": [dimension.pk for dimension in design.dimensions] or [None],
+            },
+        )
+        return int(cursor.rowcount)

@@ -1,0 +1,225 @@
+"""The points of a design: which items make one, how many cases it may get, and the first round of each."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+from runs_app.models import Dimension, Experiment, Run
+from runs_app.models.points import label_of
+from runs_app.planning.specs import RATING, AdaptiveSpec
+from runs_app.stopping.rules import WIDTHS, expected_cases, expected_ratings
+
+SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
+
+BY_CATEGORY = "jsonb_build_object('category', i.category)"
+BY_PARAMETERS = "(SELECT jsonb_object_agg(name, i.metadata -> name) FROM unnest(%(names)s::text[]) AS name)"
+GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_length(i.choices) ELSE 0 END"
+ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
+
+# Every item of a point is drawn once before any is drawn again: repetitions of an item say less than another item.
+MAKE = f"""
+INSERT INTO runs_app_point (run_id, dimension_id, key, items, n_items, status, n_planned, n_correct, n_total,
+    n_truncated, n_unread, n_failed, n_rated_items, guess_chances, reason, rounds)
+SELECT %(run)s, dimension, key, items, cardinality(items), 'open', 0, 0, 0, 0, 0, 0, 0, 0, '', '[]'
+FROM unnest(%(dimensions)s::bigint[]) WITH ORDINALITY AS asked (dimension, nth)
+CROSS JOIN (SELECT {{key}} AS key, min(i.position) AS first,
+    array_agg(i.id ORDER BY md5(concat_ws('/', %(seed)s::text, i.key)), i.id) AS items {ITEMS} GROUP BY 1) AS places
+ORDER BY nth, first, key
+ON CONFLICT (run_id, key, dimension_id) DO NOTHING
+"""  # noqa: S608 - constants
+SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
+
+# More samples in the design, and a point that had used up its cases has some left.
+REOPEN_EXHAUSTED = """
+UPDATE runs_app_point SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
+    AND n_planned < least(%(max)s, n_items * %(samples)s)
+"""
+NEXT_ROUND = """
+SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
+WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
+"""
+# A pilot's trials are there already. NOT EXISTS rather than ON CONFLICT, which would wait for whoever records one of
+# them, and that one may wait for the locks that are held here; nobody else adds trials meanwhile.
+ASK = """
+INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
+SELECT p.run_id, repetition, drawn.item, p.dimension_id
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto)
+JOIN runs_app_point p ON p.id = wanted.point
+CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
+CROSS JOIN LATERAL generate_series(p.n_planned / p.n_items, (wanted.upto - 1) / p.n_items) AS repetition
+WHERE repetition * p.n_items + drawn.place - 1 >= p.n_planned
+    AND repetition * p.n_items + drawn.place <= wanted.upto
+    AND NOT EXISTS (SELECT FROM runs_app_trial t
+        WHERE t.run_id = p.run_id AND t.item_id = drawn.item AND t.sample_idx = repetition
+            AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id)
+ORDER BY repetition, drawn.place, p.id
+"""
+PLANNED = """
+UPDATE runs_app_point p SET n_planned = wanted.upto
+FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE p.id = wanted.point
+"""
+
+
+# Cases that points may yet be given: those that are open, and those that used up their cases before the design grew.
+LEFT = """
+SELECT p.run_id, p.dimension_id, coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned)
+    FILTER (WHERE p.status = 'open'
+        OR (p.status = 'exhausted' AND p.n_planned < least(%(max)s, p.n_items * %(samples)s))), 0)
+FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_id = %(experiment)s GROUP BY 1, 2
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PointSize:
+    """A point before it is planned: its items, their mean chance to be guessed right, and the dimension if rated."""
+
+    key: dict[str, Any]
+    items: int
+    guess: float
+    dimension: Dimension | None = None
+
+    @property
+    def label(self) -> str:
+        return label_of(self.key, self.dimension)
+
+    def most(self, spec: AdaptiveSpec, samples: int) -> int:
+        return min(spec.max, self.items * samples)
+
+    def expected(self, spec: AdaptiveSpec, samples: int) -> float:
+        """Cases at the stop, if every accuracy, or every spread of ratings, is equally likely."""
+        rule = spec.rule(self.most(spec, samples))
+        if self.dimension is not None:
+            return expected_ratings(rule, spec.round, self.dimension.scale, self.items)
+        return expected_cases(rule, spec.round, round(self.guess, 3))
+
+
+def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
+    return AdaptiveSpec.model_validate(experiment.adaptive) if experiment.adaptive else None
+
+
+def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
+    """The points that the active items of a dataset make, on each dimension, in the order of their first items."""
+    with connection.cursor() as cursor:
+        cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
+        places = [(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
+    return [PointSize(*place, dimension) for dimension in dimensions or (None,) for place in places]
+
+
+@dataclass(frozen=True, slots=True)
+class PointOutlook:
+    """What one point may be asked in one condition: the most cases, and those expected."""
+
+    label: str
+    items: int
+    guess_percent: int
+    scale: str
+    most: int
+    expected: int
+
+
+def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int) -> list[PointOutlook]:
+    return [
+        PointOutlook(
+            point.label,
+            point.items,
+            round(100 * point.guess),
+            "{} to {}".format(*point.dimension.scale) if point.dimension else "",
+            point.most(spec, samples),
+            round(point.expected(spec, samples)),
+        )
+        for point in points
+    ]
+
+
+def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
+    """Return how many cases the points of each run may yet be given; a run whose points are all decided has 0.
+
+    `points` are those of the design: where the run has none on a dimension yet, planning makes them.
+    """
+    most: Counter[int | None] = Counter()
+    for point in points:
+        most[point.dimension.pk if point.dimension else None] += point.most(spec, experiment.samples)
+    by_run: dict[int, dict[int | None, int]] = defaultdict(dict)
+    with connection.cursor() as cursor:
+        cursor.execute(LEFT, {"experiment": experiment.pk, "max": spec.max, "samples": experiment.samples})
+        for run, dimension, cases in cursor.fetchall():
+            by_run[run][dimension] = int(cases)
+    return {
+        run: sum(known.values()) + sum(cases for dimension, cases in most.items() if dimension not in known)
+        for run, known in by_run.items()
+    }
+
+
+def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
+    """What keeps a design from being asked point by point."""
+    if dimensions and not spec.is_rated:
+        yield f"adaptive.scorer: {spec.scorer} says right or wrong, and these items are rated; choose {RATING}"
+    if spec.is_rated and not dimensions:
+        yield f"adaptive.scorer: {RATING} needs dimensions on which the items are rated; add one, or choose another"
+    if spec.is_rated:
+        yield from _too_wide(spec, dimensions)
+    for name in spec.names:
+        lacking = sum(point.items for point in points if point.key[name] in (None, "")) // max(1, len(dimensions))
+        if lacking and spec.by == "category":
+            yield f"adaptive.by: {lacking:,} items have no category"
+        elif lacking:
+            yield f"adaptive.by: {lacking:,} items have no {name} in their metadata"
+
+
+def _too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[str]:
+    for dimension in dimensions:
+        low, high = dimension.scale
+        for name in WIDTHS:
+            width = getattr(spec, name)
+            if width is not None and 2 * width >= high - low:
+                yield f"adaptive.{name}: ±{width:g} is the whole scale of {dimension}, {low} to {high}; ask for less"
+
+
+def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
+    """Make the points of a run that are not there, and plan their first round; returns how many trials were added.
+
+    The experiment's row is locked, so nobody else plans meanwhile.
+    """
+    wanted: dict[str, Any] = {
+        "run": run.pk,
+        "dataset": experiment.dataset_id,
+        "names": spec.names,
+        "seed": SEED,
+        "round": spec.round,
+        "max": spec.max,
+        "samples": experiment.samples,
+        "dimensions": list(experiment.dimensions.order_by("pk").values_list("pk", flat=True)) or [None],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(MAKE.format(key=_key(spec)), wanted)
+        cursor.execute(REOPEN_EXHAUSTED + " RETURNING id", wanted)
+        wanted["reopened"] = [pk for (pk,) in cursor.fetchall()]
+        cursor.execute(NEXT_ROUND, wanted)
+        return ask(dict(cursor.fetchall()))
+
+
+def ask(upto: Mapping[int, int]) -> int:
+    """Give points trials for their cases up to these numbers; returns how many were new. Their run is locked."""
+    if not upto:
+        return 0
+    wanted = {"points": list(upto), "upto": list(upto.values())}
+    with connection.cursor() as cursor:
+        cursor.execute(ASK, wanted)
+        added = int(cursor.rowcount)
+        cursor.execute(PLANNED, wanted)
+    return added
+
+
+def _key(spec: AdaptiveSpec) -> str:
+    return BY_CATEGORY if spec.by == "category" else BY_PARAMETERS
+
+
+def _mapping(key: Any) -> dict[str, Any]:
+    """jsonb comes as text from a bare cursor."""
+    return dict(json.loads(key) if isinstance(key, str) else key)

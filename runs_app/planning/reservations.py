@@ -1,0 +1,96 @@
+"""What is set aside for each call: the most that it can cost, worked out anew whenever a budget or a price changes.
+
+It rests on prices and limits that may change while runs go on. A run that kept what it was planned with would let calls
+pass the budget, and one that was planned without a price would set nothing aside.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_UP, Decimal
+
+from django.db import transaction
+from django.db.models import Q
+
+from runs_app.models import Experiment, Run
+from runs_app.models.endpoints import PricedResource
+from runs_app.models.runs import RunQuerySet
+from runs_app.pricing import costs
+
+CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
+
+
+class Unbounded(ValueError):
+    """Calls under a budget would have no ceiling; each of `problems` is a sentence that names what lacks one."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+def set_reservations(ceiling: Decimal | None) -> Decimal:
+    """As it is stored; nothing where there is no ceiling, which a budget refuses."""
+    return Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
+
+
+def update_reservations(runs: RunQuerySet) -> None:
+    """For the calls to come, what they may cost now; those in flight keep what they took. Unbounded, and nothing done.
+
+    Locks the experiments, then the runs: all workers mind it at their next claim.
+    """
+    with transaction.atomic():
+        keys = runs.order_by().values("experiment")
+        list(Experiment.objects.filter(pk__in=keys).order_by("pk").select_for_update(no_key=True).values_list("pk"))
+        rows = list(_going_on(runs).select_for_update(of=("self",), no_key=True))
+        if problems := problems_of(rows):
+            raise Unbounded(problems)
+        for run in rows:
+            run.reserve_usd = set_reservations(_ceiling(run))
+        Run.objects.bulk_update(rows, ["reserve_usd"])
+
+
+def problems_after(row: PricedResource) -> list[str]:
+    """Why this may not be saved as it stands: calls that are still to come would be without bound."""
+    runs = list(_going_on(served_by(row)))
+    for run in runs:
+        row.serve(run.condition)
+    return problems_of(runs)
+
+
+def problems_under(budget: Decimal | None, experiment: Experiment) -> list[str]:
+    """Why the experiment may not have this budget: calls that are still to come would be without bound."""
+    runs = list(_going_on(experiment.runs.all()))
+    for run in runs:
+        run.experiment.max_usd = budget
+    return problems_of(runs)
+
+
+def problems_of(runs: list[Run]) -> list[str]:
+    found = [_problem(run) for run in runs if run.experiment.max_usd is not None and _ceiling(run) is None]
+    return list(dict.fromkeys(found))
+
+
+def served_by(row: PricedResource) -> RunQuerySet:
+    return Run.objects.filter(**{f"condition__{row.SERVES_BY}": row.pk})
+
+
+def _going_on(runs: RunQuerySet) -> RunQuerySet:
+    """Those that may yet make a call as they were planned; one that is done is planned again before it gets trials."""
+    ended = Q(status=Run.Status.CANCELLED) | Q(status=Run.Status.DONE, n_failed=0)
+    return runs.exclude(ended).with_design().order_by("pk")
+
+
+def _ceiling(run: Run) -> Decimal | None:
+    model = run.condition.model
+    prices = model.prices.in_batch(model.batch_discount if run.is_batched else Decimal(0))
+    limit = run.condition.sampler.output_ceiling(model.max_output_tokens)
+    return costs.ceiling_per_call(prices, run.request_tokens, limit)
+
+
+def _problem(run: Run) -> str:
+    model, sampler, experiment = run.condition.model, run.condition.sampler, run.experiment
+    if not model.prices.known:
+        return f"unknown price: model {model} has no price, and experiment {experiment} has a budget"
+    return (
+        f"no ceiling: sampler {sampler} sets no max_tokens, model {model} has no max_output_tokens, "
+        f"and experiment {experiment} has a budget"
+    )

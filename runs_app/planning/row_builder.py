@@ -1,0 +1,159 @@
+"""Rows from what a file writes inline: prompts, samplers, dimensions and models, made only where they are new."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from datasets_app.models.history import record_changes
+from evalsite.lib.text.hashing import content_hash
+from runs_app.models import Dimension, Endpoint, LanguageModel, Prompt, Sampler
+from runs_app.models.designs import Versioned
+from runs_app.planning.drawn_models import draw_models
+from runs_app.planning.model_draw import Draw, DrawError, DrawSpec
+from runs_app.planning.row_versions import next_version
+from runs_app.planning.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
+
+APPROVE = "runs_app.approve_prompt"
+MADE_FOR = "Made for an experiment"  # Without its name: the history of a prompt is read by the whole group.
+# Where the file's key has another name than the column.
+KEYS = {
+    "slug": "experiment",
+    "max_usd": "budget.max_usd",
+    "confirm_above_usd": "budget.confirm_above_usd",
+    "dev_items": "budget.dev_items",
+    "dev_samples": "budget.dev_samples",
+    "scale_min": "min",
+    "scale_max": "max",
+    "__all__": "it",
+}
+
+
+def prompt_row(spec: PromptSpec) -> Prompt:
+    return Prompt(name=spec.name, messages=spec.turns, answer_format=spec.answer_format)
+
+
+def sampler_row(spec: SamplerSpec) -> Sampler:
+    return Sampler(**spec.model_dump())
+
+
+def dimension_row(spec: DimensionSpec) -> Dimension:
+    return Dimension(
+        name=spec.name,
+        title=spec.title,
+        instructions=spec.instructions,
+        scale_min=spec.min,
+        scale_max=spec.max,
+        labels={str(point): label for point, label in spec.labels.items()},
+    )
+
+
+class RowBuilder:
+    """Builds rows and collects every problem on the way. The history of what it makes gives the `reason`.
+
+    `trusted` is for a person at the command line, who is asked for no permission.
+    """
+
+    def __init__(self, by: User, trusted: bool, reason: str = MADE_FOR) -> None:
+        self.by, self.trusted, self.reason = by, trusted, reason
+        self.problems: list[str] = []
+        self.draws: dict[str, Any] = {}
+
+    def drawn(self, path: str, spec: DrawSpec) -> Draw | None:
+        """A draw from the models that this author sees; None where it cannot be made."""
+        try:
+            return draw_models(spec, self.visible(LanguageModel))
+        except DrawError as error:
+            self.problems.append(f"{path}.{error.key}: {error}")
+            return None
+
+    def models_of(self, made: Draw) -> list[LanguageModel]:
+        """The rows of a draw that was just made, in its order."""
+        rows = {row.name: row for row in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
+        return [rows[name] for name in made.drawn]
+
+    def visible(self, kind: Any) -> Any:
+        return kind.objects.all() if self.trusted else kind.objects.visible_to(self.by)
+
+    def named(self, path: str, kind: Any, reference: str) -> Any:
+        if kind is Sampler and reference == PROVIDER_DEFAULT:
+            return self.sampler(path, SamplerSpec(name=PROVIDER_DEFAULT))
+        rows = self.visible(kind)
+        row = rows.filter(name=reference).first() if kind is LanguageModel else rows.named(reference).first()
+        if row is None:
+            self.problems.append(f"{path}: there is no {kind._meta.verbose_name} {reference}")
+        return row
+
+    # --- what is written inline -------------------------------------------------------------------------------------
+
+    def model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
+        known: LanguageModel | None = LanguageModel.objects.select_related("endpoint").filter(name=spec.name).first()
+        if known is None:
+            return self._new_model(path, spec)
+        if (known.endpoint.name, known.model) != (spec.endpoint, spec.model):
+            self.problems.append(
+                f"{path}: model {spec.name} is {known.model} at {known.endpoint} here; give this one another name"
+            )
+        return known
+
+    def _new_model(self, path: str, spec: ModelSpec) -> LanguageModel | None:
+        endpoint = Endpoint.objects.filter(name=spec.endpoint).first()
+        if endpoint is None:
+            self.problems.append(f"{path}.endpoint: there is no endpoint {spec.endpoint}; an operator makes it")
+            return None
+        row = LanguageModel(name=spec.name, endpoint=endpoint, model=spec.model)
+        if not self.save(path, row):
+            return None
+        record_changes([(row, "", "made")], by=self.by, reason=self.reason)
+        return row
+
+    def prompt(self, path: str, spec: PromptSpec) -> Any:
+        prompt, new = self.version(path, prompt_row(spec))
+        if new and self.may(APPROVE):
+            Prompt.objects.transition_one(prompt, sources=["draft"], target="approved", by=self.by, reason=self.reason)
+        return prompt
+
+    def sampler(self, path: str, spec: SamplerSpec) -> Any:
+        return self.version(path, sampler_row(spec))[0]
+
+    def dimension(self, path: str, spec: DimensionSpec) -> Any:
+        return self.version(path, dimension_row(spec))[0]
+
+    def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
+        """The version of this name that says the same, else a new one; and whether it is new. None if it is refused."""
+        kind: Any = type(row)
+        same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")
+        if (known := same.order_by("-version").first()) is not None:
+            return known, False
+        row.version = next_version(kind, row.name)
+        row.created_by = self.by
+        return (row, True) if self.save(path, row) else (None, False)
+
+    def save(self, path: str, row: models.Model) -> bool:
+        """Save a row that is new, where this author may and it is valid."""
+        kind = row._meta
+        if not self.may(f"{kind.app_label}.add_{kind.model_name}"):
+            self.problems.append(f"{path}: you may not add a {kind.verbose_name}; name one that is there")
+            return False
+        if not self.check(path, row):
+            return False
+        row.save()
+        return True
+
+    def may(self, permission: str) -> bool:
+        return self.trusted or self.by.has_perm(permission)
+
+    def check(self, path: str, row: models.Model, exclude: Sequence[str] = ()) -> bool:
+        try:
+            row.full_clean(exclude=exclude)
+        except ValidationError as error:
+            for field, sentences in error.message_dict.items():
+                key = KEYS.get(field, field)
+                where = f"{path}.{key}" if path else key
+                self.problems += [f"{where}: {sentence}" for sentence in sentences]
+            return False
+        return True

@@ -1,0 +1,301 @@
+"""Experiments from files and to files: names become rows, and what is written inline becomes a row if it is new."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import yaml
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import models, transaction
+
+from datasets_app.models import Dataset
+from runs_app.grading_interface import grading, scorer_name
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.planning.model_draw import DrawSpec
+from runs_app.planning.row_builder import RowBuilder
+from runs_app.planning.specs import (
+    PROVIDER_DEFAULT,
+    BudgetSpec,
+    ExperimentSpec,
+    PromptSpec,
+    SpecError,
+    read_spec,
+    read_yaml,
+)
+
+__all__ = ["SpecError", "create_experiment", "duplicate", "read_spec", "read_yaml", "spec_of", "to_yaml"]
+
+SETTINGS = (
+    "samples",
+    "cache",
+    "cache_buster",
+    "batch",
+    "sequential",
+    "max_concurrency",
+    "priority",
+    "request_timeout_s",
+    "max_attempts",
+    "backoff_s",
+    "max_backoff_s",
+    "on_empty",
+    "on_unreadable",
+    "lease_s",
+    "stop_failure_rate",
+    "stop_after_attempts",
+)
+COPIED = (
+    "max_usd",
+    "confirm_above_usd",
+    "budget_policy",
+    "dev_items",
+    "dev_samples",
+    "scorers",
+    "graders",
+    "adaptive",
+    "draws",
+)
+AXES = ("language_models", "prompts", "samplers", "dimensions")
+
+
+def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) -> Experiment:
+    """A draft of the design, owned by `by`, with what it defines inline, or nothing at all (SpecError).
+
+    What is inline is made only where `by` may add such rows. A prompt that is made is approved at once where `by` may
+    approve, else it waits for a curator. `trusted` is for whoever has the command line: asked for no permission.
+    """
+    with transaction.atomic():
+        return ExperimentBuilder(spec, by, trusted).make()
+
+
+class ExperimentBuilder(RowBuilder):
+    """One file on its way into rows: collects every problem before it gives up."""
+
+    def __init__(self, spec: ExperimentSpec, by: User, trusted: bool) -> None:
+        super().__init__(by, trusted)
+        self.spec = spec
+        self.draws = spec.drawn.content
+
+    def make(self) -> Experiment:
+        axes = self.facets()
+        graders = self._graders()
+        experiment = self._experiment()
+        experiment.graders, experiment.draws = graders, self.draws
+        if self.problems:
+            raise SpecError(self.problems)
+        experiment.save()
+        for axis, rows in axes.items():
+            getattr(experiment, axis).set(rows)
+        return experiment
+
+    def facets(self) -> dict[str, list[Any]]:
+        """Return the rows of each axis, by the experiment's field, and make those that are written inline."""
+        return {
+            "language_models": self._models(),
+            "prompts": self._axis("prompts", Prompt, self.spec.prompts, self.prompt),
+            "samplers": self._axis("samplers", Sampler, self.spec.samplers, self.sampler),
+            "dimensions": self._axis("dimensions", Dimension, self.spec.dimensions, self.dimension),
+        }
+
+    def _experiment(self) -> Experiment:
+        settings = {name: value for name in SETTINGS if (value := getattr(self.spec, name)) is not None}
+        experiment = Experiment(
+            slug=self.spec.experiment,
+            title=self.spec.title,
+            description=self.spec.description,
+            owner=self.by,
+            scorers=self._scorers(),
+            adaptive=self.spec.adaptive.content if self.spec.adaptive else {},
+            max_usd=self.spec.budget.max_usd,
+            confirm_above_usd=self.spec.budget.confirm_above_usd,
+            **_policy_of(self.spec.budget),
+            **settings,
+        )
+        if (dataset := self._dataset()) is not None:
+            experiment.dataset = dataset
+        self.check("", experiment, exclude=["dataset"])
+        return experiment
+
+    def _dataset(self) -> Dataset | None:
+        found: Dataset | None = self.visible(Dataset).named(self.spec.dataset).first()
+        if found is None:
+            self.problems.append(f"dataset: there is no dataset {self.spec.dataset}")
+        elif found.status != Dataset.Status.APPROVED:
+            self.problems.append(f"dataset: {found} is {found.status}; it must be approved")
+        elif self.spec.dataset_hash not in ("", found.content_hash):
+            self.problems.append(f"dataset_hash: {found} has another content here, {found.content_hash[:12]}")
+        return found
+
+    def _scorers(self) -> list[str | dict[str, str]]:
+        chosen = []
+        for at, said in enumerate(self.spec.grade.scorers):
+            written = said if isinstance(said, str) else said.content
+            if (stored := self._scorer(f"grade.scorers[{at}]", written)) and stored not in chosen:
+                chosen.append(stored)
+        if (adaptive := self.spec.adaptive) is None or adaptive.scorer in map(scorer_name, chosen):
+            return chosen
+        stored = self._scorer("adaptive.scorer", adaptive.scorer)
+        return [*chosen, stored] if stored else chosen
+
+    def _scorer(self, path: str, written: str | dict[str, Any]) -> str | dict[str, str] | None:
+        try:
+            return grading().stored_scorer(written)
+        except ValueError as problem:
+            said = str(problem)
+            self.problems.append(f"{path}: {said[:1].lower()}{said[1:]}")
+            return None
+
+    def _graders(self) -> list[str]:
+        """The names of the judges, which the app that grades finds or makes."""
+        said = self.spec.grade.graders
+        return grading().graders_named(self, said) if said else []
+
+    def _models(self) -> list[Any]:
+        said = self.spec.models
+        if not isinstance(said, DrawSpec):
+            return self._axis("models", LanguageModel, said, self.model)
+        if (made := self.drawn("models", said)) is None:
+            return []
+        self.draws["models"] = made.content
+        return self.models_of(made)
+
+    def _axis(
+        self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
+    ) -> list[Any]:
+        """The rows of one axis, in the order of the file."""
+        rows: list[Any] = []
+        for at, one in enumerate(said):
+            path = f"{axis}[{at}]"
+            row = self.named(path, kind, one) if isinstance(one, str) else inline(path, one)
+            if row in rows:
+                self.problems.append(f"{path}: {row} is named twice")
+            rows += [row] if row is not None else []
+        return rows
+
+
+def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
+    """A draft of the same design under another name, owned by `by`; nothing that was run comes along."""
+    copied = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED)}
+    copy = Experiment(
+        slug=new_slug,
+        title=experiment.title,
+        description=experiment.description,
+        owner=by,
+        dataset=experiment.dataset,
+        **copied,
+    )
+    with transaction.atomic():
+        try:
+            copy.full_clean()
+        except ValidationError as error:
+            raise SpecError(error.messages) from None
+        copy.save()
+        for axis in AXES:
+            getattr(copy, axis).set(getattr(experiment, axis).all())
+    return copy
+
+
+def spec_of(experiment: Experiment) -> dict[str, Any]:
+    """The experiment as a file says it, with all it asks written out, so that another site can read it, too."""
+    spec: dict[str, Any] = {
+        "experiment": experiment.slug,
+        **_said({"title": experiment.title, "description": experiment.description}),
+        "dataset": str(experiment.dataset),
+        "models": [model_spec(row) for row in experiment.language_models.select_related("endpoint")],
+        "prompts": [prompt_spec(row) for row in experiment.prompts.all()],
+        "samplers": [sampler_spec(row) for row in experiment.samplers.all()],
+        "dimensions": [dimension_spec(row) for row in experiment.dimensions.order_by("pk")],
+        **{name: getattr(experiment, name) for name in SETTINGS},
+        "adaptive": dict(experiment.adaptive),
+        "budget": _budget_spec(experiment),
+        "grade": _said({"scorers": list(experiment.scorers), "graders": _grader_specs(experiment)}),
+        "drawn": dict(experiment.draws),
+    }
+    return {key: value for key, value in spec.items() if value not in ([], {})}
+
+
+def to_yaml(experiment: Experiment) -> str:
+    return dump_yaml(spec_of(experiment))
+
+
+def dump_yaml(content: Any) -> str:
+    return yaml.dump(content, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks, since people read these files; no aliases, since they are refused again."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _said(mapping: dict[str, Any]) -> dict[str, Any]:
+    """Without what is not set: a file that does not mention it means the same."""
+    return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
+
+
+def _policy_of(budget: BudgetSpec) -> dict[str, Any]:
+    """Return the fields of the budget policy that a file sets."""
+    given = {"budget_policy": budget.policy, "dev_items": budget.dev_items, "dev_samples": budget.dev_samples}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _budget_spec(experiment: Experiment) -> dict[str, Any]:
+    """Return the budget as a file says it. What is as usual is left out."""
+    amounts = {name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
+    usual = Experiment()
+    policy = {
+        key: getattr(experiment, name)
+        for key, name in (("policy", "budget_policy"), ("dev_items", "dev_items"), ("dev_samples", "dev_samples"))
+        if getattr(experiment, name) != getattr(usual, name)
+    }
+    return _said(amounts) | policy
+
+
+def _grader_specs(experiment: Experiment) -> list[dict[str, Any]]:
+    return list(grading().grader_specs(experiment.graders)) if experiment.graders else []
+
+
+def _number(amount: Any) -> int | float | None:
+    if amount is None:
+        return None
+    return int(amount) if amount == int(amount) else float(amount)
+
+
+def model_spec(model: LanguageModel) -> dict[str, Any]:
+    return {"name": model.name, "endpoint": model.endpoint.name, "model": model.model}
+
+
+def prompt_spec(prompt: Prompt) -> dict[str, Any]:
+    """As system and user where that says it all, which people find easier to read than a list of turns."""
+    texts = {turn["role"]: turn["content"] for turn in prompt.messages}
+    short = {"name": prompt.name, **texts, "answer_format": prompt.answer_format}
+    if set(texts) <= {"system", "user"} and "user" in texts and PromptSpec(**short).turns == prompt.messages:
+        return short
+    return {"name": prompt.name, "messages": prompt.messages, "answer_format": prompt.answer_format}
+
+
+def sampler_spec(sampler: Sampler) -> str | dict[str, Any]:
+    if sampler.name == PROVIDER_DEFAULT and not sampler.content:
+        return PROVIDER_DEFAULT
+    names = ("name", "temperature", "top_p", "max_tokens", "seed", "reasoning_effort", "extra")
+    return _said({name: getattr(sampler, name) for name in names})
+
+
+def dimension_spec(dimension: Dimension) -> dict[str, Any]:
+    return {
+        "name": dimension.name,
+        **_said({"title": dimension.title}),
+        "instructions": dimension.instructions,
+        "min": dimension.scale_min,
+        "max": dimension.scale_max,
+        **_said({"labels": {int(point): label for point, label in dimension.labels.items()}}),
+    }

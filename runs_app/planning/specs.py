@@ -1,0 +1,493 @@
+"""The experiment file: its shape, and errors that name the key. Pure: names are looked up elsewhere."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection, Hashable, Sequence
+from itertools import chain
+from typing import Annotated, Any, Literal, TypeVar, get_args
+
+import yaml
+from pydantic import Discriminator, Field, Tag, ValidationError, ValidationInfo, field_validator, model_validator
+
+from evalsite.lib.hints import did_you_mean
+from runs_app.bounds import ADAPTIVE, BOUNDS
+from runs_app.planning.model_draw import Draw, DrawSpec
+from runs_app.planning.spec_types import (
+    DRAWN,
+    INLINE,
+    NAMED,
+    Labels,
+    Money,
+    Name,
+    Reference,
+    Settings,
+    Strict,
+    Text,
+    within,
+)
+from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
+
+PROVIDER_DEFAULT = "provider-default"
+MOST_CHARS = 1_000_000
+MOST_NODES = 20_000  # Of YAML: scalars, lists and mappings. Its parser takes about 0.1 ms for each.
+MOST_PROBLEMS = 20
+MOST_PLACES = 3  # Named in a hint where a key belongs.
+
+
+class SpecError(ValueError):
+    """An experiment file that cannot be used; each of `problems` is a sentence that names the key."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+class ModelSpec(Strict):
+    name: Name
+    endpoint: Name
+    model: Text = Field(min_length=1, max_length=200)
+
+
+class TurnSpec(Strict):
+    role: Literal["system", "user", "assistant"]
+    content: Text
+
+
+class PromptSpec(Strict):
+    """Either `user`, with or without `system`, or all turns as `messages`."""
+
+    name: Name
+    system: Text = ""
+    user: Text | None = None
+    messages: list[TurnSpec] | None = None
+    answer_format: Literal["text", "rating", "rating_with_reasoning"] = "text"
+
+    @model_validator(mode="after")
+    def _one_form(self) -> PromptSpec:
+        if (self.user is None) == (self.messages is None):
+            raise ValueError("give either user (and system) or messages")
+        if self.messages is not None and self.system:
+            raise ValueError("system belongs into messages here, as a turn of role system")
+        return self
+
+    @property
+    def turns(self) -> list[dict[str, str]]:
+        """The messages; line ends around a text, which YAML's block form adds, are no part of it."""
+        if self.messages is not None:
+            return [turn.model_dump() for turn in self.messages]
+        said = [("system", self.system.strip("\n")), ("user", (self.user or "").strip("\n"))]
+        return [{"role": role, "content": text} for role, text in said if text or role == "user"]
+
+
+SAMPLER, DIMENSION, EXPERIMENT = BOUNDS["sampler"], BOUNDS["dimension"], BOUNDS["experiment"]
+
+
+class SamplerSpec(Strict):
+    name: Name
+    temperature: Annotated[float | None, within(SAMPLER["temperature"])] = None
+    top_p: Annotated[float | None, within(SAMPLER["top_p"])] = None
+    max_tokens: Annotated[int | None, within(SAMPLER["max_tokens"])] = None
+    seed: Annotated[int | None, within(SAMPLER["seed"])] = None
+    reasoning_effort: Text = ""
+    extra: Settings = {}
+
+
+class DimensionSpec(Strict):
+    name: Name
+    title: Text = Field(default="", max_length=120)
+    instructions: Text
+    min: Annotated[int, within(DIMENSION["scale_min"])] = 1
+    max: Annotated[int, within(DIMENSION["scale_max"])] = 7
+    labels: Labels = {}
+
+
+class BudgetSpec(Strict):
+    max_usd: Money | None = None
+    confirm_above_usd: Money | None = None
+    policy: Literal["dev", "full"] | None = None
+    dev_items: Annotated[int | None, within(EXPERIMENT["dev_items"])] = None
+    dev_samples: Annotated[int | None, within(EXPERIMENT["dev_samples"])] = None
+
+
+RATING = "rating"  # The scorer whose scores are points of a scale, where others say right or wrong.
+Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
+
+
+class AdaptiveSpec(Strict):
+    """When a point is known well enough: the rule of `StoppingRule`, over the items of one category (`by: category`)
+    or with the same values of these metadata. A point gets `round` cases at a time, `max` at most. With the scorer
+    `rating` it is the mean rating on one dimension that is to be known, and half-widths are points of its scale."""
+
+    by: Annotated[
+        Annotated[Literal["category"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
+        Discriminator(lambda value: _form_of(value)),
+    ]
+    scorer: Name
+    round: Annotated[int, within(ADAPTIVE["round"])] = 32
+    max: Annotated[int, within(ADAPTIVE["max"])] = 512
+    targetci: Annotated[float, within(ADAPTIVE["targetci"])]
+    targetciht: Annotated[float | None, within(ADAPTIVE["targetciht"])] = None
+    abortht: Annotated[float | None, within(ADAPTIVE["abortht"])] = None
+    backoffht: Annotated[float | None, within(ADAPTIVE["backoffht"])] = None
+    minci: Annotated[float, within(ADAPTIVE["minci"])] = 0.0
+    confidence: Annotated[float, within(ADAPTIVE["confidence"])] = 0.95
+    correction: Correction = "mapped"
+
+    @field_validator("targetci", "targetciht", "minci")
+    @classmethod
+    def _fits_an_accuracy(cls, width: float | None, info: ValidationInfo) -> float | None:
+        if width is not None and width > 1 and info.data.get("scorer") != RATING:
+            raise ValueError(f"the half-width of an accuracy is a share between 0 and 1, not {width:g}")
+        return width
+
+    @model_validator(mode="after")
+    def _makes_a_rule(self) -> AdaptiveSpec:
+        if self.round > self.max:
+            raise ValueError(f"a round of {self.round} is more than the {self.max} that a point gets at most")
+        if isinstance(self.by, list) and len(set(self.by)) < len(self.by):
+            raise ValueError("by names a parameter twice")
+        if self.is_rated and self.correction != "mapped":
+            raise ValueError("correction takes guesses off an accuracy, and there are none in ratings; leave it out")
+        self.rule(self.max)
+        return self
+
+    def rule(self, maximum: int) -> StoppingRule:
+        """For a point that has so many cases."""
+        names = (*SHARES, *WIDTHS, "confidence", "correction")
+        said = {name: getattr(self, name) for name in names}
+        return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **said)
+
+    @property
+    def is_rated(self) -> bool:
+        """Whether a mean rating is to be known, rather than an accuracy."""
+        return self.scorer == RATING
+
+    @property
+    def names(self) -> list[str]:
+        """Of what makes a point: `category`, or the parameters."""
+        return self.by if isinstance(self.by, list) else [self.by]
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """As a file says it, with all that it did not say."""
+        return self.model_dump(exclude_none=True)
+
+
+def _form_of(value: Any) -> str:
+    return NAMED if isinstance(value, str) else INLINE
+
+
+def _is_draw(value: Any) -> bool:
+    return isinstance(value, DrawSpec) or (isinstance(value, dict) and "draw" in value)
+
+
+# A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant.
+Inline = TypeVar("Inline")
+Part = TypeVar("Part", bound=Strict)
+Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(_form_of)]
+
+
+class CriterionSpec(Strict):
+    name: Text = Field(min_length=1, max_length=120)
+    description: Text = ""
+    weight: float = Field(default=1, gt=0)
+
+
+class LabelSpec(Strict):
+    name: Text = Field(min_length=1, max_length=120)
+    description: Text = ""
+    score: float
+
+
+class RubricSpec(PromptSpec):
+    """As a prompt, for a judge; with the kind of its verdict, and what that kind needs."""
+
+    answer_format: Literal["text"] = "text"
+    kind: Literal["score", "criteria", "label", "pairwise"] = "score"
+    min: float = 0
+    max: float = 1
+    criteria: list[CriterionSpec] = []
+    labels: list[LabelSpec] = []
+
+
+class WrittenRubricSpec(RubricSpec):
+    """A rubric in a file of its own, which may be a template for item rubrics as well."""
+
+    kind: Literal["score", "criteria", "label", "pairwise", "writer"] = "score"  # type: ignore[assignment]
+
+
+JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
+
+
+class GraderSpec(Strict):
+    """A judge model with a rubric; without a sampler, at temperature 0. Of models that are drawn, a judge of each."""
+
+    name: Name
+    model: Annotated[
+        Annotated[Reference, Tag(NAMED)] | Annotated[ModelSpec, Tag(INLINE)] | Annotated[DrawSpec, Tag(DRAWN)],
+        Discriminator(lambda value: DRAWN if _is_draw(value) else _form_of(value)),
+    ]
+    rubric: Either[RubricSpec]
+    sampler: Either[SamplerSpec] = JUDGING_SAMPLER
+    texts: Reference | None = None
+    on_empty: Literal["skip", "grade", "zero"] = "skip"
+    longest_answer: int | None = Field(default=None, ge=1)
+
+
+class ScorerSpec(Strict):
+    """A rule with its parameter, of which it has one at most."""
+
+    name: Name
+    pattern: Text | None = None
+    field: Text | None = None
+    tolerance: float | None = None
+
+    @property
+    def content(self) -> dict[str, Any]:
+        return self.model_dump(exclude_none=True)
+
+
+class GradeSpec(Strict):
+    scorers: list[
+        Annotated[
+            Annotated[Text, Tag(NAMED)] | Annotated[ScorerSpec, Tag(INLINE)],
+            Discriminator(lambda value: _form_of(value)),
+        ]
+    ] = []
+    graders: list[Either[GraderSpec]] = []
+
+    @property
+    def written(self) -> list[str | dict[str, Any]]:
+        """The scorers as texts and mappings."""
+        return [scorer if isinstance(scorer, str) else scorer.content for scorer in self.scorers]
+
+
+class DrawsSpec(Strict):
+    """Draws that were made: of the models, and of judges' models by the names of their graders."""
+
+    models: Draw | None = None
+    judges: dict[str, Draw] = {}
+
+    @property
+    def content(self) -> dict[str, Any]:
+        judges = {name: made.content for name, made in self.judges.items()}
+        return ({"models": self.models.content} if self.models else {}) | ({"judges": judges} if judges else {})
+
+
+class ExperimentSpec(Strict):
+    """An experiment file. What is None was not said, and takes the site's default."""
+
+    experiment: Name
+    title: Text = Field(default="", max_length=200)
+    description: Text = ""
+    dataset: Reference
+    dataset_hash: Text = ""
+    models: Annotated[
+        Annotated[list[Either[ModelSpec]], Field(min_length=1), Tag(NAMED)] | Annotated[DrawSpec, Tag(DRAWN)],
+        Discriminator(lambda value: DRAWN if isinstance(value, dict | DrawSpec) else NAMED),
+    ]
+    prompts: list[Either[PromptSpec]] = Field(min_length=1)
+    samplers: list[Either[SamplerSpec]] = Field(default=[PROVIDER_DEFAULT], min_length=1)
+    dimensions: list[Either[DimensionSpec]] = []
+    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
+    cache: bool | None = None
+    cache_buster: bool | None = None
+    batch: bool | None = None
+    sequential: bool | None = None
+    max_concurrency: Annotated[int | None, within(EXPERIMENT["max_concurrency"])] = None
+    priority: Annotated[int | None, within(EXPERIMENT["priority"])] = None
+    request_timeout_s: Annotated[float | None, within(EXPERIMENT["request_timeout_s"])] = None
+    max_attempts: Annotated[int | None, within(EXPERIMENT["max_attempts"])] = None
+    backoff_s: Annotated[float | None, within(EXPERIMENT["backoff_s"])] = None
+    max_backoff_s: Annotated[float | None, within(EXPERIMENT["max_backoff_s"])] = None
+    on_empty: Literal["keep", "rerun", "skip"] | None = None
+    on_unreadable: Literal["keep", "rerun"] | None = None
+    lease_s: Annotated[float | None, within(EXPERIMENT["lease_s"])] = None
+    stop_failure_rate: Annotated[float | None, within(EXPERIMENT["stop_failure_rate"])] = None
+    stop_after_attempts: Annotated[int | None, within(EXPERIMENT["stop_after_attempts"])] = None
+    adaptive: AdaptiveSpec | None = None
+    budget: BudgetSpec = BudgetSpec()
+    grade: GradeSpec = GradeSpec()
+    drawn: DrawsSpec = DrawsSpec()
+
+
+class ExtensionSpec(Strict):
+    """What joins a launched design: these keys of an experiment file. `settings` are the other keys of a whole one."""
+
+    dataset: Reference | None = None
+    models: list[Either[ModelSpec]] = []
+    prompts: list[Either[PromptSpec]] = []
+    samplers: list[Either[SamplerSpec]] = []
+    dimensions: list[Either[DimensionSpec]] = []
+    samples: Annotated[int | None, within(EXPERIMENT["samples"])] = None
+    settings: Settings = Field(default={}, exclude=True)
+
+
+def read_extension_yaml(text: str) -> ExtensionSpec:
+    """Return what a file adds: a whole experiment file as it was edited, or only the keys of an ExtensionSpec."""
+    content = _parsed(text)
+    if isinstance(content, dict) and "experiment" in content:
+        return _extension_of(read_spec(content))
+    if not isinstance(content, dict) or "settings" in content:
+        raise SpecError(["an extension is a mapping with models, prompts, samplers, dimensions or samples"])
+    return _validated(ExtensionSpec, content)
+
+
+def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
+    if isinstance(spec.models, DrawSpec):
+        raise SpecError(["models: a draw is made when an experiment is created; name the models that join"])
+    axes = {name: getattr(spec, name) for name in ("models", "prompts", "samplers", "dimensions")}
+    others = spec.model_dump(exclude_none=True, exclude={*axes, "experiment", "dataset", "samples"})
+    settings = {
+        **{key: value for key, value in others.items() if not isinstance(value, dict)},
+        **{f"budget.{key}": value for key, value in others["budget"].items()},
+        **({"adaptive": spec.adaptive.content} if spec.adaptive else {}),
+        **({"grade.scorers": spec.grade.written} if spec.grade.scorers else {}),
+    }
+    return ExtensionSpec.model_construct(dataset=spec.dataset, samples=spec.samples, settings=settings, **axes)
+
+
+def read_yaml(text: str) -> ExperimentSpec:
+    """The file, or the manifest of a launch, as a specification. SpecError when it is neither."""
+    return read_spec(_parsed(text))
+
+
+def read_part(text: str, spec: type[Part], what: str) -> Part:
+    """Return the part of an experiment file that a file of its own holds, such as a prompt. SpecError says what is
+    wrong, by the path that starts with `what`."""
+    content = _parsed(text)
+    if not isinstance(content, dict):
+        raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
+    try:
+        return spec.model_validate(content)
+    except ValidationError as error:
+        raise SpecError([f"{what}.{sentence}" for sentence in _sentences(error, spec)]) from None
+
+
+def _parsed(text: str) -> Any:
+    """The content of a file; of a manifest, its design. SpecError when it is no YAML."""
+    if len(text) > MOST_CHARS:
+        raise SpecError([f"the file has {len(text):,} characters; at most {MOST_CHARS:,} are read"])
+    try:
+        content = _content_of(text)
+    except yaml.YAMLError as error:
+        raise SpecError([f"this is not YAML: {' '.join(str(error).split())}"]) from None
+    except (RecursionError, ValueError) as error:
+        raise SpecError([f"this cannot be read: {type(error).__name__}"]) from None
+    return content["design"] if isinstance(content, dict) and "design" in content else content
+
+
+def _content_of(text: str) -> Any:
+    """JSON is read as JSON: YAML, which looks like a superset of it, folds some characters of its texts."""
+    try:
+        return json.loads(text, object_pairs_hook=_said_once)
+    except json.JSONDecodeError:
+        return yaml.load(text, _Loader)  # noqa: S506 - a SafeLoader, with aliases refused
+
+
+def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
+        raise yaml.YAMLError(f"a key is said twice in the mapping that starts with {pairs[0][0]}")
+    return mapping
+
+
+def read_spec(content: Any) -> ExperimentSpec:
+    """As `read_yaml`, of a mapping."""
+    if not isinstance(content, dict):
+        raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
+    return _validated(ExperimentSpec, content)
+
+
+Spec = TypeVar("Spec", bound=Strict)
+
+
+def _validated(kind: type[Spec], content: Any) -> Spec:
+    try:
+        return kind.model_validate(content)
+    except ValidationError as error:
+        raise SpecError(_sentences(error, kind)) from None
+
+
+def _sentences(error: ValidationError, root: type[Strict]) -> list[str]:
+    """The first problems; a hint is looked up for each, so not for thousands."""
+    found = error.errors(include_url=False, include_context=False, include_input=False)
+    more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
+    return [_sentence(problem, root) for problem in found[:MOST_PROBLEMS]] + more
+
+
+class _Loader(yaml.SafeLoader):
+    """Without aliases, by which a few lines unfold to gigabytes, and without keys that are said twice."""
+
+    nodes = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise yaml.YAMLError(f"more than {MOST_NODES:,} values are not read; write a file this large as JSON")
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("aliases (*name) are not taken")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Hashable, Any]:
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) < len(node.value):
+            raise yaml.YAMLError(f"a key is said twice in the mapping that starts in line {node.start_mark.line + 1}")
+        return mapping
+
+
+TAGS = (NAMED, INLINE, DRAWN)
+
+
+def _sentence(problem: Any, root: type[Strict]) -> str:
+    """`prompts[1].usr: unknown key; did you mean user?`"""
+    path = path_of([step for step in problem["loc"] if step not in TAGS])
+    if problem["type"] == "extra_forbidden":
+        *place, key = problem["loc"]
+        hint = _hint_for(str(key)[:80], _specs_at(place, root))
+        return f"{path}: unknown key" + (f"; {hint}" if hint else "")
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{path}: {message[:1].lower()}{message[1:]}"
+
+
+def _hint_for(key: str, specs: Collection[type[Strict]]) -> str:
+    """Keys that this place takes come first; else the mapping of this place that takes the key."""
+    known = [name for spec in specs for name in _fields_of(spec)]
+    if hint := did_you_mean(key, known):
+        return hint
+    inner = [
+        name for spec in specs for name, annotation in _fields_of(spec).items()
+        if any(key in _fields_of(one) for one in _specs_in(annotation))
+    ]  # fmt: skip
+    return f"it belongs under {' or '.join(dict.fromkeys(inner))}" if 0 < len(inner) <= MOST_PLACES else ""
+
+
+def _specs_at(place: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
+    """Return the specifications that may stand at this place of a file that is a `root`."""
+    specs: list[type[Strict]] = [root]
+    for step in place:
+        found = [_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _fields_of(spec))]
+        if found:
+            specs = list(dict.fromkeys(chain.from_iterable(found)))
+        elif step in TAGS:
+            specs = [spec for spec in specs if (spec is DrawSpec) == (step == DRAWN)]
+    return specs
+
+
+def _fields_of(spec: type[Strict]) -> dict[str, Any]:
+    return {field.alias or name: field.annotation for name, field in spec.model_fields.items()}
+
+
+def _specs_in(annotation: Any) -> list[type[Strict]]:
+    """The specifications that an annotation such as `list[Either[PromptSpec]]` is made of."""
+    if isinstance(annotation, type) and issubclass(annotation, Strict):
+        return [annotation]
+    return [spec for part in get_args(annotation) for spec in _specs_in(part)]
+
+
+def path_of(steps: Sequence[str | int]) -> str:
+    """("prompts", 1, "user") as `prompts[1].user`."""
+    path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    return path.removeprefix(".")

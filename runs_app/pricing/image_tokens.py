@@ -1,0 +1,147 @@
+"""What an image counts for in a request, by the rule of the model's provider. Pure.
+
+Our requests name no detail, which is "auto": taken as the finest that the model then chooses. A model that no rule
+names is charged by the dearest of them. Each rule says where it stands and when that was read; the providers' own
+worked examples are in `tests/core/test_image_tokens.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+
+from runs_app.pricing.tokens import bare_name
+
+READ = date(2026, 11, 20)
+OPENAI = "OpenAI, Images and vision"
+ANTHROPIC = "Anthropic, Vision"
+GOOGLE = "Google, Understand and count tokens; Media resolution"
+QWEN = "Qwen, Qwen2-VL (arXiv:2409.12191) and model cards"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRule:
+    """Tokens of an image of (width, height) in pixels. `said` names the rule to people."""
+
+    said: str
+    source: str
+    tokens: Callable[[int, int], int]
+    read: date = READ
+
+    def of(self, width: int, height: int) -> int:
+        if width < 1 or height < 1:
+            raise ValueError(f"an image has no size of {width} x {height} pixels")
+        return self.tokens(width, height)
+
+
+def tiles(base: int, each: int, width: int, height: int) -> int:
+    """A base, and so much for each tile of 512 x 512 pixels, of an image shrunk into 2048 x 2048 and then until its
+    shorter side is at most 768."""
+    scale = min(1.0, 2048 / max(width, height))
+    scale = min(scale, 768 / min(width, height))
+    # Rounding first keeps 1024 * 0.75 from spilling into another tile by a rounding error.
+    return base + each * math.ceil(round(width * scale, 6) / 512) * math.ceil(round(height * scale, 6) / 512)
+
+
+def patches(most: int, multiplier: float, width: int, height: int) -> int:
+    """Patches of 32 x 32 pixels, at most so many, times a multiplier. What has more is shrunk until it fits, and until
+    its sides are whole patches."""
+    needed = _cells(width, height, 32)
+    if needed > most:
+        shrink = math.sqrt(most * 32**2 / (width * height))
+        across, down = width * shrink / 32, height * shrink / 32
+        shrink = min(math.floor(across) / across, math.floor(down) / down)
+        # A strip thinner than a patch cannot be made whole: it is charged all that there may be.
+        needed = round(across * shrink) * round(down * shrink) if shrink else most
+    return math.ceil(round(needed * multiplier, 6))
+
+
+def visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
+    """Patches of 28 x 28 pixels of the image in the largest size that passes neither limit."""
+    long, short = max(width, height), min(width, height)
+    low, high = 1, min(long, longest_side)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if _cells(middle, middle * short / long, 28) <= most:
+            low = middle
+        else:
+            high = middle - 1
+    return min(most, _cells(low, low * short / long, 28))
+
+
+def pan_and_scan(width: int, height: int) -> int:
+    """258 for an image of at most 384 pixels on both sides, else for each tile, whose side is two thirds of the image's
+    shorter one, within 256 and 768 pixels."""
+    if max(width, height) <= 384:
+        return 258
+    side = min(768, max(256, math.floor(min(width, height) / 1.5)))
+    return 258 * _cells(width, height, side)
+
+
+def fixed(tokens: int, width: int, height: int) -> int:
+    """The same for an image of any size."""
+    return tokens
+
+
+def merged_patches(side: int, least: int, most: int, width: int, height: int) -> int:
+    """Patches of that side, within limits, and a token before and after them."""
+    return min(most, max(least, _cells(width, height, side))) + 2
+
+
+def _cells(width: float, height: float, side: int) -> int:
+    return math.ceil(round(width / side, 6)) * math.ceil(round(height / side, 6))
+
+
+def _openai(said: str, count: Callable[[int, int], int]) -> ImageRule:
+    return ImageRule(f"OpenAI's {said}", OPENAI, count)
+
+
+# By the start of the model's own name, first match. GPT-4o mini's tokens are as dear as GPT-4o's image, by design.
+_BY_NAME: tuple[tuple[str, ImageRule], ...] = (
+    (r"gpt-4o-mini", _openai("tiles of 5,667", partial(tiles, 2833, 5667))),
+    (r"gpt-(4\.1|5|5\.4)-mini", _openai("1,536 patches x 1.62", partial(patches, 1536, 1.62))),
+    (r"gpt-(4\.1|5|5\.4)-nano", _openai("1,536 patches x 2.46", partial(patches, 1536, 2.46))),
+    (r"o4-mini", _openai("1,536 patches x 1.72", partial(patches, 1536, 1.72))),
+    (r"gpt-4o|chatgpt-4o|gpt-4\.[15]|gpt-4-", _openai("tiles of 170", partial(tiles, 85, 170))),
+    (r"gpt-5($|-chat|-20)", _openai("tiles of 140", partial(tiles, 70, 140))),
+    (r"o[13](-pro|-20|$)", _openai("tiles of 150", partial(tiles, 75, 150))),
+    (r"computer-use-preview", _openai("tiles of 129", partial(tiles, 65, 129))),
+    (r"gpt-5\.[45]($|-20|-pro)", _openai("10,000 patches x 1.2", partial(patches, 10_000, 1.2))),
+    (r"gpt-5\.6|gpt-6", _openai("30,000 patches x 1.2", partial(patches, 30_000, 1.2))),
+    (r"gemini-[12]", ImageRule("Gemini's tiles of 258", GOOGLE, pan_and_scan)),
+    (r"gemini-", ImageRule("Gemini 3's 1,120 an image", GOOGLE, partial(fixed, 1120))),
+    (r"qwen2(\.5)?-vl", ImageRule("Qwen's patches of 28 px", QWEN, partial(merged_patches, 28, 4, 16_384))),
+    (r"qwen3(\.\d)?-vl", ImageRule("Qwen's patches of 32 px", QWEN, partial(merged_patches, 32, 64, 16_384))),
+)
+_CLAUDE = ImageRule("Anthropic's 1,568 patches of 28 px", ANTHROPIC, partial(visual_tokens, 1568, 1568))
+_FINE_CLAUDE = ImageRule("Anthropic's 4,784 patches of 28 px", ANTHROPIC, partial(visual_tokens, 2576, 4784))
+_FINE_SINCE = (4, 7)
+_CLAUDE_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
+_OF_ONE_MODEL = "gpt-4o-mini"
+
+
+def _dearest(width: int, height: int) -> int:
+    rules = [rule for name, rule in _BY_NAME if name != _OF_ONE_MODEL]
+    return max(rule.of(width, height) for rule in (*rules, _CLAUDE, _FINE_CLAUDE))
+
+
+UNKNOWN = ImageRule("the dearest of all rules: none is known", "", _dearest)
+
+
+def rule_for(model: str) -> ImageRule:
+    """By which rule images are counted for a model of this id."""
+    name = bare_name(model)
+    if name.startswith("claude"):
+        return _claude(name)
+    return next((rule for start, rule in _BY_NAME if re.match(start, name)), UNKNOWN)
+
+
+def _claude(name: str) -> ImageRule:
+    """Models since 4.7 see finer images; one whose version cannot be read may."""
+    found = _CLAUDE_VERSION.match(name)
+    version = (int(found[1]), int(found[2] or 0)) if found else _FINE_SINCE
+    return _CLAUDE if version < _FINE_SINCE else _FINE_CLAUDE

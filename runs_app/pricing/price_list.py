@@ -1,0 +1,122 @@
+"""List prices out of litellm's package, taken over for models of the site: read from its file, nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from importlib import metadata
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from datasets_app.models.history import Actor, save_noted
+from runs_app.models import Endpoint, LanguageModel
+from runs_app.pricing import litellm_data
+from runs_app.pricing.costs import MILLION
+
+LIST = "model_prices_and_context_window_backup.json"
+KINDS = {
+    "input_price": "input_cost_per_token",
+    "output_price": "output_cost_per_token",
+    "cache_read_price": "cache_read_input_token_cost",
+    "cache_write_price": "cache_creation_input_token_cost",
+}
+SIX_PLACES = Decimal("0.000001")
+_DEARER_ABOVE = re.compile(r"input_cost_per_token_above_(\w+)_tokens")
+
+Listed = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Repricing:
+    """A model's prices, now and as listed, in US dollars per million tokens; `why_not` where they are not taken."""
+
+    model: LanguageModel
+    before: dict[str, Decimal | None]
+    after: dict[str, Decimal | None]
+    why_not: str = ""
+    dearer_above: str = ""
+
+    @property
+    def said(self) -> str:
+        """For people: old -> new of each price that changes."""
+        if self.why_not:
+            return f"{self.model}: {self.why_not}"
+        changes = [
+            f"{kind.removesuffix('_price').replace('_', ' ')} {_text(self.before[kind])} -> {_text(self.after[kind])}"
+            for kind in KINDS
+            if self.before[kind] != self.after[kind]
+        ]
+        dearer = f"; dearer above {self.dearer_above} tokens, which is not taken over" if self.dearer_above else ""
+        return f"{self.model}: {', '.join(changes) or 'as listed already'}{dearer}"
+
+
+def source() -> str:
+    return f"litellm {metadata.version('litellm')}"
+
+
+def read_list() -> Listed:
+    """The list by litellm's names of models; empty where its file is gone."""
+    folder = litellm_data.litellm_folder()
+    try:
+        found: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
+    except OSError:
+        return {}
+    return found
+
+
+def repricings(models: Iterable[LanguageModel]) -> list[Repricing]:
+    """What the list says of each of these. Models come with their endpoint."""
+    listed = read_list()
+    return [_repricing(model, listed) for model in models]
+
+
+def _repricing(model: LanguageModel, listed: Listed) -> Repricing:
+    before = {kind: getattr(model, kind) for kind in KINDS}
+    if model.endpoint.is_free:
+        return Repricing(model, before, before, "its endpoint is free")
+    entry = _entry(model, listed)
+    after = {kind: _per_million(entry.get(name)) for kind, name in KINDS.items()}
+    if after["input_price"] is None or after["output_price"] is None:
+        unlisted = f"{source()} lists no price of {model.model} at {model.endpoint.provider}"
+        return Repricing(model, before, before, unlisted)
+    dearer = next((found[1] for name in entry if (found := _DEARER_ABOVE.fullmatch(name))), "")
+    return Repricing(model, before, after, dearer_above=dearer)
+
+
+def _entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
+    """As litellm itself looks a model up: by provider and id, or by the id alone where that is the provider's."""
+    provider = model.endpoint.provider
+    if provider in Endpoint.SELF_HOSTED:
+        return {}
+    for name in (f"{provider}/{model.model}", model.model):
+        entry = listed.get(name, {})
+        if entry.get("litellm_provider") == provider:
+            return entry
+    return {}
+
+
+def _per_million(dollars: Any) -> Decimal | None:
+    if isinstance(dollars, bool) or not isinstance(dollars, int | float) or dollars < 0:
+        return None
+    return (Decimal(str(dollars)) * MILLION).quantize(SIX_PLACES)
+
+
+@transaction.atomic
+def take_over(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
+    """Store the listed prices with their source and today's date, and note each; returns of how many models."""
+    taken = [one for one in found if not one.why_not]
+    for one in taken:
+        prices = one.after | {"price_source": source(), "price_date": timezone.now().date()}
+        for name, value in prices.items():
+            setattr(one.model, name, value)
+        save_noted(one.model, by=by, reason=reason, fields=list(prices))
+    return len(taken)
+
+
+def _text(price: Decimal | None) -> str:
+    return "unknown" if price is None else f"${price.normalize():f}"

@@ -1,0 +1,109 @@
+"""What was sent, as a reader sees it: the exact messages, with the picture where it stood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from datasets_app.models import Item
+from runs_app.engine import requests
+from runs_app.llm import judge_prompt, prompts
+from runs_app.models import Dimension, Experiment, Prompt, Trial
+
+SALT_STAND_IN = "0123456789"
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A text, an image, or an image with the text that follows it, of one message."""
+
+    role: str
+    text: str = ""
+    image_url: str = ""
+    image_alt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """`problem` says why nothing could be rendered."""
+
+    turns: list[Turn]
+    problem: str = ""
+
+
+def turns_of(trial: Trial) -> Turns:
+    """`trial` comes with its run's design, its item, image and dimension."""
+    image = trial.item.image
+    try:
+        messages = requests.rebuild_messages(trial, image.url if image else None)
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, trial.item))
+
+
+def _turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
+    return [turn for message in messages for turn in _parts(message["role"], message["content"], item)]
+
+
+def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
+    """A turn for each part, in order; a picture and the text right after it are one, as they are read."""
+    if isinstance(content, str):
+        return [Turn(role, content)]
+    turns: list[Turn] = []
+    for turn in (_part(role, part, item) for part in content):
+        if turns and turns[-1].image_url and not turns[-1].text and turn.text:
+            turns[-1] = replace(turns[-1], text=turn.text)
+        else:
+            turns.append(turn)
+    return turns
+
+
+def _part(role: str, part: dict[str, Any], item: Item) -> Turn:
+    if part["type"] == "image_url":
+        return Turn(role, image_url=part["image_url"]["url"], image_alt=f"Image of {item.key}")
+    return Turn(role, part["text"])
+
+
+def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
+    """What the first trial of this item would ask: with `experiment` not planned yet, its salt is a stand-in."""
+    question = requests.build_question(item, dimension)
+    image = item.image
+    try:
+        hint = prompts.format_hint(cast(prompts.AnswerFormat, prompt.answer_format), question.scale)
+        messages = prompts.render(
+            prompt.messages,
+            question.variables,
+            image.url if image else None,
+            hint=hint,
+            salt=SALT_STAND_IN if experiment.cache_buster else "",
+        )
+    except prompts.RequestTooLong as problem:
+        return Turns([], f"prompt {prompt}, item {item.key}: {problem}")
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, item))
+
+
+def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
+    """What a judge would be asked about stored answers. `rubric` is a Rubric's content, saved or not."""
+    told = judge_prompt.told_by(rubric) | judge_prompt.answers_for(subject.answer, rival.answer if rival else None)
+    if item_rubric is not None:
+        told[judge_prompt.ITEM_RUBRIC] = item_rubric
+    closing = "" if prompts.uses(rubric["messages"], judge_prompt.VERDICT_FORM) else told[judge_prompt.VERDICT_FORM]
+    return _turns_told(rubric["messages"], subject, told, closing)
+
+
+def turns_of_writer(messages: list[prompts.Turn], about: Trial) -> Turns:
+    """What a writer of rubrics would be asked about the item of this trial."""
+    return _turns_told(messages, about, {}, "")
+
+
+def _turns_told(turns: list[prompts.Turn], about: Trial, told: Mapping[str, str], closing: str) -> Turns:
+    image = about.item.image
+    question = requests.build_question(about.item, about.dimension).for_judging(told)
+    try:
+        messages = prompts.render(turns, question.variables, image.url if image else None, hint=closing)
+    except prompts.PromptError as problem:
+        return Turns([], str(problem))
+    return Turns(_turns(messages, about.item))

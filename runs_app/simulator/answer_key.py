@@ -1,0 +1,68 @@
+"""What the simulated models may know: targets of questions and human norms of images."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runs_app.simulator.config import ConfigError
+from runs_app.simulator.jsonl import read_rows
+from runs_app.simulator.request_parser import ChatRequest
+from runs_app.simulator.text_index import Haystack, TextIndex
+
+_KEYS = frozenset({"text", "target", "image", "dimension", "mean", "sd"})
+USUAL_DIMENSIONS = ("valence", "arousal", "dominance")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNorm:
+    """The mean and standard deviation of human ratings of one image on one dimension."""
+
+    mean: float
+    sd: float
+
+
+class AnswerKey:
+    """Targets by a piece of the question, norms by image and dimension."""
+
+    def __init__(self) -> None:
+        self._targets: TextIndex[str] = TextIndex()
+        self._norms: dict[tuple[str, str], KnownNorm] = {}
+        self._dimensions: list[str] = list(USUAL_DIMENSIONS)
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> "AnswerKey":
+        """Read JSONL rows {text, target} and {image, dimension, mean, sd}; ConfigError names the row that is wrong."""
+        key = cls()
+        for path in paths:
+            for place, row in read_rows(path, _KEYS):
+                try:
+                    key.add(row)
+                except (KeyError, TypeError, ValueError, AttributeError):
+                    raise ConfigError(f"{place}: neither text and target nor image, dimension, mean, sd") from None
+        return key
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take in one row; KeyError, TypeError or ValueError if it is neither a target nor a norm."""
+        if "image" not in row:
+            self._targets.set(row["text"], str(row["target"]))
+            return
+        dimension = row["dimension"].lower()
+        self._norms[row["image"], dimension] = KnownNorm(float(row["mean"]), float(row["sd"]))
+        if dimension not in self._dimensions:
+            self._dimensions.append(dimension)
+
+    def target(self, request: ChatRequest) -> tuple[str, str] | None:
+        """The question that occurs in the request, with its target."""
+        if not len(self._targets):
+            return None
+        return self._targets.find(Haystack.of(request.text, request.user_text))
+
+    def dimension(self, request: ChatRequest) -> str:
+        """The dimension that the request speaks of most, or "" if of none."""
+        text = request.text.lower()
+        best = max(self._dimensions, key=text.count)
+        return best if best in text else ""
+
+    def norm(self, image: str, dimension: str) -> KnownNorm | None:
+        return self._norms.get((image, dimension))

@@ -1,0 +1,154 @@
+"""How batches, their calls and their lines look, in OpenAI's and in Anthropic's form."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from runs_app.simulator.request_parser import ChatRequest
+from runs_app.simulator.responses import Reply, completion_body, usage_of
+
+if TYPE_CHECKING:
+    from runs_app.simulator.batches import Batch
+
+DAY_S = 86_400
+
+
+def calls_of(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:
+    """(custom id, body in OpenAI's form) of each call; KeyError or ValueError for what cannot be read."""
+    if form == "anthropic":
+        return [(one["custom_id"], json.dumps(chat_of(one["params"])).encode()) for one in asked["requests"]]
+    entries = [json.loads(line) for line in files[asked["input_file_id"]][1].splitlines() if line.strip()]
+    return [(entry["custom_id"], json.dumps(entry["body"]).encode()) for entry in entries]
+
+
+def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Anthropic's parameters as a chat completion's."""
+    system = params.get("system") or []
+    turns = [{"role": "system", "content": _parts(system)}] if system else []
+    turns += [{"role": turn["role"], "content": _parts(turn["content"])} for turn in params["messages"]]
+    chat = {"model": params["model"], "messages": turns, "max_tokens": params["max_tokens"]}
+    if shape := params.get("output_format"):
+        chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": shape["schema"]}}
+    return chat
+
+
+def _parts(content: Any) -> Any:
+    if isinstance(content, str):
+        return content
+    return [_image(part["source"]) if part["type"] == "image" else part for part in content]
+
+
+def _image(source: Mapping[str, str]) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": f"data:{source['media_type']};base64,{source['data']}"}}
+
+
+def line(form: str, name: str, status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> bytes:
+    """What came of one call."""
+    if form == "anthropic":
+        return json.dumps({"custom_id": name, "result": _result(status, chat, came)}).encode()
+    body = json.loads(completion_body(chat, came, None)) if chat is not None and isinstance(came, Reply) else came
+    response = {"status_code": status, "request_id": uuid.uuid4().hex, "body": body}
+    return json.dumps(
+        {"id": f"batch_req_{uuid.uuid4().hex}", "custom_id": name, "response": response, "error": None}
+    ).encode()
+
+
+def unmade_line(form: str, name: str, why: str) -> bytes:
+    """A call that was never made, since its batch was cancelled or expired."""
+    if form == "anthropic":
+        return json.dumps({"custom_id": name, "result": {"type": "canceled" if why == "cancelled" else why}}).encode()
+    error = {"code": f"batch_{why}", "message": f"The batch {why} before this call was made."}
+    return json.dumps(
+        {"id": f"batch_req_{uuid.uuid4().hex}", "custom_id": name, "response": None, "error": error}
+    ).encode()
+
+
+def is_error(line: bytes) -> bool:
+    """Whether OpenAI would write it into the file of errors."""
+    response = json.loads(line).get("response")
+    return not response or response["status_code"] != 200
+
+
+def _result(status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> dict[str, Any]:
+    if chat is None or not isinstance(came, Reply):
+        kind = {400: "invalid_request_error", 429: "rate_limit_error", 529: "overloaded_error"}.get(status, "api_error")
+        message = came["error"]["message"] if isinstance(came, dict) else ""
+        return {"type": "errored", "error": {"type": "error", "error": {"type": kind, "message": message}}}
+    usage = usage_of(chat, came)
+    message = {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": chat.model,
+        "content": [{"type": "text", "text": came.content or ""}],
+        "stop_reason": "max_tokens" if came.finish_reason == "length" else "end_turn",
+        "usage": {"input_tokens": usage["prompt_tokens"], "output_tokens": usage["completion_tokens"]},
+    }
+    return {"type": "succeeded", "message": message}
+
+
+def batch_object(batch: Batch) -> dict[str, Any]:
+    return _message_batch(batch) if batch.form == "anthropic" else _openai_batch(batch)
+
+
+def _openai_batch(batch: Batch) -> dict[str, Any]:
+    status = _status(batch)
+    has_files = batch.lines is not None and status != "failed"
+    errors = None
+    if status == "failed":
+        code = "token_limit_exceeded" if batch.fault == "full" else "invalid_request"
+        errors = {"object": "list", "data": [{"code": code, "message": f"The batch is {batch.fault}."}]}
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "status": status,
+        "created_at": int(batch.created),
+        "expires_at": int(batch.created) + DAY_S,
+        "input_file_id": batch.input_file,
+        "metadata": batch.metadata,
+        "errors": errors,
+        "output_file_id": f"{batch.id}-output" if has_files else None,
+        "error_file_id": f"{batch.id}-errors" if has_files else None,
+        "request_counts": batch.counts or {"total": len(batch.calls), "completed": 0, "failed": 0},
+    }
+
+
+def _status(batch: Batch) -> str:
+    if batch.cancelled_at is not None:
+        return "cancelled" if batch.lines is not None else "cancelling"
+    if batch.lines is None:
+        return "in_progress"
+    return {"invalid": "failed", "full": "failed", "expired": "expired"}.get(batch.fault or "", "completed")
+
+
+def _message_batch(batch: Batch) -> dict[str, Any]:
+    ended = batch.lines is not None
+    word = "ended" if ended else "canceling" if batch.cancelled_at else "in_progress"
+    return {
+        "id": batch.id,
+        "type": "message_batch",
+        "processing_status": word,
+        "request_counts": batch.counts or {"processing": len(batch.calls)},
+        "created_at": _moment(batch.created),
+        "expires_at": _moment(batch.created + DAY_S),
+        "cancel_initiated_at": _moment(batch.cancelled_at) if batch.cancelled_at else None,
+        "results_url": f"/v1/messages/batches/{batch.id}/results" if ended else None,
+    }
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def counts(batch: Batch) -> dict[str, int]:
+    """Its calls by what came of them, in the words of its form."""
+    lines = [json.loads(line) for line in batch.lines or ()]
+    if batch.form == "anthropic":
+        kinds = [line["result"]["type"] for line in lines]
+        return {kind: kinds.count(kind) for kind in ("succeeded", "errored", "canceled", "expired")} | {"processing": 0}
+    completed = sum(bool(line["response"]) and line["response"]["status_code"] == 200 for line in lines)
+    return {"total": len(batch.calls), "completed": completed, "failed": len(lines) - completed}

@@ -1,0 +1,227 @@
+"""The batch endpoints of the simulated provider, in OpenAI's and in Anthropic's form."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from runs_app.simulator import batch_forms as forms
+from runs_app.simulator.faults import error_object
+from runs_app.simulator.seeded_random import uniforms
+
+if TYPE_CHECKING:
+    from runs_app.simulator.server import Simulator
+
+PAGE = 100
+CANCEL_S = 0.2  # Between a cancellation and its end.
+
+
+@dataclass(slots=True)
+class Batch:
+    """Calls that were handed over, and what comes of them once their time is over."""
+
+    id: str
+    form: str  # openai or anthropic
+    calls: list[tuple[str, bytes]]  # custom id, body in OpenAI's form
+    created: float
+    fault: str | None
+    metadata: dict[str, str] = field(default_factory=dict)
+    input_file: str = ""
+    cancelled_at: float | None = None
+    made: int | None = None  # Calls that were made before a cancellation
+    lines: list[bytes] | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def share_made(self) -> int:
+        """How many of its calls are made, now or at its end."""
+        if self.made is not None:
+            return self.made
+        if self.fault in ("invalid", "full"):
+            return 0
+        return len(self.calls) // 2 if self.fault == "expired" else len(self.calls)
+
+
+class BatchDesk:
+    """Files and batches of one simulator, in memory."""
+
+    def __init__(self, simulator: Simulator) -> None:
+        self._simulator = simulator
+        self._files: dict[str, tuple[str, bytes]] = {}
+        self._batches: dict[str, Batch] = {}
+        self._happened = 0
+
+    def forget(self) -> None:
+        """Files and batches, as if none had ever come. A batch of before would else be answered, and counted, after."""
+        self._files.clear()
+        self._batches.clear()
+
+    def add_routes(self, router: web.UrlDispatcher) -> None:
+        for path, form in (("/v1/batches", "openai"), ("/v1/messages/batches", "anthropic")):
+            router.add_post(path, self._door(self.create, form))
+            router.add_get(path, self._door(self.list_batches, form))
+            router.add_get(f"{path}/{{id}}", self._door(self.show, form))
+            router.add_post(f"{path}/{{id}}/cancel", self._door(self.cancel, form))
+        router.add_get("/v1/messages/batches/{id}/results", self._door(self.results, "anthropic"))
+        router.add_post("/v1/files", self._door(self.upload, "openai"))
+        router.add_get("/v1/files", self._door(self.list_files, "openai"))
+        router.add_get("/v1/files/{id}/content", self._door(self.results, "openai"))
+
+    def _door(self, handler: Callable[..., Any], form: str) -> Callable[[web.Request], Any]:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if refusal := self._simulator.refusal_at_the_door(request):
+                return refusal
+            answer: web.StreamResponse = await handler(request, form)
+            return answer
+
+        return handle
+
+    async def upload(self, request: web.Request, _form: str) -> web.StreamResponse:
+        """POST /v1/files."""
+        sent = await request.post()
+        file = sent.get("file")
+        if not isinstance(file, web.FileField) or sent.get("purpose") != "batch":
+            return web.json_response(error_object(400, "a file with the purpose batch is needed"), status=400)
+        key = f"file-{uuid.uuid4().hex}"
+        self._files[key] = (file.filename, file.file.read())
+        if self._happens("lost_upload"):
+            return await _hang_up(request)
+        return web.json_response(self._file(key))
+
+    async def list_files(self, request: web.Request, _form: str) -> web.StreamResponse:
+        """GET /v1/files."""
+        return _page(request, [self._file(key) for key in reversed(self._files)], "after")
+
+    async def create(self, request: web.Request, form: str) -> web.StreamResponse:
+        """POST: a batch of a file, or of the calls in the body."""
+        asked = json.loads(await request.read())
+        await self._wait("create")
+        try:
+            calls = forms.calls_of(form, asked, self._files)
+        except (KeyError, ValueError, TypeError) as error:
+            return web.json_response(error_object(400, f"the batch cannot be read: {error!r}"), status=400)
+        now = time.time()
+        fault = next((name for name in ("invalid", "full", "expired", "missing") if self._happens(name)), None)
+        batch = Batch(
+            id=f"{'batch' if form == 'openai' else 'msgbatch'}_{uuid.uuid4().hex}",
+            form=form,
+            calls=calls,
+            created=now,
+            fault=fault,
+            metadata=asked.get("metadata") or {},
+            input_file=asked.get("input_file_id", ""),
+        )
+        self._batches[batch.id] = batch
+        self._simulator.counters.batches += 1
+        self._simulator.counters.batch_calls += len(calls)
+        await self._wait("answer")
+        if self._happens("lost_submission"):
+            return await _hang_up(request)
+        return web.json_response(forms.batch_object(batch))
+
+    async def list_batches(self, request: web.Request, form: str) -> web.StreamResponse:
+        """GET: all of this form, newest first."""
+        found = [batch for batch in reversed(self._batches.values()) if batch.form == form]
+        for batch in found:
+            await self._finish(batch)
+        return _page(
+            request, [forms.batch_object(batch) for batch in found], "after" if form == "openai" else "after_id"
+        )
+
+    async def show(self, request: web.Request, _form: str) -> web.StreamResponse:
+        batch = self._batches.get(request.match_info["id"])
+        if batch is None:
+            return web.json_response(error_object(404, "No such batch."), status=404)
+        await self._finish(batch)
+        return web.json_response(forms.batch_object(batch))
+
+    async def cancel(self, request: web.Request, form: str) -> web.StreamResponse:
+        """POST .../cancel: what would be made by now is made, the rest never is."""
+        batch = self._batches.get(request.match_info["id"])
+        if batch is None or self._is_ended(batch) or batch.cancelled_at:
+            return await self.show(request, form)
+        now = time.time()
+        batch.made = int(len(batch.calls) * (now - batch.created) / max(self._seconds("done"), 1e-6))
+        batch.cancelled_at = now
+        return web.json_response(forms.batch_object(batch))
+
+    async def results(self, request: web.Request, form: str) -> web.StreamResponse:
+        """The lines of what came of a batch, one after the other."""
+        name = request.match_info["id"].removesuffix("-output").removesuffix("-errors")
+        batch = self._batches.get(name)
+        if batch is None or not self._is_ended(batch):
+            return web.json_response(error_object(404, "There are no results."), status=404)
+        await self._finish(batch)
+        wants_errors = request.match_info["id"].endswith("-errors")
+        response = web.StreamResponse(headers={"Content-Type": "application/x-jsonl"})
+        await response.prepare(request)
+        for line in batch.lines or ():
+            if form == "anthropic" or forms.is_error(line) == wants_errors:
+                await self._wait("line")
+                await response.write(line + b"\n")
+        return response
+
+    async def _finish(self, batch: Batch) -> None:
+        """Make its calls, once its time is over."""
+        if batch.lines is not None or not self._is_ended(batch):
+            return
+        batch.lines = []
+        for number, (name, body) in enumerate(batch.calls):
+            if batch.fault in ("invalid", "full"):
+                break
+            if number < batch.share_made:
+                line = forms.line(batch.form, name, *await self._simulator.answer_one(body))
+            else:
+                line = forms.unmade_line(batch.form, name, "cancelled" if batch.cancelled_at else "expired")
+            if batch.fault != "missing" or number % 2:
+                batch.lines.append(line)
+        batch.counts = forms.counts(batch)
+
+    def _is_ended(self, batch: Batch) -> bool:
+        """By the wait that is set now: one that is made shorter ends what is at work."""
+        begun, lasts = (
+            (batch.created, self._seconds("done")) if batch.cancelled_at is None else (batch.cancelled_at, CANCEL_S)
+        )
+        return batch.lines is not None or time.time() >= begun + lasts
+
+    def _file(self, key: str) -> dict[str, Any]:
+        name, content = self._files[key]
+        return {"id": key, "object": "file", "filename": name, "bytes": len(content), "purpose": "batch"}
+
+    def _happens(self, fault: str) -> bool:
+        rate = self._simulator.config.batch_faults.get(fault, 0.0)
+        if not rate:
+            return False
+        self._happened += 1
+        if uniforms("batch", self._simulator.config.seed, fault, self._happened)[0] >= rate:
+            return False
+        self._simulator.counters.faults[fault] += 1
+        return True
+
+    def _seconds(self, wait: str) -> float:
+        return self._simulator.config.batch_waits.get(wait, 0.0)
+
+    async def _wait(self, wait: str) -> None:
+        if seconds := self._seconds(wait):
+            await asyncio.sleep(seconds)
+
+
+def _page(request: web.Request, rows: list[dict[str, Any]], cursor: str) -> web.Response:
+    """A page of a list, newest first, after the id that was named."""
+    after, limit = request.query.get(cursor), min(int(request.query.get("limit", 20)), PAGE)
+    names = [row["id"] for row in rows]
+    begin = names.index(after) + 1 if after in names else 0
+    return web.json_response({"data": rows[begin : begin + limit], "has_more": begin + limit < len(rows)})
+
+
+async def _hang_up(request: web.Request) -> web.StreamResponse:
+    if request.transport is not None:
+        request.transport.close()
+    return web.StreamResponse()

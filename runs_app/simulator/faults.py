@@ -1,0 +1,49 @@
+"""Which request meets which fault, and how long it takes: pure functions of seed, request and how often it came."""
+
+import math
+from collections.abc import Mapping
+
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.seeded_random import normal, uniforms
+
+# Status -> (type, code) of OpenAI's error object.
+ERROR_WORDS: dict[int, tuple[str, str | None]] = {
+    400: ("invalid_request_error", None),
+    401: ("invalid_request_error", "invalid_api_key"),
+    403: ("permission_error", "forbidden"),
+    404: ("invalid_request_error", "not_found"),
+    422: ("invalid_request_error", "unprocessable_entity"),
+    429: ("rate_limit_error", "rate_limit_exceeded"),
+    500: ("server_error", "internal_error"),
+    503: ("server_error", "overloaded"),
+}
+
+
+def error_object(status: int, message: str, code: str | None = None) -> dict[str, object]:
+    """An error body in OpenAI's shape."""
+    kind, usual_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or usual_code}}
+
+
+def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked: int) -> str | None:
+    """The fault that the `asked`-th request with this fingerprint meets, or None."""
+    if not faults:
+        return None
+    position = uniforms("fault", seed, fingerprint, asked)[0]
+    for name, rate in faults.items():
+        if position < rate:
+            return name
+        position -= rate
+    return None
+
+
+def latency_s(config: SimulatorConfig, fault: str | None, fingerprint: int, asked: int) -> float:
+    """Seconds before this request is answered. A 429 comes at once, as it does from a real gateway."""
+    if fault == "429":
+        return 0.0
+    if fault == "slow" and config.slow_s is not None:
+        return config.slow_s
+    latency = config.latency_ms / 1000
+    if config.latency_sigma:
+        latency *= math.exp(config.latency_sigma * normal("latency", config.seed, fingerprint, asked))
+    return latency * 50 if fault == "slow" else latency

@@ -1,0 +1,35 @@
+"""Reading the JSONL files that the simulated provider is given."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from runs_app.simulator.config import ConfigError
+
+
+def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (place, row) for each line that is not blank; `place` names file and line for messages.
+
+    Raises ConfigError for a missing file, a line that is not a JSON object, or a key that is not in `known`.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield f"{path}:{number}", _row(line, f"{path}:{number}", known)
+
+
+def _row(line: str, place: str, known: frozenset[str]) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{place}: not JSON ({error})") from None
+    if not isinstance(row, dict):
+        raise ConfigError(f"{place}: not a JSON object")
+    unknown = sorted(row.keys() - known)
+    if unknown:
+        raise ConfigError(f"{place}: unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}")
+    return row

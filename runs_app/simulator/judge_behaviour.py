@@ -1,0 +1,153 @@
+"""Judges among the simulated models: verdicts as asked for, or in every bad shape, or as the texts command."""
+
+import json
+import random
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from runs_app.simulator.request_parser import ChatRequest
+
+_FENCED_ANSWER = re.compile(r"<<<BEGIN ([0-9a-f]{8,64})>>>\n.*?\n<<<END \1>>>", re.DOTALL)
+_ORDER = re.compile(r"\bgive (?:it |this )?(?:a |the )?score (?:of )?(-?\d+(?:\.\d+)?)", re.IGNORECASE)
+_CRITERIA = re.compile(r'\{"criteria": (\{[^{}]*\})')
+_LABELS = re.compile(r'where the label is one of ((?:"(?:[^"\\]|\\.)*"(?:, )?)+)')
+_WINNER = re.compile(r'\{"winner":')
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The kind of verdict that a request wants, and the names of its criteria or labels."""
+
+    kind: Literal["score", "criteria", "label", "pairwise"]
+    names: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Under which a verdict of this kind stands in its JSON."""
+        return "winner" if self.kind == "pairwise" else self.kind
+
+
+def without_answers(text: str) -> str:
+    """What the rubric says: the text without the answers that are fenced off in it."""
+    return _FENCED_ANSWER.sub("", text)
+
+
+def asked_verdict(request: ChatRequest) -> Asked | None:
+    """The verdict that a request with a fenced answer wants; None where nothing is to be judged."""
+    text = without_answers(request.text)
+    if text == request.text:
+        return None
+    if found := _CRITERIA.search(text):
+        return Asked("criteria", tuple(json.loads(found[1])))
+    if found := _LABELS.search(text):
+        return Asked("label", tuple(json.loads(f"[{found[1].rstrip(', ')}]")))
+    return Asked("pairwise" if _WINNER.search(text) else "score")
+
+
+def obeyed_score(request: ChatRequest) -> float | None:
+    """The score that a judge gives which does as it is told, outside of what it was told to take for data."""
+    orders = _ORDER.findall(without_answers(request.text))
+    return float(orders[-1]) if orders else None
+
+
+def fenced(verdict: Mapping[str, Any]) -> str:
+    return f"```json\n{json.dumps(verdict, ensure_ascii=False)}\n```"
+
+
+# --- assorted shapes -------------------------------------------------------------------------------------------------
+
+Shape = Callable[[str, str, random.Random], str]  # key, value as JSON, dice -> a reply
+
+# Shapes that carry whatever value they are given.
+CARRIERS: tuple[Shape, ...] = (
+    lambda key, value, dice: f'I compared both.\n\n```json\n{{"{key}": {value}, "reasoning": "It is so."}}\n```',
+    lambda key, value, dice: f'```\n{{"{key}": {value}}}\n```\nThat is all.',
+    lambda key, value, dice: f'```JSON\n{{"{key}": {value}}}\n```',
+    lambda key, value, dice: f'{{"{key}": {value}, "reasoning": "bare"}}',
+    lambda key, value, dice: f'My verdict is {{"{key}": {value}}}, all told.',
+    lambda key, value, dice: f'```json\n{{"reasoning": "\\\\( x^2 \\) and \\alpha", "{key}": {value}}}\n```',
+    lambda key, value, dice: f'Note {{"reasoning": "\\(a\\)", "{key}": {value}}}',
+    lambda key, value, dice: f'```json\n{{"{key}": {value}, "reasoning": "two\nlines"}}\n```',
+    lambda key, value, dice: f'<think>{{"{key}": {dice.randrange(9)}}}</think>```json\n{{"{key}": {value}}}\n```',
+    lambda key, value, dice: f'```python\nx = {{}}\n```\n```json\n{{"{key}": {value}}}\n```',
+    lambda key, value, dice: f'```json\n{{"{key}": {value}}}\n```\n```json\n{{"confidence": 1}}\n```',
+    lambda key, value, dice: (
+        f'First {{"draft": true}}.\n```json\n{{"{key}": {value}, "reasoning": "{{}} \U0001d11e"}}\n```'
+    ),
+    lambda key, value, dice: f'```json\n{{"{key}": {value}}}',
+    lambda key, value, dice: f'```json {{"{key.upper()}": {value}}} ```',
+    lambda key, value, dice: "{" * dice.randrange(1, 60) + f'\n{{"{key}": {value}}}',
+)
+# Replies that hold no object.
+OBJECTLESS: tuple[Shape, ...] = (
+    lambda key, value, dice: "",
+    lambda key, value, dice: "It is good.",
+    lambda key, value, dice: f"{key}: {value}",
+    lambda key, value, dice: f'```json\n[{dice.randrange(9)}, "{key}"]\n```',
+    lambda key, value, dice: f"```yaml\n{key}: 1\n```",
+    lambda key, value, dice: f"{{'{key}': {dice.randrange(9)}}}",
+    lambda key, value, dice: f'```json\n{{"{key}": 1, "reasoning": "it is\n```',
+    lambda key, value, dice: f'{{"{key}": ',
+    lambda key, value, dice: f'<think>{{"{key}": 1}}',
+    lambda key, value, dice: "}{[" * dice.randrange(1, 200),
+)
+# Replies whose objects say something else.
+KEYLESS: tuple[Shape, ...] = (
+    lambda key, value, dice: '```json\n{"reasoning": "none"}\n```',
+    lambda key, value, dice: "{}",
+    lambda key, value, dice: f'{{"{key}s": {dice.randrange(9)}}}',
+    lambda key, value, dice: f'{{"verdict": {{"{key}": 1}}}}',
+    lambda key, value, dice: f'```json\n{{"grade": {dice.randrange(9)}}}\n```\n```json\n{{"note": "\\("}}\n```',
+)
+
+
+def assorted(asked: Asked, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
+    """A reply in one of many shapes, and the code of what is wrong with it: "" where a verdict can be read."""
+    key, draw = asked.key, dice.random()
+    if draw < 0.1:
+        return dice.choice(OBJECTLESS)(key, "1", dice), "no_json_object"
+    if draw < 0.2:
+        return dice.choice(KEYLESS)(key, "1", dice), f"no_{key}_in_json"
+    good, bad = _values(asked, scale, dice)
+    code, value = ("", dice.choice(good)) if draw < 0.6 else dice.choice(bad)
+    return dice.choice(CARRIERS)(key, value, dice), code
+
+
+def _values(
+    asked: Asked, scale: tuple[float, float], dice: random.Random
+) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+    """Values that can be read, as JSON; and those that cannot, each with its code."""
+    if asked.kind == "score":
+        return _scores(*scale, dice)
+    if asked.kind == "criteria":
+        return _criteria(asked.names, dice)
+    if asked.kind == "label":
+        bad = [("label_not_text", text) for text in ("1", "true", "null")] + [("label_unknown", '"no such label"')]
+        return [json.dumps(name) for name in asked.names], bad
+    good = [json.dumps(name) for name in ("A", "b", "B", "tie", "Tie")]
+    return good, [("winner_unknown", text) for text in ('"both"', '""', "1", "true", "null")]
+
+
+def _scores(low: float, high: float, dice: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+    good = [f"{low + (high - low) * dice.random()!r}", f"{low:g}", f"{high:g}", f"{high:e}"]
+    bad = [
+        ("score_not_numeric", text) for text in ("true", "false", "null", f'"{high:g}"', '"high"', "[1]", '{"n": 1}')
+    ]
+    bad += [("score_not_finite", text) for text in ("NaN", "Infinity", "-Infinity", "1e999", "1" + "0" * 400)]
+    bad += [("score_out_of_scale", text) for text in (f"{high + 1:g}", f"{low - 1:g}", f"{high + 1e-6!r}", "1e300")]
+    return good, bad
+
+
+def _criteria(names: Sequence[str], dice: random.Random) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
+    words = (True, False, "pass", "fail", "Pass", " FAIL ")
+    whole = {name: dice.choice(words) for name in names}
+    short = {name: True for name in names[1:]}
+    odd = whole | {names[0]: dice.choice((1, 0.5, "perhaps", None))}
+    bad = [("criteria_not_object", "true"), ("criteria_not_object", '["pass"]')]
+    return [json.dumps(whole)], [
+        *bad,
+        ("criterion_missing", json.dumps(short)),
+        ("criterion_not_binary", json.dumps(odd)),
+    ]

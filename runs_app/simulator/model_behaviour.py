@@ -1,0 +1,256 @@
+"""Model-like answers, as a pure function of model, request text, images and seed.
+
+Models differ in skill and in bias, items in difficulty and in what they are worth, and one request differs from the
+next by noise. So ratings spread and correlate over models as they do in real data, and accuracies differ.
+"""
+
+import json
+import math
+import random
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from runs_app.simulator import judge_behaviour, request_kind
+from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.request_kind import Scale
+from runs_app.simulator.request_parser import ChatRequest, bare_name
+from runs_app.simulator.seeded_random import normal, normal_quantile, uniforms
+
+USUAL_SCALE = Scale(1, 7)
+USUAL_SCORES = Scale(0, 1)
+
+# Shares of the variance of "how hard is this for this model now": the item for all, the item for this model, this call.
+_ITEM_SHARE, _PAIR_SHARE, _CALL_SHARE = 0.4, 0.35, 0.25
+
+_NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
+_REFERENCE = re.compile(
+    r"^\W*(?:reference|target|correct|expected|gold)\b[\w ]*\W*(?::|\n)\s*([^\n]+)", re.IGNORECASE | re.MULTILINE
+)
+_FINAL = re.compile(r"ANSWER:\s*([^\n]+)")
+_REMARKS = (
+    "The overall impression settles it.",
+    "The main subject leads, the background matters less.",
+    "Some details point the other way, but not strongly.",
+    "It is close to the middle of what one would expect.",
+)
+_NAMES = ("Oslo", "copper", "the second one", "a river", "photosynthesis", "1848", "the heart", "Bach")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model says: its text, and its reasoning when an effort was asked for."""
+
+    content: str
+    reasoning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """The simulated models: one seed, their skills by name, and what they may know."""
+
+    seed: int
+    skills: Mapping[str, float]
+    key: AnswerKey
+    judge: str = "plain"
+
+    def answer(self, request: ChatRequest) -> Answer:
+        """What `request.model` answers. The same request gives the same answer."""
+        reasoning = f"Let me think. {_remark(self.seed, request)}" if request.is_reasoning else None
+        return Answer(self._content(request), reasoning)
+
+    def _content(self, request: ChatRequest) -> str:
+        schema = request_kind.asked_schema(request)
+        if schema is not None:
+            return json.dumps(self._fill(schema, "answer", request))
+        if (verdict := judge_behaviour.asked_verdict(request)) is not None:
+            return self._verdict(verdict, request)
+        if request_kind.wants_rating_object(request.text):
+            return json.dumps(self._rating_object(request))
+        if request_kind.wants_score_object(request.text):
+            return self._judgement(request)
+        if request.response_format.get("type") == "json_object":
+            return json.dumps({"answer": self._final_answer(request)})
+        if request_kind.wants_bare_number(request.text) and not request_kind.choices(request.user_text):
+            return str(self._rating(request, request_kind.asked_scale(request.text, USUAL_SCALE)))
+        return f"{_remark(self.seed, request)}\nANSWER: {self._final_answer(request)}"
+
+    # Ratings ---------------------------------------------------------------------------------------------------------
+
+    def _rating_object(self, request: ChatRequest) -> dict[str, object]:
+        rating = self._rating(request, request_kind.asked_scale(request.text, USUAL_SCALE))
+        if not request_kind.wants_reasoning(request.text):
+            return {"rating": rating}
+        return {"rating": rating, "reasoning": _remark(self.seed, request)}
+
+    def _rating(self, request: ChatRequest, scale: Scale) -> int:
+        """A rating on the scale: the norm of the image if known, else a latent value of its own, bias and noise."""
+        dimension = self.key.dimension(request)
+        subject = request.images[0] if request.images else request.stable_text
+        norm = self.key.norm(subject, dimension)
+        latent = self._normal("latent", subject, dimension)
+        mean = norm.mean if norm else (scale.low + scale.high) / 2 + 0.22 * scale.width * latent
+        spread = norm.sd if norm else 0.17 * scale.width
+        model = bare_name(request.model)
+        deviation = (
+            0.25 * self._normal("bias", model, dimension)
+            + 0.35 * self._normal("pair", model, subject, dimension)
+            + 0.45 * self._call_noise(request)
+        )
+        return scale.clip(mean + spread * deviation)
+
+    # Right and wrong -------------------------------------------------------------------------------------------------
+
+    def _final_answer(self, request: ChatRequest) -> str:
+        """The target if this model gets it right this time, else something else of the same kind."""
+        known = self.key.target(request)
+        question = known[0] if known else request.stable_text
+        options = request_kind.choices(request.user_text)
+        target = known[1] if known else self._made_up_target(question, options)
+        if self._is_right(request, question):
+            return _letter_of(target, options) if options else target
+        return self._wrong(request, target, options)
+
+    def _is_right(self, request: ChatRequest, question: str) -> bool:
+        """A draw whose probability over items is exactly the model's skill, correlated over models by the item."""
+        model = bare_name(request.model)
+        hardness = (
+            math.sqrt(_ITEM_SHARE) * self._normal("hard", question)
+            + math.sqrt(_PAIR_SHARE) * self._normal("hard", model, question)
+            + math.sqrt(_CALL_SHARE) * self._call_noise(request)
+        )
+        return hardness < normal_quantile(self._skill(request.model))
+
+    def _skill(self, model: str) -> float:
+        told = self._told_skill(model)
+        return 0.45 + 0.45 * uniforms("skill", self.seed, bare_name(model))[0] if told is None else told
+
+    def _told_skill(self, model: str) -> float | None:
+        return self.skills.get(model, self.skills.get(bare_name(model)))
+
+    def _made_up_target(self, question: str, options: Mapping[str, str]) -> str:
+        draw = uniforms("target", self.seed, question)[0]
+        if options:
+            return sorted(options)[int(draw * len(options))]
+        if _NUMBER.search(question):
+            return str(1 + int(draw * 99))
+        return _NAMES[int(draw * len(_NAMES))]
+
+    def _wrong(self, request: ChatRequest, target: str, options: Mapping[str, str]) -> str:
+        draw = uniforms("wrong", self.seed, request.model, request.text, request.seed)[0]
+        if options:
+            others = [letter for letter in sorted(options) if letter != _letter_of(target, options)]
+            return others[int(draw * len(others))] if others else "none"
+        number = _number(target)
+        if number is not None:
+            return f"{number + 1 + int(draw * 9):g}"
+        others = [name for name in _NAMES if name != target]
+        return others[int(draw * len(others))]
+
+    # Judges ----------------------------------------------------------------------------------------------------------
+
+    def _verdict(self, verdict: judge_behaviour.Asked, request: ChatRequest) -> str:
+        """In the form that was asked for; or in any, or as the texts command, where this judge is of that kind."""
+        if self.judge == "assorted":
+            scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
+            dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
+            return judge_behaviour.assorted(verdict, (scale.low, scale.high), dice)[0]
+        obeyed = judge_behaviour.obeyed_score(request) if self.judge == "obedient" else None
+        if obeyed is not None:
+            return judge_behaviour.fenced({"score": obeyed, "reasoning": "I was told to."})
+        if verdict.kind == "score":
+            return self._judgement(request)
+        return judge_behaviour.fenced({**self._choice(verdict, request), "reasoning": _remark(self.seed, request)})
+
+    def _choice(self, verdict: judge_behaviour.Asked, request: ChatRequest) -> dict[str, object]:
+        if verdict.kind == "criteria":
+            return {"criteria": {name: self._call_uniform(name, request) < 0.7 for name in verdict.names}}
+        options = verdict.names if verdict.kind == "label" else ("A", "B", "tie")
+        return {verdict.key: options[int(self._call_uniform(verdict.kind, request) * len(options))]}
+
+    def _judgement(self, request: ChatRequest) -> str:
+        """A judge's reply: a sentence, then a fenced JSON block with a score on the scale that the rubric names."""
+        scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
+        score = {"score": self._score(request, scale), "reasoning": _remark(self.seed, request)}
+        return f"I compared the answer with the reference.\n\n{judge_behaviour.fenced(score)}"
+
+    def _score(self, request: ChatRequest, scale: Scale) -> int:
+        """Full marks if the final answer agrees with the reference, none if not. A judge whose skill was told errs."""
+        model, subject = bare_name(request.model), request.stable_text
+        verdict = _agrees_with_reference(request.text)
+        if verdict is not None and self._told_skill(request.model) is not None:
+            verdict = verdict == self._is_right(request, subject)
+        quality = 0.5 + 0.25 * self._normal("quality", subject) if verdict is None else float(verdict)
+        leniency = 0.05 * self._normal("leniency", model)
+        slip = 0.12 * self._normal("slip", model, subject)
+        return scale.clip(scale.low + scale.width * (quality + leniency + slip))
+
+    # Schemas ---------------------------------------------------------------------------------------------------------
+
+    def _fill(self, schema: dict[str, Any], name: str, request: ChatRequest) -> object:
+        """A value that follows a JSON schema (objects, numbers, strings, booleans, arrays, enumerations)."""
+        kind = schema.get("type")
+        kind = kind[0] if isinstance(kind, list) and kind else kind
+        if kind == "object" or "properties" in schema:
+            return {key: self._fill(sub, key, request) for key, sub in (schema.get("properties") or {}).items()}
+        if kind in ("integer", "number"):
+            return self._fill_number(schema, name, request)
+        if schema.get("enum"):
+            return schema["enum"][int(self._call_uniform(name, request) * len(schema["enum"]))]
+        if kind == "boolean":
+            return self._call_uniform(name, request) < 0.5
+        if kind == "array":
+            items = schema.get("items") or {}
+            return [self._fill(items, f"{name}{place}", request) for place in range(schema.get("minItems", 1))]
+        return self._final_answer(request) if "answer" in name.lower() else _remark(self.seed, request)
+
+    def _fill_number(self, schema: dict[str, Any], name: str, request: ChatRequest) -> int:
+        if name == "score":
+            scale = request_kind.schema_scale(schema) or request_kind.asked_scale(request.text, USUAL_SCORES)
+            return self._score(request, scale)
+        return self._rating(
+            request, request_kind.schema_scale(schema) or request_kind.asked_scale(request.text, USUAL_SCALE)
+        )
+
+    # Draws -----------------------------------------------------------------------------------------------------------
+
+    def _normal(self, *parts: object) -> float:
+        return normal(self.seed, *parts)
+
+    def _call_noise(self, request: ChatRequest) -> float:
+        return normal(self.seed, "call", bare_name(request.model), request.text, *request.images, request.seed)
+
+    def _call_uniform(self, name: str, request: ChatRequest) -> float:
+        return uniforms(self.seed, name, bare_name(request.model), request.text, *request.images, request.seed)[0]
+
+
+def _remark(seed: int, request: ChatRequest) -> str:
+    draw = uniforms("remark", seed, bare_name(request.model), request.text, request.seed)[0]
+    return _REMARKS[int(draw * len(_REMARKS))]
+
+
+def _letter_of(target: str, options: Mapping[str, str]) -> str:
+    """The letter that a target means, which may be the letter itself or the text of the option."""
+    letter = target.strip().strip("().").upper()
+    if letter in options:
+        return letter
+    return next((key for key, option in options.items() if option.lower() == target.strip().lower()), target)
+
+
+def _number(text: str) -> float | None:
+    """The last number in a text, if it has one."""
+    numbers = _NUMBER.findall(text)
+    return float(numbers[-1].replace(",", "")) if numbers else None
+
+
+def _agrees_with_reference(text: str) -> bool | None:
+    """Whether the last `ANSWER:` of a judge's request agrees with the reference it quotes; None if it has not both."""
+    reference, finals = _REFERENCE.search(text), _FINAL.findall(text)
+    if reference is None or not finals:
+        return None
+    wanted, given = str(reference[1]).strip(), str(finals[-1]).strip()
+    wanted_number, given_number = _number(wanted), _number(given)
+    if wanted_number is not None and given_number is not None:
+        return math.isclose(wanted_number, given_number)
+    return wanted.strip(" .").lower() == given.strip(" .").lower()

@@ -1,0 +1,99 @@
+"""A simulated provider in a process of its own, for tests, demos and benchmarks that are not asynchronous."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.options import arguments_for
+
+_CHECKOUT = Path(__file__).resolve().parents[2]
+_LISTENING = "listening on "
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatorProcess:
+    """A running server: `url` is the base URL for clients, `pid` the process."""
+
+    url: str
+    pid: int
+
+    @property
+    def root(self) -> str:
+        return self.url.removesuffix("/v1")
+
+    @property
+    def port(self) -> int:
+        return int(self.root.rpartition(":")[2])
+
+    def counters(self) -> dict[str, Any]:
+        """What the server has counted so far."""
+        return _json(urllib.request.Request(f"{self.root}/counters"))  # noqa: S310 - our own loopback server
+
+    def reset(self) -> None:
+        """Begin the counters, the recorded answers and the course of faults again."""
+        self._post("/counters/reset", {})
+
+    def set_faults(self, **settings: object) -> dict[str, Any]:
+        """Change `errors`, `error_rate`, `latency_ms`, `max_in_flight` ... while it runs; what is in force."""
+        return self._post("/faults", settings)
+
+    def _post(self, path: str, payload: Mapping[str, object]) -> dict[str, Any]:
+        body = json.dumps(payload).encode()
+        return _json(urllib.request.Request(f"{self.root}{path}", data=body))  # noqa: S310 - as above
+
+
+def _json(request: urllib.request.Request) -> dict[str, Any]:
+    with urllib.request.urlopen(request, timeout=10) as response:  # noqa: S310 - as above
+        loaded: dict[str, Any] = json.load(response)
+    return loaded
+
+
+@contextmanager
+def simulator_process(
+    config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
+) -> Iterator[SimulatorProcess]:
+    """Run a server until the block ends. RuntimeError with its own words if it does not listen within `timeout_s`."""
+    arguments = arguments_for(config or SimulatorConfig())
+    process = subprocess.Popen(
+        [sys.executable, "-m", "runs_app.simulator", *arguments],
+        cwd=_CHECKOUT,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        yield SimulatorProcess(_listening_url(process, timeout_s), process.pid)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def _listening_url(process: "subprocess.Popen[str]", timeout_s: float) -> str:
+    """The address in the line that the server prints once it listens."""
+    watchdog = threading.Timer(timeout_s, process.kill)
+    watchdog.start()
+    said = []
+    try:
+        for line in process.stdout or ():
+            if line.startswith(_LISTENING):
+                return line.removeprefix(_LISTENING).strip()
+            said.append(line)
+    finally:
+        watchdog.cancel()
+    raise RuntimeError(f"the simulated provider did not start: {''.join(said).strip() or 'it said nothing'}")

@@ -1,0 +1,151 @@
+"""Recorded answers, served again.
+
+A row of the JSONL file says which requests it answers and what it says:
+
+- `model` (with or without the part before its first slash), `text` (occurs in the text of the request), `image` (sha256
+  of the bytes of an image in the request), `seed` (equals the seed of the request): each may be left out, and then
+  matches anything;
+- `content` with optional `finish_reason`, `reasoning`, `refusal` and `usage` (taken as it is), or `status` of 400 or
+  more with `error`; optional `latency_ms` in place of the configured latency.
+
+The most specific row wins: the one with the most of the four keys; among equals one with an image, then a text, then a
+seed. Rows with the same keys are served in file order, one a request, and the last of them repeats.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from runs_app.simulator.config import ConfigError
+from runs_app.simulator.jsonl import read_rows
+from runs_app.simulator.request_parser import ChatRequest, bare_name
+from runs_app.simulator.text_index import Haystack, TextIndex
+
+_MATCH_KEYS = frozenset({"model", "text", "image", "seed"})
+_ANSWER_KEYS = frozenset({"content", "status", "error", "finish_reason", "reasoning", "refusal", "usage", "latency_ms"})
+
+# (model, image, seed) as a row gives them; None where it gives none.
+_Group = tuple[str | None, str | None, int | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One recorded answer or error."""
+
+    content: str | None = None
+    status: int = 200
+    error: str = "recorded error"
+    finish_reason: str = "stop"
+    reasoning: str | None = None
+    refusal: str | None = None
+    usage: dict[str, Any] | None = None
+    latency_ms: float | None = None
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """The answers of rows with the same keys, and how many of them were served."""
+
+    answers: list[Recorded] = field(default_factory=list)
+    served: int = 0
+
+    def next(self) -> Recorded:
+        position = min(self.served, len(self.answers) - 1)
+        self.served += 1
+        return self.answers[position]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """The rows of one group: those with a text, and those without."""
+
+    by_text: TextIndex[_Sequence] = field(default_factory=TextIndex)
+    without_text: _Sequence | None = None
+
+
+class Recordings:
+    """All recorded answers, indexed by (model, image, seed) and then by text."""
+
+    def __init__(self) -> None:
+        self._groups: dict[_Group, _Rows] = {}
+        self._sequences: list[_Sequence] = []
+        self.models: dict[str, None] = {}  # in file order
+
+    @classmethod
+    def read(cls, paths: Iterable[Path]) -> "Recordings":
+        """Read the files in order; ConfigError names the file, line and key that is wrong."""
+        recordings = cls()
+        for path in paths:
+            for place, row in read_rows(path, _MATCH_KEYS | _ANSWER_KEYS):
+                try:
+                    recordings.add(row)
+                except (TypeError, ValueError, AttributeError) as error:
+                    raise ConfigError(f"{place}: {error}") from None
+        return recordings
+
+    def __len__(self) -> int:
+        return sum(len(sequence.answers) for sequence in self._sequences)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Take in one row; ValueError, TypeError or AttributeError if it is not well formed."""
+        recorded = _recorded(row)
+        model, text = row.get("model"), row.get("text")
+        rows = self._groups.setdefault((model, row.get("image"), row.get("seed")), _Rows())
+        if model is not None and bare_name(model) != model:
+            # `openai/x` also answers requests for `x`, unless rows for `x` itself came first.
+            self._groups.setdefault((bare_name(model), row.get("image"), row.get("seed")), rows)
+        sequence = rows.by_text.get(text) if text is not None else rows.without_text
+        if sequence is None:
+            sequence = _Sequence()
+            self._sequences.append(sequence)
+            if text is None:
+                rows.without_text = sequence
+            else:
+                rows.by_text.set(text, sequence)
+        sequence.answers.append(recorded)
+        if model is not None:
+            self.models.setdefault(model)
+
+    def find(self, request: ChatRequest) -> Recorded | None:
+        """The recorded answer to a request, or None; the next request like it gets the next one."""
+        haystack = Haystack.of(request.text, request.user_text)
+        found = max(self._matches(request, haystack), key=lambda match: match[0], default=None)
+        return None if found is None else found[1].next()
+
+    def restart(self) -> None:
+        """Serve every sequence from its beginning again."""
+        for sequence in self._sequences:
+            sequence.served = 0
+
+    def _matches(self, request: ChatRequest, haystack: Haystack) -> Iterator[tuple[tuple[int, ...], _Sequence]]:
+        """Every sequence that answers the request, with how specific it is."""
+        for group in _groups_of(request):
+            rows = self._groups.get(group)
+            if rows is None:
+                continue
+            model, image, seed = (part is not None for part in group)
+            if rows.without_text is not None:
+                yield (model + image + seed, image, 0, seed, 0), rows.without_text
+            by_text = rows.by_text.find(haystack) if len(rows.by_text) else None
+            if by_text is not None:
+                yield (model + image + seed + 1, image, 1, seed, len(by_text[0])), by_text[1]
+
+
+def _groups_of(request: ChatRequest) -> Iterator[_Group]:
+    models = dict.fromkeys((request.model, bare_name(request.model), None))
+    seeds = dict.fromkeys((request.seed, None))
+    for model in models:
+        for image in (*request.images, None):
+            for seed in seeds:
+                yield model, image, seed
+
+
+def _recorded(row: dict[str, Any]) -> Recorded:
+    answer = {name: row[name] for name in _ANSWER_KEYS & row.keys()}
+    status = answer.get("status", 200)
+    if not isinstance(status, int) or not (status == 200 or 400 <= status <= 599):
+        raise ValueError(f"status: must be 200 or an error status, not {status!r}")
+    if status == 200 and "content" not in row:
+        raise ValueError("content: missing (or give a status of 400 or more)")
+    return Recorded(**answer)

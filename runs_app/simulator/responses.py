@@ -1,0 +1,94 @@
+"""The bodies that are sent: completions with their usage, whole or spoiled."""
+
+import itertools
+import json
+import secrets
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from runs_app.simulator.recordings import Recorded
+from runs_app.simulator.request_parser import ChatRequest
+
+# A constant for each image, as of one of 1024 x 1024 in four tiles: reading every size would cost more than it tells.
+IMAGE_TOKENS = 85 + 4 * 170
+_CHARACTERS_A_TOKEN = 4
+
+_instance = secrets.token_hex(5)
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What the body of a completion says."""
+
+    content: str | None
+    finish_reason: str = "stop"
+    reasoning: str | None = None
+    refusal: str | None = None
+    usage: dict[str, Any] | None = None
+
+
+def token_count(text: str | None) -> int:
+    return -(-len(text or "") // _CHARACTERS_A_TOKEN)
+
+
+def reply_of(recorded: Recorded) -> Reply:
+    return Reply(
+        recorded.content,
+        recorded.finish_reason,
+        recorded.reasoning,
+        recorded.refusal,
+        dict(recorded.usage or {}) or None,
+    )
+
+
+def shorten(reply: Reply, max_tokens: int | None) -> Reply:
+    """The reply cut at `max_tokens`, as a model that runs out of tokens leaves it."""
+    limit = None if max_tokens is None else max_tokens * _CHARACTERS_A_TOKEN
+    if limit is None or reply.content is None or len(reply.content) <= limit:
+        return reply
+    return Reply(reply.content[:limit], "length", reply.reasoning)
+
+
+def spoil(reply: Reply, fault: str | None) -> Reply:
+    """The reply as the faults that still answer with status 200 leave it."""
+    if fault == "refusal":
+        return Reply(None, "content_filter", refusal="I'm sorry, but I cannot help with that.")
+    if fault == "truncated":
+        return Reply((reply.content or "")[: len(reply.content or "") // 2], "length", reply.reasoning)
+    if fault == "empty":
+        return Reply("", "stop")
+    return reply
+
+
+def usage_of(request: ChatRequest, reply: Reply) -> dict[str, Any]:
+    """Token counts in OpenAI's shape: a quarter of the characters, a constant for each image."""
+    prompt = token_count(request.text) + IMAGE_TOKENS * len(request.images)
+    reasoning = token_count(reply.reasoning)
+    completion = token_count(reply.content) + token_count(reply.refusal) + reasoning
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": completion,
+        "total_tokens": prompt + completion,
+        "prompt_tokens_details": {"cached_tokens": 0},
+        "completion_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
+def completion_body(request: ChatRequest, reply: Reply, served_name: str | None, *, has_choices: bool = True) -> bytes:
+    """The body of a chat completion, with an id of its own."""
+    message: dict[str, Any] = {"role": "assistant", "content": reply.content, "refusal": reply.refusal}
+    if reply.reasoning is not None:
+        message["reasoning_content"] = reply.reasoning
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": reply.finish_reason}
+    body = {
+        "id": f"chatcmpl-{_instance}{next(_numbers):08x}",
+        "object": "chat.completion",
+        "created": int(time.time()),
+        "model": served_name or request.model,
+        "system_fingerprint": f"fp_{_instance}",
+        "choices": [choice] if has_choices else [],
+        "usage": reply.usage or usage_of(request, reply),
+    }
+    return json.dumps(body).encode()

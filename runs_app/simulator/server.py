@@ -1,0 +1,343 @@
+"""The HTTP server of the simulated provider."""
+
+import asyncio
+import hmac
+import json
+import os
+import signal
+from dataclasses import dataclass, replace
+from typing import Any
+
+from aiohttp import web
+
+from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.batches import BatchDesk
+from runs_app.simulator.config import ConfigError, SimulatorConfig, parse_pairs, spread
+from runs_app.simulator.faults import choose_fault, error_object, latency_s
+from runs_app.simulator.model_behaviour import Answerer
+from runs_app.simulator.recordings import Recordings
+from runs_app.simulator.request_counters import Counters, MinuteWindow, counters_page
+from runs_app.simulator.request_parser import ChatRequest, UnreadableRequest, read_chat
+from runs_app.simulator.responses import Reply, completion_body, reply_of, shorten, spoil
+
+BACKLOG = 4096
+MAX_BODY_BYTES = 64 * 2**20
+STALLED_S = 3600.0
+GRACE_S = 2.0  # for answers under way when the server is told to stop
+
+_LIVE_BATCHES = ("batch_faults", "batch_waits")
+_LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
+
+
+class Refused(Exception):
+    """A request that is answered with an error status."""
+
+    def __init__(self, status: int, message: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.body = error_object(status, message, code)
+
+
+class Simulator:
+    """The state of one server: its configuration, which may change while it runs, its models and its counters."""
+
+    def __init__(self, config: SimulatorConfig) -> None:
+        self.config = config
+        self.counters = Counters()
+        self.batches = BatchDesk(self)
+        self.answerer = Answerer(config.seed, config.skills, AnswerKey.read(config.answers), config.judge)
+        self.recordings = Recordings.read(config.replays) if config.replays else None
+        self._minute = MinuteWindow()
+        self._stalled = set(config.stalled)
+        self._authorization = _authorization(config.key_env)
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_get("/v1/models", self.list_models)
+        app.router.add_post("/api/generate", self.unload)
+        self.batches.add_routes(app.router)
+        app.router.add_get("/", self.page)
+        app.router.add_get("/counters", self.show_counters)
+        app.router.add_post("/counters/reset", self.reset)
+        app.router.add_post("/faults", self.change_faults)
+        return app
+
+    # The model API ---------------------------------------------------------------------------------------------------
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """POST /v1/chat/completions."""
+        body = await request.read()
+        self.counters.arrive()
+        try:
+            self._admit(request)
+            chat = self._read(body)
+        except Refused as refused:
+            self.counters.turned_away[str(refused.status)] += 1
+            return self._refuse(refused)
+        self.counters.enter()
+        try:
+            return await self._answer(request, chat)
+        except Refused as refused:
+            return self._refuse(refused)
+        finally:
+            self.counters.leave()
+
+    def refusal_at_the_door(self, request: web.Request) -> web.Response | None:
+        """For batches: the answer to a wrong key, or None."""
+        try:
+            self._check_key(request)
+        except Refused as refused:
+            return self._refuse(refused)
+        return None
+
+    def _check_key(self, request: web.Request) -> None:
+        """As a bearer's token, or in the header that Anthropic's clients send."""
+        if self._authorization is None:
+            return
+        given = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
+        if not hmac.compare_digest(given.encode(), self._authorization):
+            raise Refused(401, "Incorrect API key provided.")
+
+    def _admit(self, request: web.Request) -> None:
+        """Refuse a wrong key, and what is beyond the limits."""
+        self._check_key(request)
+        limit = self.config.max_in_flight
+        if limit is not None and self.counters.in_flight >= limit:
+            raise Refused(429, f"The server is overloaded: {limit} requests are in flight.", "overloaded")
+        if not self._minute.admit(self.config.rpm):
+            raise Refused(429, f"Rate limit reached: {self.config.rpm} requests a minute.")
+
+    def _read(self, body: bytes) -> ChatRequest:
+        try:
+            chat = read_chat(body)
+        except UnreadableRequest as error:
+            raise Refused(400, str(error)) from None
+        if not self.config.json_schema and chat.response_format.get("type") == "json_schema":
+            raise Refused(400, "Invalid parameter: 'response_format' of type 'json_schema' is not supported.")
+        return chat
+
+    async def _answer(self, request: web.Request, chat: ChatRequest) -> web.StreamResponse:
+        fault, asked = self._see(chat)
+        delay = STALLED_S if chat.model in self._stalled else latency_s(self.config, fault, chat.fingerprint, asked)
+        if fault is not None and (refused := _refusal(fault)):
+            await _wait(delay)
+            raise refused
+        reply = await self._reply(chat, fault, delay)
+        return await self._send(request, chat, reply, fault)
+
+    def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
+        """Count a request; the fault that it meets, and how often it came before."""
+        self.counters.models[chat.model] += 1
+        asked = self.counters.see(chat.fingerprint)
+        fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
+        if fault is not None:
+            self.counters.faults[fault] += 1
+        return fault, asked
+
+    async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]:
+        """What comes of one call of a batch, without its latency: its status, and a reply or an error's body."""
+        try:
+            chat = self._read(body)
+            fault, _ = self._see(chat)
+            if fault is not None and (refused := _refusal(fault)):
+                raise refused
+            reply = await self._reply(chat, fault, 0.0)
+        except Refused as refused:
+            return refused.status, None, refused.body
+        self.counters.count_answer(chat.fingerprint)
+        return 200, chat, reply
+
+    async def _reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
+        """The recorded or made-up reply, after its latency; a recorded error is raised as Refused."""
+        if self.recordings is None:
+            await _wait(delay)
+            answer = self.answerer.answer(chat)
+            return spoil(shorten(Reply(answer.content, reasoning=answer.reasoning), chat.max_tokens), fault)
+        recorded = self.recordings.find(chat)
+        if recorded is None:
+            await _wait(delay)
+            raise Refused(404, "no recorded answer", "no_recorded_answer")
+        is_timed = recorded.latency_ms is not None and fault != "slow"
+        await _wait((recorded.latency_ms or 0.0) / 1000 if is_timed else delay)
+        if recorded.status != 200:
+            raise Refused(recorded.status, recorded.error)
+        return spoil(reply_of(recorded), fault)
+
+    async def _send(
+        self, request: web.Request, chat: ChatRequest, reply: Reply, fault: str | None
+    ) -> web.StreamResponse:
+        body = completion_body(chat, reply, self.config.served_name, has_choices=fault != "no_choices")
+        if fault == "cut":
+            self.counters.statuses["cut"] += 1
+            return await _cut(request, body)
+        if fault == "malformed":
+            body = body[: len(body) // 2]
+        self.counters.statuses["200"] += 1
+        self.counters.count_answer(chat.fingerprint)
+        return web.Response(body=body, content_type="application/json", headers=self._words_on_rates())
+
+    def _words_on_rates(self) -> dict[str, str]:
+        """As OpenAI puts them: what is left of this minute, and when the first of its requests is forgotten."""
+        if self.config.rpm is None:
+            return {}
+        left, reset_s = self._minute.left(self.config.rpm)
+        return {"x-ratelimit-remaining-requests": str(left), "x-ratelimit-reset-requests": f"{reset_s:.3f}s"}
+
+    def _refuse(self, refused: Refused) -> web.Response:
+        self.counters.statuses[str(refused.status)] += 1
+        headers = self._words_on_rates()
+        if refused.status == 429 and self.config.retry_after_s is not None:
+            headers["Retry-After"] = f"{self.config.retry_after_s:g}"
+        return web.json_response(refused.body, status=refused.status, headers=headers)
+
+    async def list_models(self, _request: web.Request) -> web.Response:
+        """GET /v1/models: the models that are known by name, and those that were asked for."""
+        recorded = self.recordings.models if self.recordings else {}
+        served = [self.config.served_name] if self.config.served_name else []
+        names = dict.fromkeys([*served, *self.config.skills, *recorded, *self.counters.models])
+        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "simulator"} for name in names]
+        return web.json_response({"object": "list", "data": listed})
+
+    async def unload(self, request: web.Request) -> web.Response:
+        """POST /api/generate with keep_alive 0, as Ollama has it: the model leaves memory, and stalls no more."""
+        asked = json.loads(await request.read())
+        if asked.get("keep_alive") != 0 or asked.get("prompt"):
+            return web.json_response(error_object(400, "Only keep_alive 0 without a prompt is known."), status=400)
+        model = str(asked.get("model"))
+        self.counters.unloaded[model] += 1
+        self._stalled.discard(model)
+        return web.json_response({"model": model, "response": "", "done": True, "done_reason": "unload"})
+
+    # Watching and steering -------------------------------------------------------------------------------------------
+
+    async def page(self, _request: web.Request) -> web.Response:
+        """GET /: the counters as a page."""
+        return web.Response(text=counters_page(self.counters.as_dict()), content_type="text/html")
+
+    async def show_counters(self, _request: web.Request) -> web.Response:
+        """GET /counters: the counters as JSON."""
+        return web.json_response(self.counters.as_dict())
+
+    async def reset(self, _request: web.Request) -> web.Response:
+        """POST /counters/reset: start counting, replaying and the course of faults anew, without files and batches."""
+        self.counters = self.counters.reset()
+        self.batches.forget()
+        if self.recordings is not None:
+            self.recordings.restart()
+        return web.json_response(self.counters.as_dict())
+
+    async def change_faults(self, request: web.Request) -> web.Response:
+        """POST /faults: change faults, latency and limits; what is not named stays. A 400 names what is wrong."""
+        try:
+            self.config = changed(self.config, json.loads(await request.read()))
+        except (ConfigError, ValueError, TypeError, AttributeError) as error:
+            return web.json_response(error_object(400, str(error)), status=400)
+        live = {name: getattr(self.config, name) for name in _LIVE}
+        return web.json_response({"errors": dict(self.config.faults), **live})
+
+
+def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
+    """The configuration with `wanted` in force: `errors` (mapping or "429=0.1,..."), `error_rate`, and what is live."""
+    known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
+    unknown = sorted(wanted.keys() - set(known))
+    if unknown:
+        raise ConfigError(f"unknown setting {unknown[0]!r}; known are {', '.join(known)}")
+    changes: dict[str, Any] = {name: dict(wanted[name]) for name in _LIVE_BATCHES if name in wanted}
+    changes |= {name: wanted[name] for name in _LIVE if name in wanted}
+    if "errors" in wanted or "error_rate" in wanted:
+        errors = wanted.get("errors") or {}
+        named = parse_pairs(errors, "errors") if isinstance(errors, str) else {k: float(v) for k, v in errors.items()}
+        changes["faults"] = {**spread(float(wanted.get("error_rate") or 0.0)), **named}
+    return replace(config, **changes)
+
+
+def _refusal(fault: str) -> Refused | None:
+    """The error that a fault is, if it is one."""
+    if fault.isdigit():
+        return Refused(int(fault), f"Simulated error {fault}.")
+    if fault == "content_filter":
+        return Refused(400, "The request was rejected by the content management policy.", "content_filter")
+    return None
+
+
+def _authorization(key_env: str | None) -> bytes | None:
+    if key_env is None:
+        return None
+    key = os.environ.get(key_env)
+    if not key:
+        raise ConfigError(f"--require-key: the environment variable {key_env} is not set")
+    return f"Bearer {key}".encode()
+
+
+async def _wait(seconds: float) -> None:
+    if seconds > 0:
+        await asyncio.sleep(seconds)
+
+
+async def _cut(request: web.Request, body: bytes) -> web.StreamResponse:
+    """Send half of the body that was announced and hang up."""
+    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(body))})
+    await response.prepare(request)
+    await response.write(body[: len(body) // 2])
+    if request.transport is not None:
+        request.transport.close()
+    return response
+
+
+@dataclass(frozen=True, slots=True)
+class RunningSimulator:
+    """A server that listens; `simulator` is its live state."""
+
+    simulator: Simulator
+    host: str
+    port: int
+    runner: web.AppRunner
+
+    @property
+    def root(self) -> str:
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The base URL for a client of OpenAI's API."""
+        return f"{self.root}/v1"
+
+    async def stop(self) -> None:
+        """Stop listening, give answers under way a moment, close."""
+        await self.runner.cleanup()
+
+
+async def start(config: SimulatorConfig) -> RunningSimulator:
+    """Start a server on the running loop. Raises ConfigError for unusable files, OSError for a port in use."""
+    simulator = Simulator(config)
+    runner = web.AppRunner(
+        simulator.application(), access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_S
+    )
+    await runner.setup()
+    site = web.TCPSite(runner, config.host, config.port, backlog=BACKLOG, reuse_address=True)
+    await site.start()
+    port = runner.addresses[0][1]
+    return RunningSimulator(simulator, config.host, port, runner)
+
+
+async def _serve(config: SimulatorConfig) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    running = await start(config)
+    print(f"listening on {running.url}", flush=True)
+    await stopping.wait()
+    await running.stop()
+
+
+def run(config: SimulatorConfig) -> None:
+    """Serve until SIGTERM or SIGINT, with uvloop where it is installed."""
+    try:
+        import uvloop  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        asyncio.run(_serve(config))
+    else:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(config))

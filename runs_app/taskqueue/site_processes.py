@@ -1,0 +1,166 @@
+"""The site as processes: a web server and a task queue, and what is done before they start."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import DatabaseError, OperationalError, connection
+
+from evalsite.lib.ops.postgres import Embedded
+from evalsite.lib.ops.private_files import close_folder
+from evalsite.lib.ops.supervisor import Child, Chore, Supervisor
+from runs_app.taskqueue.broker import Pulse, hand_back
+from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
+
+THREADS = 16  # For complete requests. The worker has others for large bodies.
+WEB_GRACE_S = 8.0
+QUEUE_GRACE_S = 25.0  # A drain that is told to stop waits 10 s for the calls in flight.
+MIGRATING = 0x65766C73  # The key of an advisory lock.
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+DEBUG_IS_LOCAL = (
+    "--host {host}: EVALSITE_DEBUG is on, and its pages show settings and code to everybody who reaches them. Unset"
+    " EVALSITE_DEBUG to serve others, or leave out --host to serve this machine alone."
+)
+
+
+class AddressError(Exception):
+    """The address cannot be served from. The message says why."""
+
+
+def migrate() -> None:
+    """Bring the database up to date; of several machines that start at once, one does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
+        try:
+            call_command("migrate", interactive=False, verbosity=0)
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [MIGRATING])
+    connection.close()
+
+
+@contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """The site's socket. It outlives every web server, so that a request waits while one is replaced. AddressError."""
+    if settings.DEBUG and host not in LOOPBACK:
+        raise AddressError(DEBUG_IS_LOCAL.format(host=host))
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=512)
+    except OSError as error:
+        said = (error.strerror or str(error)).lower()
+        raise AddressError(f"{host}:{port} cannot be served from: {said}. Choose another by --port.") from None
+    with listener:
+        yield listener
+
+
+def serve(
+    listener: socket.socket,
+    *,
+    drains: int,
+    more: Sequence[Child] = (),
+    when_served: Callable[[str], None] = lambda url: None,
+) -> None:
+    """Serve the site until a signal says to stop; then nothing of it is left. GivingUp where a part cannot start.
+
+    `more` children are kept beside it; `when_served` is called once, with the address, when the first page is.
+    """
+    _tidy_up()
+    with Noticeboard.made_in(settings.DATA_DIR) as board:
+        environment = {
+            VARIABLE: str(board.folder),
+            "EVALSITE_DRAINS": str(drains),
+            "EVALSITE_DATA_DIR": str(settings.DATA_DIR),
+        }
+        queue = _queue(environment)
+        pulse = Pulse(board, drains + 1, queue.replace)
+        queue.on_start = pulse.start_anew
+        chores: list[Chore] = [_Announcement(listener, when_served), _restoring(pulse)]
+        try:
+            children = [_web(listener, environment), queue, *more]
+            Supervisor(children, chores, board.tell_to_stop, if_killed=_last_command()).run()
+        finally:
+            with suppress(DatabaseError):
+                hand_back(board)
+
+
+def _tidy_up() -> None:
+    """After an `up` that was killed on this machine: its tasks are not lost. And what was left open is closed."""
+    for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
+        close_folder(Path(folder))
+    for board in Noticeboard.left_behind(settings.DATA_DIR):
+        hand_back(board)
+        board.remove()
+
+
+def _web(listener: socket.socket, environment: dict[str, str]) -> Child:
+    options = ["--bind", f"fd://{listener.fileno()}", "--workers", "1"]
+    options += ["--worker-class", "evalsite.lib.ops.gunicorn_worker.Worker", "--threads", str(THREADS)]
+    options += ["--graceful-timeout", str(int(WEB_GRACE_S) - 2)]
+    options += ["--log-level", "warning", "--no-control-socket"]
+    return Child(
+        "web",
+        [sys.executable, "-m", "gunicorn", *options, "evalsite.wsgi"],
+        environment=environment,
+        directory=settings.BASE_DIR,
+        keep_fds=(listener.fileno(),),
+        grace_s=WEB_GRACE_S,
+    )
+
+
+def _queue(environment: dict[str, str]) -> Child:
+    return Child(
+        "queue",
+        [sys.executable, "manage.py", "qcluster"],
+        environment=environment,
+        directory=settings.BASE_DIR,
+        grace_s=QUEUE_GRACE_S,
+    )
+
+
+def _last_command() -> list[str]:
+    """What ends an embedded database when `up` is killed and cannot: any command, as its last user."""
+    if os.environ.get("DATABASE_URL"):
+        return []
+    return [sys.executable, str(settings.BASE_DIR / "manage.py"), "sweep_stale_claims"]
+
+
+class _Announcement:
+    """A chore: say once that the first page is served."""
+
+    def __init__(self, listener: socket.socket, say: Callable[[str], None]) -> None:
+        host, port = listener.getsockname()[:2]
+        near = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - any address is also this one
+        self._url, self._say = f"http://{f'[{near}]' if ':' in near else near}:{port}/", say
+
+    def __call__(self) -> float | None:
+        try:
+            with urllib.request.urlopen(f"{self._url}healthz", timeout=5):  # noqa: S310 - our own address
+                pass
+        except OSError:
+            return 0.2
+        self._say(self._url)
+        return None
+
+
+def _restoring(pulse: Pulse) -> Chore:
+    """The pulse, which also starts an embedded database again that was killed."""
+
+    def work() -> float:
+        try:
+            return pulse()
+        except OperationalError:
+            if not os.environ.get("DATABASE_URL"):
+                Embedded(settings.DATA_DIR / "postgres").start()
+            raise
+
+    return work

@@ -1,0 +1,170 @@
+"""Pages of trials by key, at any size: no OFFSET, no COUNT, and never a walk over more than SEARCHED rows.
+
+What an index holds (run, status, item, error class) is asked of each run by itself, through its own index, and the
+runs' answers are merged: so a run of a million trials costs no more than one of a hundred. What no index holds (text,
+rating, flags) is looked for in a stretch of SEARCHED keys at a time; where the stretch ends first, the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.contrib.postgres.fields import ArrayField
+from django.db.models import BigIntegerField, F, Func, OuterRef, Q, QuerySet
+from django.db.models.functions import Cast, Left
+
+from runs_app.models import Run, Trial
+from runs_app.models.trials import ODD, REFUSED_CLASS
+
+PAGE = 50
+SEARCHED = 25_000
+EXCERPT = 240
+WIDE_COLUMNS = (
+    "raw_response",
+    "reasoning",
+    "answer",
+    "error",
+    "run__condition__content",
+    "run__errors",
+    "item__input",
+    "item__metadata",
+    "item__grading_scheme",
+    "run__condition__prompt__messages",
+)
+
+
+@dataclass(frozen=True)
+class Search:
+    """In which runs to look, and for what: `status`, `items`, `error_class` and `odd` kinds of answers an index can
+    find, `rest` it cannot. `with_refused_errors`: refusals that were errors are among the `odd` kinds."""
+
+    runs: QuerySet[Run]
+    status: str = ""
+    error_class: str = ""
+    items: list[int] | None = None
+    odd: Q = field(default_factory=Q)
+    with_refused_errors: bool = False
+    rest: Q = field(default_factory=Q)
+
+    @property
+    def is_slow(self) -> bool:
+        """No index answers it, and no list of items makes it short."""
+        return bool(self.rest) and self.items is None
+
+    def branches(self) -> list[QuerySet[Trial]]:
+        """Sets of one run's trials (the run is OuterRef "pk"), each read from an index in the order of its keys."""
+        trials = Trial.objects.filter(run=OuterRef("pk"))
+        if self.items is not None:
+            return [self._with_status(trials.filter(item__in=self.items))]
+        if self.error_class:
+            return [self._with_status(trials.filter(error_class=self.error_class))]
+        if self.odd:
+            found = [self._with_status(trials.filter(ODD))]
+            if self.with_refused_errors:
+                found.append(self._with_status(trials.filter(error_class=REFUSED_CLASS)))
+            return found
+        statuses = [self.status] if self.status else Trial.Status.values
+        return [trials.filter(status=status) for status in statuses]
+
+    def _with_status(self, trials: QuerySet[Trial]) -> QuerySet[Trial]:
+        trials = trials.filter(error_class=self.error_class) if self.error_class else trials
+        trials = trials.filter(self.odd) if self.odd else trials
+        return trials.filter(status=self.status) if self.status else trials
+
+
+@dataclass(frozen=True)
+class Page:
+    """Keys in ascending order, and the cursors of the pages around them; `searched_to` is set where a slow search
+    ended at its stretch before the page was full: the key that `after` goes on from (or `before`, going back)."""
+
+    keys: list[int]
+    after: int | None = None
+    before: int | None = None
+    searched_to: int | None = None
+
+
+def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
+    """The `size` (else PAGE) trials next to a cursor: above `after`, else below `before`, else the first ones."""
+    size = size or PAGE
+    if before is not None and after is None:
+        return _found_backwards(search, before, size)
+    keys, searched_to = _walk(search, after, 1, size)
+    more = keys[size - 1] if len(keys) > size else searched_to
+    back = None if after is None else (keys[0] if keys else after + 1)
+    return Page(keys[:size], after=more, before=back, searched_to=searched_to)
+
+
+def _found_backwards(search: Search, before: int, size: int) -> Page:
+    keys, searched_to = _walk(search, before, -1, size)
+    more = keys[size - 1] if len(keys) > size else searched_to
+    shown = keys[:size][::-1]
+    return Page(shown, after=shown[-1] if shown else before - 1, before=more, searched_to=searched_to)
+
+
+def _walk(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
+    """Up to size + 1 keys beyond the cursor in one direction, and where a slow search stopped early."""
+    if not search.is_slow:
+        return _keys(search, _beyond(cursor, step) & search.rest, step, size + 1), None
+    first = _keys(search, _beyond(cursor, step), step, 1)
+    if not first:
+        return [], None
+    last = first[0] + step * (SEARCHED - 1)
+    low, high = sorted((first[0], last))
+    keys = _keys(search, Q(id__gte=low, id__lte=high) & search.rest, step, size + 1)
+    if len(keys) > size or not _keys(search, _beyond(last, step), step, 1):
+        return keys, None
+    return keys, last
+
+
+def _beyond(cursor: int | None, step: int) -> Q:
+    if cursor is None:
+        return Q()
+    return Q(id__gt=cursor) if step > 0 else Q(id__lt=cursor)
+
+
+def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
+    """The first `limit` keys, in one query: an index walk for each branch of each run, then a merge."""
+    if search.items == []:
+        return []
+    # Adding zero keeps the planner from walking the primary key through strangers' trials to find a few items.
+    key = F("id") + 0 if search.items is not None else F("id")
+    order = key.asc() if step > 0 else key.desc()
+    found = [_array(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()]
+    merged = search.runs.order_by().annotate(trial_id=Unnest(*found))
+    return list(merged.order_by("trial_id" if step > 0 else "-trial_id").values_list("trial_id", flat=True)[:limit])
+
+
+def _array(keys: QuerySet[Any, Any]) -> Cast:
+    """Return the keys as an array. Cast, because Django writes a bare NULL where a condition cannot hold."""
+    return Cast(ArraySubquery(keys), ArrayField(BigIntegerField()))
+
+
+class Unnest(Func):
+    """The elements of several arrays, a row each."""
+
+    function = "unnest"
+    arg_joiner = " || "
+    set_returning = True
+    output_field = BigIntegerField()
+
+
+def rows(keys: Iterable[int]) -> QuerySet[Trial]:
+    """The trials with these keys, in their order, with what a list shows: the start of the answer, not all of it."""
+    return (
+        Trial.objects.filter(pk__in=list(keys))
+        .select_related(
+            "item",
+            "dimension",
+            "run__experiment",
+            "run__wave",
+            "run__condition__model",
+            "run__condition__prompt",
+            "run__condition__sampler",
+        )
+        .defer(*WIDE_COLUMNS)
+        .annotate(excerpt=Left("answer", EXCERPT), error_excerpt=Left("error", EXCERPT))
+        .order_by("pk")
+    )

@@ -1,0 +1,105 @@
+"""Writing a design: by form, with its cost in view, or from a file."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from runs_app.forms.draws import redrawn
+from runs_app.forms.experiments import ExperimentFileForm, ExperimentForm
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.models import Experiment
+from runs_app.planning import spec_io
+from runs_app.planning.design import Design
+from runs_app.planning.design_summary import DesignSummary, summarise_design
+from runs_app.views.permissions import editable_experiment, posted
+
+READ_OR_WRITE = ["GET", "HEAD", "POST"]
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_new(request: HttpRequest) -> HttpResponse:
+    form = ExperimentForm(posted(request)[0], user=request.user)
+    return _draft(request, form, "New experiment")
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
+    """All of a draft; of a launched experiment only what no model saw."""
+    experiment = editable_experiment(request, slug)
+    if experiment.status == Experiment.Status.DRAFT:
+        return _draft(
+            request, ExperimentForm(posted(request)[0], instance=experiment, user=request.user), f"Edit {slug}"
+        )
+    form = LaunchedExperimentForm(posted(request)[0], instance=experiment, user=request.user)
+    if request.method == "POST" and form.is_valid():
+        return _saved(request, form)
+    return render(request, "runs_app/experiment_settings.html", {"form": form, "experiment": experiment})
+
+
+@require_POST
+@members_only
+def experiment_outlook(request: HttpRequest) -> HttpResponse:
+    """The panel beside the form: what the choices made so far would cost. Saves nothing."""
+    form = ExperimentForm(request.POST, user=request.user)
+    return render(request, "runs_app/partials/outlook_area.html", {"outlook": _outlook(form)})
+
+
+@require_http_methods(READ_OR_WRITE)
+@members_only
+def experiment_from_file(request: HttpRequest) -> HttpResponse:
+    form = ExperimentFileForm(*posted(request))
+    if request.method == "POST" and form.is_valid():
+        try:
+            spec = spec_io.read_yaml(form.cleaned_data["text"])
+            experiment = spec_io.create_experiment(spec, by=cast(User, request.user))
+        except spec_io.SpecError as problem:
+            form.add_error(None, problem.problems)
+        else:
+            messages.success(request, f"{experiment} was made as a draft.")
+            return redirect(experiment)
+    return render(request, "runs_app/experiment_from_file.html", {"form": form})
+
+
+def _draft(request: HttpRequest, form: ExperimentForm, heading: str) -> HttpResponse:
+    looking = "look" in request.POST or "draw" in request.POST
+    if "draw" in request.POST:
+        form = redrawn(form)
+    if request.method == "POST" and not looking and form.is_valid():
+        return _saved(request, form)
+    fetch_choices(form)
+    form.link_to_makers()
+    context = {
+        "form": form,
+        "heading": heading,
+        "outlook": _outlook(form),
+        "experiment": form.instance,
+        "made": form.draw_lines,
+    }
+    return render(request, "runs_app/experiment_form.html", context)
+
+
+def _saved(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
+    experiment = form.save()
+    messages.success(request, f"{experiment} is saved.")
+    return redirect(experiment)
+
+
+def _outlook(form: ExperimentForm) -> DesignSummary | None:
+    """Of the choices that are valid so far; None before there is a dataset."""
+    if form.is_bound:
+        form.is_valid()
+        chosen, experiment = form.cleaned_data, form.instance
+        axes = [list(chosen.get(name, [])) for name in ("language_models", "prompts", "samplers", "dimensions")]
+        return summarise_design(Design(experiment, *axes)) if chosen.get("dataset") else None
+    return summarise_design(Design.of(form.instance)) if form.instance.pk else None

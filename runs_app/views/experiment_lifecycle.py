@@ -1,0 +1,81 @@
+"""A copy of an experiment, whom it is shared with, and putting one away: out of use, or out of the database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.contrib import messages
+from django.contrib.auth.models import User
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from datasets_app.models import TransitionError
+from evalsite.lib.permissions import members_only
+from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.form_errors import first_form_error
+from runs_app import deletion
+from runs_app.forms.audience import ShareForm
+from runs_app.forms.experiments import DuplicateForm
+from runs_app.forms.run_control import SteeringForm
+from runs_app.models import Experiment
+from runs_app.planning import spec_io
+from runs_app.views.permissions import editable_experiment, posted, visible_experiment
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
+    """Whoever sees a design may try it: the copy is a draft of their own."""
+    experiment = visible_experiment(request, slug)
+    form = DuplicateForm(posted(request)[0])
+    if request.method == "POST" and form.is_valid():
+        try:
+            copy = spec_io.duplicate(experiment, form.cleaned_data["slug"], by=cast(User, request.user))
+        except spec_io.SpecError as problem:
+            form.add_error("slug", problem.problems)
+        else:
+            messages.success(request, f"{copy} is a draft of the same design.")
+            return redirect(copy)
+    return render(request, "runs_app/experiment_duplicate.html", {"form": form, "experiment": experiment})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_share(request: HttpRequest, slug: str) -> HttpResponse:
+    experiment = editable_experiment(request, slug)
+    form = ShareForm(posted(request)[0], experiment=experiment)
+    if request.method == "POST" and form.is_valid():
+        changed = form.save(by=request.user)
+        said = f"{experiment} is shared with: {experiment.audience_text}." if changed else "Nothing changed."
+        messages.success(request, said)
+        return redirect(experiment)
+    fetch_choices(form)
+    return render(request, "runs_app/experiment_share.html", {"form": form, "experiment": experiment})
+
+
+@require_POST
+@members_only
+def experiment_archive(request: HttpRequest, slug: str) -> HttpResponse:
+    return _put_away(request, editable_experiment(request, slug), deletion.archive, "archived")
+
+
+@require_POST
+@members_only
+def experiment_delete(request: HttpRequest, slug: str) -> HttpResponse:
+    return _put_away(request, editable_experiment(request, slug), deletion.delete, "deleted")
+
+
+def _put_away(request: HttpRequest, experiment: Experiment, verb: Callable[..., Any], word: str) -> HttpResponse:
+    form = SteeringForm(request.POST, reason_required=True)
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+        return redirect(experiment)
+    try:
+        verb(experiment, by=request.user, reason=form.cleaned_data["reason"])
+    except TransitionError as problem:
+        messages.error(request, str(problem))
+        return redirect(experiment)
+    messages.success(request, f"{experiment.slug} is {word}.")
+    return redirect("experiment_list")

@@ -1,0 +1,255 @@
+"""What people do to runs: a POST each, for a whole experiment or for one run, with its reason in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect, render
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods, require_POST
+
+from datasets_app.models import TransitionError
+from evalsite.lib.permissions import members_only
+from evalsite.lib.text.number_format import format_count
+from evalsite.lib.web.form_errors import first_form_error
+from runs_app import deletion, run_control
+from runs_app.forms.run_control import ConcurrencyForm, LaunchForm, LaunchScopeForm, PriorityForm, SteeringForm
+from runs_app.models import Experiment, Run
+from runs_app.models.preflights import with_last_preflight
+from runs_app.models.runs import RunQuerySet
+from runs_app.planning import pilot as pilot_module
+from runs_app.planning.design_summary import summarise_experiment
+from runs_app.planning.plan import PlanError
+from runs_app.taskqueue.enqueue import ask_preflights
+from runs_app.views.permissions import editable_experiment, editable_run, posted
+
+
+@dataclass(frozen=True)
+class Action:
+    """A button: its verb in the address, its words, and the states of runs from which it does anything."""
+
+    verb: str
+    label: str
+    icon: str
+    text: str
+    sources: frozenset[str]
+    tone: str = ""
+    reason: str = "optional"
+    name: str = ""
+    value: str = ""
+
+
+S = Run.Status
+PAUSE = Action(
+    "pause",
+    "Pause",
+    "pause-fill",
+    "No new calls start; those in flight are answered and kept.",
+    frozenset({S.RUNNING, S.QUEUED}),
+)
+RESUME = Action(
+    "resume", "Resume", "play-fill", "Calls start again where they ended.", frozenset({S.PAUSED, S.STOPPED})
+)
+CANCEL = Action(
+    "cancel",
+    "Cancel",
+    "slash-circle",
+    "What is pending never starts. Calls in flight are answered and kept. "
+    "A cancelled run does not start again; a judge that was cancelled can be asked again.",
+    frozenset({S.PLANNED, S.QUEUED, S.RUNNING, S.PAUSED, S.STOPPED}),
+    tone="danger",
+    reason="required",
+)
+
+
+def actions_for(runs: Iterable[Run]) -> list[Action]:
+    """Return the actions that would do something to these runs as they are now."""
+    runs = list(runs)
+    states = {run.status for run in runs}
+    actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & states]
+    if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
+        trials = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
+        text = f"{trials} a new set of attempts. What was paid stays paid."
+        actions.insert(-1, Action("retry", "Retry failed", "arrow-repeat", text, frozenset()))
+    return actions
+
+
+def deletion_of(run: Run) -> list[Action]:
+    """Return the action that deletes this run, unless it is live."""
+    if run.is_live:
+        return []
+    text = deletion.describe_run_deletion(run)
+    return [Action("delete", "Delete run", "trash", text, frozenset(), tone="danger", reason="required")]
+
+
+class NothingDone(Exception):
+    """Why a verb changed nothing, as a sentence for the page."""
+
+
+def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("paused", run_control.pause(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _resume(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("resumed", run_control.resume(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _cancel(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    return _moved("cancelled", run_control.cancel(runs, by=by, reason=form.cleaned_data["reason"]))
+
+
+def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
+    chosen = form.cleaned_data["only"] or None
+    n = run_control.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
+    if n:
+        return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be tried again."
+    kind = f" of class {chosen}" if chosen else ""
+    raise NothingDone(f"Nothing changed: no trial{kind} is failed now. Trials of cancelled runs are not tried again.")
+
+
+VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
+    "pause": _pause,
+    "resume": _resume,
+    "cancel": _cancel,
+    "retry": _retry,
+}
+
+
+def _moved(word: str, keys: list[int]) -> str:
+    return f"{len(keys)} {'run' if len(keys) == 1 else 'runs'} {word}." if keys else ""
+
+
+@require_POST
+@members_only
+def experiment_steer(request: HttpRequest, slug: str, verb: str) -> HttpResponse:
+    experiment = editable_experiment(request, slug)
+    if verb == "priority":
+        _change_priority(request, experiment)
+    else:
+        _steer(request, experiment.runs.all(), verb)
+    return _back(request, "experiment_progress", experiment.slug)
+
+
+@require_POST
+@members_only
+def run_steer(request: HttpRequest, pk: int, verb: str) -> HttpResponse:
+    run = editable_run(request, pk)
+    if verb == "delete":
+        return _delete_run(request, run)
+    if verb == "concurrency":
+        _set_concurrency(request, run)
+    else:
+        _steer(request, Run.objects.filter(pk=run.pk), verb)
+    return _back(request, "run_detail", run.pk)
+
+
+def _delete_run(request: HttpRequest, run: Run) -> HttpResponse:
+    form = SteeringForm(request.POST, reason_required=True)
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+        return redirect(run)
+    name = str(run)
+    try:
+        deletion.delete_run(run, by=request.user, reason=form.cleaned_data["reason"])
+    except TransitionError as problem:
+        messages.error(request, str(problem))
+        return redirect(run)
+    messages.success(request, f"{name} is deleted. What it cost stays spent in the budget.")
+    return redirect("experiment_progress", run.experiment.slug)
+
+
+def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
+    if verb not in VERBS:
+        raise Http404
+    form = SteeringForm(request.POST, reason_required=verb == "cancel")
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+        return
+    try:
+        done = VERBS[verb](runs, form, request.user)
+    except NothingDone as reason:
+        messages.warning(request, str(reason))
+        return
+    if done:
+        messages.success(request, done)
+    else:
+        messages.warning(request, "Nothing changed: no run was in a state that allows this.")
+
+
+def _set_concurrency(request: HttpRequest, run: Run) -> None:
+    form = ConcurrencyForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+        return
+    n = form.cleaned_data["max_concurrency"]
+    run_control.set_concurrency(run, n, by=request.user)
+    messages.success(request, f"At most {n} calls in flight from the next claim on.")
+
+
+def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
+    form = PriorityForm(request.POST)
+    if not form.is_valid():
+        messages.error(request, first_form_error(form))
+        return
+    n = form.cleaned_data["priority"]
+    if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):
+        messages.success(request, f"Priority {n} from the next claim on.")
+    else:
+        messages.warning(request, f"Nothing changed: its priority is {n} already.")
+
+
+def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
+    address = request.POST.get("next", "")
+    if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
+        return HttpResponseRedirect(address)
+    return redirect(name, key)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@members_only
+def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
+    """GET shows what a launch would do and cost, of the wave or the pilot in the address; POST does it."""
+    experiment = editable_experiment(request, slug)
+    scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
+    wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
+    outlook = summarise_experiment(experiment, wave_label=wave, pilot=pilot, policy=policy)
+    form = LaunchForm(posted(request)[0], initial=scope, needs_confirmation=outlook.needs_confirmation)
+    if request.method == "POST" and form.is_valid():
+        try:
+            report = run_control.launch(
+                experiment, by=request.user, wave=wave, pilot=pilot, approved=outlook.estimate, policy=policy
+            )
+        except (PlanError, run_control.LaunchError) as problem:
+            form.add_error(None, getattr(problem, "problems", None) or str(problem))
+        else:
+            if report.is_new:
+                messages.success(request, f"Launched: {report.summary}.")
+            else:
+                messages.info(request, f"Launched before, and nothing has changed: {report.summary}.")
+            for note in report.notes:
+                messages.warning(request, note)
+            return redirect("experiment_progress", experiment.slug)
+    context = {
+        "experiment": experiment,
+        "form": form,
+        "outlook": outlook,
+        "pilot": pilot,
+        "usual": pilot_module.USUAL,
+        "models": list(with_last_preflight(experiment.language_models.select_related("endpoint"))),
+    }
+    return render(request, "runs_app/experiment_launch.html", context)
+
+
+@require_POST
+@members_only
+def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
+    """Ask workers for one tiny call to each of its models; the answers show on the launch page."""
+    experiment = editable_experiment(request, slug)
+    keys = list(experiment.language_models.values_list("pk", flat=True))
+    ask_preflights(keys, by=request.user, experiment=experiment)
+    messages.success(request, f"{len(keys)} test {'call is' if len(keys) == 1 else 'calls are'} on the way.")
+    return _back(request, "experiment_launch", experiment.slug)
