@@ -41,7 +41,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
         compared, state, standing = _compared(question, roles)
         context |= {"roles": roles, "compared": compared, "standing": standing, "here": request.get_full_path()}
         context |= _shown(request, question, roles, compared, state) if compared else {}
-    return render(request, "grading_app/statistics.html", context)
+    return render(request, "grading_app/agreement.html", context)
 
 
 @require_safe

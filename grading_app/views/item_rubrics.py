@@ -34,7 +34,7 @@ EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
 def text_sets(request: HttpRequest) -> HttpResponse:
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "created_by")
     rows = visible.annotate(n=Count("texts")).order_by("name", "-version")[:500]
-    return render(request, "grading_app/judging/text_sets.html", {"sets": list(rows)})
+    return render(request, "grading_app/writing/text_sets.html", {"sets": list(rows)})
 
 
 @require_safe
@@ -61,7 +61,7 @@ def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
         "history": list(texts.history[:50]),
         "only": request.GET.get("only", ""),
     }
-    return render(request, "grading_app/judging/text_set.html", context)
+    return render(request, "grading_app/writing/text_set.html", context)
 
 
 def _makes_judges(user: Any) -> bool:
@@ -104,7 +104,7 @@ def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> Http
             messages.success(request, f"{item.key} is corrected, in {corrected}.")
             return redirect("text_set", corrected.name, corrected.version)
     context = {"texts": texts, "item": item, "known": known, "form": form}
-    return render(request, "grading_app/judging/text_of_item.html", context)
+    return render(request, "grading_app/writing/text_of_item.html", context)
 
 
 def _collect(texts: TextSet, by: Any, reason: str) -> str:
@@ -173,7 +173,7 @@ def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
                 return redirect("text_set", texts.name, texts.version)
         if form.errors:
             messages.error(request, first_form_error(form))
-    return render(request, "grading_app/judging/experiment_write.html", context)
+    return render(request, "grading_app/writing/experiment_write.html", context)
 
 
 def _templates(form: WriterForm) -> bool:
