@@ -18,6 +18,7 @@ urlpatterns = [
     path(f"{ONE}sample/", drafts.dataset_sample, name="dataset_sample"),
     path(f"{ONE}act/<slug:verb>/", drafts.dataset_act, name="dataset_act"),
     path(f"{ONE}items/<int:pk>/", items.item_detail, name="item_detail"),
+    path(f"{ONE}items/<int:pk>/text/<slug:name>/", items.item_text, name="item_text"),
     path(f"{ONE}items/<int:pk>/act/<slug:verb>/", items.item_act, name="item_act"),
     path("assets/<slug:sha256>", assets.asset, name="asset"),
     path("assets/<slug:sha256>/thumbnail", assets.thumbnail, name="thumbnail"),

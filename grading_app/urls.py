@@ -79,6 +79,7 @@ urlpatterns += [
     path("ratings/<slug:name>/rate/", rating.rating_rate, name="rating_rate"),
     path("ratings/<slug:name>/undo/", rating.rating_undo, name="rating_undo"),
     path("ratings/<slug:name>/image/<int:position>/", rating.rating_image, name="rating_image"),
+    path("ratings/<slug:name>/text/<int:position>/<slug:part>/", rating.rating_text, name="rating_text"),
 ]
 urlpatterns += [path("experiments/<slug:slug>/waves/", experiment_waves, name="experiment_waves")]
 urlpatterns += [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -21,6 +22,7 @@ from datasets_app.views.permissions import back, rights, visible_dataset, visibl
 from evalsite.lib.permissions import members_only, readers_only
 from evalsite.lib.web.form_errors import first_form_error
 from evalsite.lib.web.htmx import wants_part
+from evalsite.lib.web.long_text import text_file
 
 
 @require_safe
@@ -41,6 +43,23 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
         "seed": fresh_seed(),
     }
     return render(request, "datasets_app/item_detail.html", context)
+
+
+@require_safe
+@readers_only
+def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str) -> HttpResponse:
+    """One of the item's texts as a file, whole: a page shows the first part of a long one."""
+    item = visible_item(request, visible_dataset(request, slug, version), pk)
+    texts = {
+        "input": item.input,
+        "target": item.target,
+        "grading_scheme": item.grading_scheme,
+        "choices": "\n".join(map(str, item.choices)),
+        "metadata": json.dumps(item.metadata, ensure_ascii=False, indent=2) if item.metadata else "",
+    }
+    if not texts.get(name):
+        raise Http404
+    return text_file(texts[name], f"item-{item.pk}-{name}")
 
 
 def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:

@@ -21,6 +21,7 @@ _HTML_PARTS = re.compile(
     r"|(?P<tag><[^>]*>)",
     re.DOTALL | re.IGNORECASE,
 )
+MOST_ELEMENTS = 1_000  # Of one page: a text of nothing but controls must not make it ten times as large.
 _VALUES = re.compile(r"""(\bvalue=(?:"[^"]*"|'[^']*'))""")
 
 
@@ -40,11 +41,12 @@ def mark_html(page: str) -> str:
     """
     if not _ON_A_PAGE.search(page):
         return page
-    pieces, end = [], 0
+    pieces, end, left = [], 0, MOST_ELEMENTS
     for part in _HTML_PARTS.finditer(page):
-        pieces += [_marked_elements(page[end : part.start()]), _marked_part(part)]
+        text, left = _marked_elements(page[end : part.start()], left)
+        pieces += [text, _marked_part(part)]
         end = part.end()
-    return "".join([*pieces, _marked_elements(page[end:])])
+    return "".join([*pieces, _marked_elements(page[end:], left)[0]])
 
 
 def _marked_part(part: re.Match[str]) -> str:
@@ -54,8 +56,12 @@ def _marked_part(part: re.Match[str]) -> str:
     return "".join(piece if at % 2 else mark_text(piece) for at, piece in enumerate(values))
 
 
-def _marked_elements(text: str) -> str:
-    return _ON_A_PAGE.sub(lambda found: _element(found[0]), text)
+def _marked_elements(text: str, most: int) -> tuple[str, int]:
+    """Return the text with marks, and how many elements may still be made. What comes after them is marked as text."""
+    if not most:
+        return mark_text(text), 0
+    marked, made = _ON_A_PAGE.subn(lambda found: _element(found[0]), text, count=most)
+    return (mark_text(marked), 0) if made == most else (marked, most - made)
 
 
 def _element(character: str) -> str:

@@ -23,6 +23,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from datasets_app.image_storage import asset_file
 from evalsite.lib.permissions import is_member, is_reader
+from evalsite.lib.web.long_text import text_file
 from grading_app.forms.rating import AliasForm
 from grading_app.models import RaterAssignment, Rating, RatingQueue
 from grading_app.rating import session
@@ -226,3 +227,19 @@ def _value(request: HttpRequest) -> float:
     if not math.isfinite(value):
         raise session.RatingError("Choose a point of the scale.")
     return value
+
+
+@require_safe
+@never_cache
+def rating_text(request: HttpRequest, name: str, position: int, part: str) -> HttpResponse:
+    """The whole of a long text that is due: the question, or the first or second answer. Nothing tells whose it is."""
+    assignment = _own(request, name)
+    waiting = session.due(assignment) if assignment.queue.is_open and assignment.started_at else None
+    if waiting is None or waiting.position != position:
+        raise Http404
+    shown = _shown(waiting)
+    answers = [answer for _, answer in shown.get("answers", [])]
+    parts = {"question": shown["text"], **dict(zip(("first", "second"), answers, strict=False))}
+    if not parts.get(part):
+        raise Http404
+    return text_file(parts[part], part)

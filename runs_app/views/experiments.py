@@ -7,11 +7,14 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from datasets_app.models import Dataset
 from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import is_member, readers_only
+from evalsite.lib.web.long_text import text_file
 from runs_app.filters import ExperimentFilter
 from runs_app.forms.run_control import AssumptionsForm
 from runs_app.grading_interface import grading
@@ -24,7 +27,7 @@ from runs_app.planning.design_summary import cells_of, summarise_design
 from runs_app.planning.drawn_models import draws_of
 from runs_app.planning.points import outlook_of_points
 from runs_app.planning.power import detectable
-from runs_app.prompt_preview import turns_of_draft
+from runs_app.prompt_preview import Turn, turns_of_draft
 from runs_app.tables import ExperimentTable
 from runs_app.views.permissions import may_edit, visible_experiment
 
@@ -80,11 +83,18 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
     """The exact messages for one item, one prompt and one dimension, chosen in the address."""
     design = Design.of(visible_experiment(request, slug))
-    return render(
-        request,
-        "runs_app/partials/preview.html",
-        {"design": design, "experiment": design.experiment, **_preview(request, design)},
-    )
+    context = {"design": design, "experiment": design.experiment, **_preview(request, design)}
+    return render(request, "runs_app/partials/preview.html", context)
+
+
+@require_safe
+@readers_only
+def experiment_message(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """One message of the preview, whole, as a file. Numbers count the turns from 1; the address chooses as there."""
+    found = _preview(request, Design.of(visible_experiment(request, slug)))["preview_turns"]
+    if not 1 <= number <= len(found) or not found[number - 1][0].text:
+        raise Http404
+    return text_file(found[number - 1][0].text, f"{slug}-message-{number}")
 
 
 @require_safe
@@ -121,7 +131,16 @@ def _preview(request: HttpRequest, design: Design) -> dict[str, Any]:
         "preview_keys": list(items.values_list("key", flat=True)[:KEYS]),
         "preview_missing": bool(key) and item is None,
         "turns": turns,
+        "preview_turns": _with_files(request, design, turns.turns if turns else []),
     }
+
+
+def _with_files(request: HttpRequest, design: Design, turns: list[Turn]) -> list[tuple[Turn, str]]:
+    """Each turn with the address of its whole text, for the choice that this address makes."""
+    names = ("prompt", "dimension", "item")
+    query = urlencode({name: request.GET[name] for name in names if request.GET.get(name)})
+    stem = [reverse("experiment_message", args=[design.experiment.slug, number + 1]) for number in range(len(turns))]
+    return [(turn, f"{address}?{query}" if query else address) for turn, address in zip(turns, stem, strict=True)]
 
 
 def _chosen(rows: list[Any], key: str | None) -> Any:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse
+from django.db.models import Q
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from evalsite.lib.permissions import readers_only
 from evalsite.lib.web.choice_fields import fetch_choices
+from evalsite.lib.web.long_text import text_file
 from runs_app import trial_pagination
 from runs_app.filters import TrialFilter
-from runs_app.models import Trial
+from runs_app.models import Run, Trial
 from runs_app.prompt_preview import turns_of
 from runs_app.tables import AttemptTable, TrialTable
 
@@ -38,6 +40,51 @@ def trial_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @readers_only
 def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
+    trial = _visible_trial(request, pk)
+    attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
+    context = {
+        "trial": trial,
+        "turns": turns_of(trial),
+        "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
+        "attempts": attempts,
+        "gradings": _gradings(trial),
+        "preferences": _preferences(trial),
+        "query": _without_cursors(request),
+        "same_item": _same_item(request, trial),
+        **_neighbours(request, trial),
+    }
+    return render(request, "runs_app/trial_detail.html", context)
+
+
+@require_safe
+@readers_only
+def trial_text(request: HttpRequest, pk: int, name: str) -> HttpResponse:
+    """One of the trial's texts as a file, whole: a page shows the first part of a long one."""
+    trial = _visible_trial(request, pk)
+    texts = {
+        "answer": trial.answer,
+        "reasoning": trial.reasoning,
+        "response": trial.raw_response,
+        "error": trial.error,
+        "target": trial.item.target,
+    }
+    text = texts.get(name)
+    if not text:
+        raise Http404
+    return text_file(text, f"trial-{pk}-{name}")
+
+
+@require_safe
+@readers_only
+def trial_message(request: HttpRequest, pk: int, number: int) -> HttpResponse:
+    """One message that was sent, whole, as a file. Numbers count the turns of the trial's page from 1."""
+    turns = turns_of(_visible_trial(request, pk)).turns
+    if not 1 <= number <= len(turns) or not turns[number - 1].text:
+        raise Http404
+    return text_file(turns[number - 1].text, f"trial-{pk}-message-{number}")
+
+
+def _visible_trial(request: HttpRequest, pk: int) -> Trial:
     visible = Trial.objects.visible_to(request.user).select_related(
         "run__experiment",
         "run__wave",
@@ -50,19 +97,8 @@ def trial_detail(request: HttpRequest, pk: int) -> HttpResponse:
         "subject",
         "rival",
     )
-    trial = get_object_or_404(visible, pk=pk)
-    attempts = AttemptTable(list(trial.attempt_rows.select_related("worker").order_by("pk")))
-    context = {
-        "trial": trial,
-        "turns": turns_of(trial),
-        "latency_s": None if trial.latency_ms is None else trial.latency_ms / 1000,
-        "attempts": attempts,
-        "gradings": _gradings(trial),
-        "preferences": _preferences(trial),
-        "query": _without_cursors(request),
-        **_neighbours(request, trial),
-    }
-    return render(request, "runs_app/trial_detail.html", context)
+    trial: Trial = get_object_or_404(visible, pk=pk)
+    return trial
 
 
 def _gradings(trial: Trial) -> list[Any]:
@@ -112,10 +148,21 @@ def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
     }
 
 
-def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, Any]:
+def _neighbours(request: HttpRequest, trial: Trial) -> dict[str, int | None]:
     search = TrialFilter(request.GET, request=request).search
-    if search is None:
-        return {"next": None, "previous": None}
+    return {"next": None, "previous": None} if search is None else _beside(search, trial)
+
+
+def _same_item(request: HttpRequest, trial: Trial) -> dict[str, int | None]:
+    """The trials around this one that ask the same of the same item: its repetitions, then other conditions."""
+    runs = Run.objects.visible_to(request.user).filter(
+        experiment=trial.run.experiment_id, condition__stage=trial.run.condition.stage
+    )
+    return _beside(trial_pagination.Search(runs, items=[trial.item_id], rest=Q(dimension=trial.dimension_id)), trial)
+
+
+def _beside(search: trial_pagination.Search, trial: Trial) -> dict[str, int | None]:
+    """Keys of the next and the previous trial of a search, by index."""
     after = trial_pagination.find(search, after=trial.pk, size=1).keys
     before = trial_pagination.find(search, before=trial.pk, size=1).keys
     return {"next": after[0] if after else None, "previous": before[0] if before else None}

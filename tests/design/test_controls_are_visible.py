@@ -42,6 +42,12 @@ def test_plain_text_of_any_script_stays():
     assert mark_text(page) == page
 
 
+def test_a_text_of_nothing_but_controls_makes_no_page_of_ten_times_its_size():
+    marked = mark_html("<p>" + "\u202e\x1b" * 20_000 + "</p>")
+    assert not CONTROLS.search(marked)
+    assert len(marked) < 500_000
+
+
 def test_other_kinds_of_answers_stay_exact():
     def answer(kind):
         return ControlCharactersMiddleware(lambda request: HttpResponse(EVIL, content_type=kind))(None).content.decode()

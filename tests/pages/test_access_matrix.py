@@ -70,6 +70,7 @@ MATRIX = {
     "experiment_yaml": of_experiment(),
     "experiment_manifest": of_experiment(args="slug manifest"),
     "experiment_preview": of_experiment(),
+    "experiment_message": of_experiment(args="slug one"),
     "experiment_duplicate": of_experiment(),
     "experiment_share": of_experiment(),
     "experiment_archive": of_experiment(302, method="post"),
@@ -116,6 +117,7 @@ MATRIX = {
     "dataset_sample": of_group("dataset version"),
     "dataset_act": of_group("dataset version duplicate", 302, "post"),
     "item_detail": of_group("draft one item"),
+    "item_text": of_group("draft one item metadata", GONE),
     "item_act": of_group("draft one item exclude", 302, "post"),
     "asset": of_group("image"),
     "thumbnail": of_group("image"),
@@ -126,6 +128,8 @@ MATRIX = {
     "batch_cancel": of_experiment(302, method="post", args="batch"),
     "trial_list": READERS,
     "trial_detail": of_experiment(args="trial"),
+    "trial_text": of_experiment(args="trial answer"),
+    "trial_message": of_experiment(args="trial one"),
     "endpoint_list": MEMBERS,
     "endpoint_new": operators(),
     "endpoint_live": Row((TO_LOGIN, GONE, GONE, 200, 200, 200), "endpoint"),
@@ -154,6 +158,7 @@ MATRIX = {
     "rating_rate": of_rater(302, method="post"),
     "rating_undo": of_rater(302, method="post"),
     "rating_image": of_rater(200, args="queue one"),
+    "rating_text": of_rater(GONE, args="queue one question"),
 }
 # Django's own pages, whose permissions are its own; the admins of the apps are tested with the apps.
 NOT_OURS = {"admin"}

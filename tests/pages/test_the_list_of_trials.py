@@ -171,6 +171,49 @@ def test_next_and_previous_of_a_trial_keep_to_the_filter(many, as_):
     assert as_("owner").get(f"/trials/{failed[0].pk}/?status=failed").context["previous"] is None
 
 
+def test_a_trial_leads_to_its_repetitions_then_to_other_conditions_of_its_item(people, as_):
+    models = [factories.make_model("first"), factories.make_model("second")]
+    experiment = factories.make_experiment("both", owner=people["owner"], models=models, samples=2)
+    trials = [trial for run in factories.make_runs(experiment) for trial in factories.plan_trials(run)]
+    key = trials[0].item_id
+    of_item = [trial.pk for trial in trials if trial.item_id == key]
+    assert len(of_item) == 4
+    for before, here, after in zip([None, *of_item], of_item, [*of_item[1:], None], strict=False):
+        page = as_("owner").get(f"/trials/{here}/?status=pending")
+        assert page.context["same_item"] == {"previous": before, "next": after}
+        if after:
+            assert (
+                f'data-keys="]" aria-keyshortcuts="]" href="/trials/{after}/?status=pending"' in page.content.decode()
+            )
+
+
+def test_other_trials_of_an_item_ask_on_the_same_dimension_and_in_the_same_experiment(people, as_):
+    dimensions = [factories.make_dimension("valence"), factories.make_dimension("arousal")]
+    dataset = factories.make_dataset("shared", items=1)
+    made = [
+        factories.make_experiment(slug, owner=people[who], dataset=dataset, dimensions=dimensions, samples=2)
+        for slug, who in (("mine", "owner"), ("theirs", "researcher"))
+    ]
+    mine = [trial for run in factories.make_runs(made[0]) for trial in factories.plan_trials(run)]
+    for run in factories.make_runs(made[1]):
+        factories.plan_trials(run)
+    for trial in mine:
+        found = as_("owner").get(f"/trials/{trial.pk}/").context["same_item"].values()
+        others = [one.pk for one in mine if one.dimension_id == trial.dimension_id and one.pk != trial.pk]
+        assert [pk for pk in found if pk] == others
+
+
+def test_a_trials_page_makes_as_many_queries_whatever_is_around_it(many, as_):
+    client, counts = as_("owner"), set()
+    trials = list(Trial.objects.order_by("pk"))
+    for trial in (trials[0], trials[len(trials) // 2], trials[-1]):
+        with CaptureQueriesContext(connection) as queries:
+            client.get(f"/trials/{trial.pk}/")
+        counts.add(len(queries))
+    assert max(counts) <= min(counts) + 2
+    assert max(counts) <= 20
+
+
 def test_the_link_to_a_trial_carries_the_filter(many, as_):
     response = as_("owner").get(ADDRESS, {"status": "failed", "after": "1"})
     first = keys_on(response)[0]

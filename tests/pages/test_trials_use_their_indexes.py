@@ -63,6 +63,17 @@ def test_a_trial_and_its_neighbours_are_found_by_index(sixty_thousand, as_):
             assert "Seq Scan on runs_app_trial" not in plan, f"{query}\n{plan}"
 
 
+def test_the_trials_of_one_item_are_found_by_index_and_at_once(sixty_thousand, as_):
+    """In a middle run: repetitions before and behind it, and other runs of the same item."""
+    trial = sixty_thousand[3].trials.order_by("pk")[500]
+    page = as_("viewer").get(f"/trials/{trial.pk}/")
+    around = sixty_thousand[3].trials.filter(item=trial.item_id).order_by("pk")
+    assert page.context["same_item"] == {
+        "previous": around.filter(pk__lt=trial.pk).last().pk,
+        "next": around.filter(pk__gt=trial.pk).first().pk,
+    }
+
+
 def test_a_search_for_words_reads_one_stretch_only(sixty_thousand, as_, monkeypatch):
     monkeypatch.setattr("runs_app.trial_pagination.SEARCHED", 1000)
     response = as_("viewer").get("/trials/?contains=nowhere")

@@ -14,7 +14,7 @@ from django.utils.safestring import SafeString
 
 from evalsite.lib.permissions import is_member, is_reader, may_open, uses_admin
 from evalsite.lib.text import number_format
-from evalsite.lib.web import stacked_bar, statuses
+from evalsite.lib.web import long_text, stacked_bar, statuses
 from evalsite.lib.web.icons import ICONS, SPRITE
 
 register = template.Library()
@@ -23,6 +23,7 @@ NOTHING = SafeString()
 
 register.filter("reads", is_reader)
 register.filter("belongs", is_member)
+register.filter("beginning", long_text.beginning)
 register.filter("uses_admin", uses_admin)
 
 
@@ -231,9 +232,21 @@ def empty_state(
     }
 
 
+@register.inclusion_tag("partials/rest_of_text.html")
+def rest_of_text(text: str | None, url: str = "") -> dict[str, Any]:
+    """Tell how much of a text `beginning` shows, with a link to a file of the whole. Empty for a text that is whole."""
+    length = len(text or "")
+    return {"cut": long_text.is_cut(text), "shown": long_text.MOST_SHOWN, "length": length, "url": url}
+
+
 @register.inclusion_tag("partials/turn.html")
-def turn(role: str, text: str = "", *, image_url: str = "", image_alt: str = "", note: str = "") -> dict[str, str]:
-    """One turn of a conversation, exactly as it was sent or received. `role` is system, user, assistant or another."""
+def turn(
+    role: str, text: str = "", *, image_url: str = "", image_alt: str = "", note: str = "", whole_url: str = ""
+) -> dict[str, str]:
+    """One turn of a conversation as it was sent or received. `role` is system, user, assistant or another.
+
+    A long text is cut; `whole_url` is the address of a file with all of it.
+    """
     known = {"system": "gear", "user": "person", "assistant": "robot"}
     return {
         "role": role,
@@ -243,4 +256,5 @@ def turn(role: str, text: str = "", *, image_url: str = "", image_alt: str = "",
         "image_url": image_url,
         "image_alt": image_alt,
         "note": note,
+        "whole_url": whole_url,
     }

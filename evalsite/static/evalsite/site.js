@@ -112,9 +112,17 @@
     k: () => move(-1),
   };
 
+  // A link that names its keys: <a href="..." data-keys="j ArrowRight">.
+  const linkOf = (key) => all("a[data-keys]").find((link) => link.dataset.keys.split(" ").includes(key));
+
+  // Arrow keys belong to what scrolls sideways while it has the focus.
+  const scrolls = (event) => event.key.startsWith("Arrow")
+    && (event.shiftKey || (event.target !== document.body && event.target.scrollWidth > event.target.clientWidth));
+
   function onKey(event) {
     if (event.key === "Escape") return closeMenus(null);
-    const action = keys[event.key];
+    const link = scrolls(event) ? undefined : linkOf(event.key);
+    const action = link ? () => link.click() : keys[event.key];
     const busy = event.ctrlKey || event.metaKey || event.altKey || typing(event.target) || find("dialog[open]");
     if (!action || busy || recall("shortcuts") === "off") return undefined;
     event.preventDefault();
