@@ -1,4 +1,4 @@
-"""The runs app."""
+"""The Django app of experiments and runs."""
 
 from django.apps import AppConfig
 

@@ -1,8 +1,8 @@
-"""The range of each number in a design, an endpoint and a model, for forms, experiment files and the database. Pure.
+"""The allowed range of each number in a design, an endpoint and a model. Pure functions.
 
-A number without a bound can stop more than its own design. A lease of 1e300 seconds, for example, makes PostgreSQL
-refuse the statement that claims trials for every run of an endpoint.
-"""
+Forms, experiment files and the database all use these ranges. A number without a bound can stop more than its own
+design. For example, a lease of 1e300 seconds makes PostgreSQL refuse the statement that claims trials.
+That statement claims for every run of an endpoint."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-MOST_TOKENS = 10_000_000  # In one answer.
+MOST_TOKENS = 10_000_000  # Per answer.
 MOST_USD = 10_000_000
 DAY_S = 86_400
-EXACT_INTEGER = 2**53 - 1  # The largest integer that every JSON reader keeps as it is.
+EXACT_INTEGER = 2**53 - 1  # The largest integer that every JSON reader represents exactly.
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Bound:
         return (isinstance(value, int) or math.isfinite(value)) and self.low <= value <= self.high
 
     def check(self, value: Any) -> Any:
-        """Return the value. Raise ValueError, which states the range, if it is a number outside."""
+        """Return the value, or raise ValueError with the range if the value is a number outside it."""
         if isinstance(value, int | float | Decimal) and not isinstance(value, bool) and not self.holds(value):
             raise ValueError(f"must be {self}")
         return value
@@ -50,7 +50,7 @@ BUDGET = Bound(0, MOST_USD, "US dollars")
 CALLS = Bound(1, 100_000)
 SCALE_POINT = Bound(-1_000_000, 1_000_000)
 
-# By table and column.
+# Bounds by table, then by column.
 BOUNDS: dict[str, dict[str, Bound]] = {
     "experiment": {
         "samples": Bound(1, 10_000),
@@ -93,7 +93,7 @@ BOUNDS: dict[str, dict[str, Bound]] = {
         "batch_discount": SHARE,
     },
 }
-# Keys of `adaptive`, a mapping of an experiment. Half-widths are shares, or points of a scale where items are rated.
+# Bounds of the keys of an experiment's `adaptive` mapping. Half-widths are shares, or scale points for rated items.
 ADAPTIVE: dict[str, Bound] = {
     "round": Bound(1, 10_000),
     "max": Bound(1, 1_000_000),

@@ -1,4 +1,4 @@
-"""The response cache as a whole: how much it holds, and emptying it, with who did so, when and why."""
+"""The size of the whole response cache, its purge, and the history of purges."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.text.number_format import format_count
 from runs_app.models import CachedAnswer
 
-WHOLE = CachedAnswer(pk=0)  # The history is of the cache, not of one answer: no answer has this key.
+WHOLE = CachedAnswer(pk=0)  # The history belongs to the whole cache. No cached answer has this key.
 
 
 @dataclass(frozen=True, slots=True)
 class CacheSize:
-    """`answers` may be counted up to a limit only; `bytes` is what the keys take on disk, the answers being trials'."""
+    """The number of cached answers, the disk space of their keys in bytes, and the time of the oldest one.
+
+    `answers` may be counted up to a limit only. `bytes` excludes the answers, because they are stored with the trials.
+    """
 
     answers: int
     bytes: int
@@ -26,7 +29,7 @@ class CacheSize:
 
 
 def size_of_cache(limit: int | None = None) -> CacheSize:
-    """Counted up to `limit`, since a page need not count a million."""
+    """Return the size of the cache, counting at most `limit` answers so that a page stays fast."""
     rows = CachedAnswer.objects.answered().order_by()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_total_relation_size('runs_app_cachedanswer')")
@@ -37,7 +40,9 @@ def size_of_cache(limit: int | None = None) -> CacheSize:
 
 
 def purge(*, by: Actor, reason: str = "") -> int:
-    """Empty the cache: every request is asked anew. The trials stay. Returns how many answers were forgotten."""
+    """Delete every cached answer, record the purge, and return the number of deleted answers.
+
+    The trials stay. Later requests call the model again."""
     with transaction.atomic():
         forgotten = CachedAnswer.objects.answered().count()
         CachedAnswer.objects.all().delete()
@@ -47,5 +52,5 @@ def purge(*, by: Actor, reason: str = "") -> int:
 
 
 def purges() -> QuerySet[StatusChange]:
-    """Who emptied it, when and why; the last one first."""
+    """Return the recorded purges, latest first, each with its user."""
     return StatusChange.objects.of(WHOLE).select_related("by")

@@ -1,4 +1,4 @@
-"""Taking an experiment out of use, or out of the database with all it made."""
+"""The archiving of experiments, and the deletion of experiments and runs with all their rows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 
 
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
-    """Out of sight, all rows kept. TransitionError while a run is live or when it is archived already."""
+    """Archive the experiment and keep all its rows.
+
+    Raise TransitionError while a run is live, or if the experiment is archived already."""
     with transaction.atomic():
         _refuse_while_live(experiment)
         Experiment.objects.transition_one(
@@ -34,28 +36,27 @@ def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
 
 
 def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
-    """The experiment with its runs, trials, attempts and grades. What it cost stays in the history.
+    """Delete the experiment with its runs, trials, attempts and grades. Its cost stays in the history.
 
-    Rows go run by run and by the database alone: a million trials never pass through this process. TransitionError
-    while a run is live or a call is in flight, or something that stays rests on its answers (people's ratings, say).
-    """
+    The database deletes the rows run by run, so this process never loads the trials.
+    Raise TransitionError while a run is live or a call is in flight.
+    Raise it also if rows that must stay, such as human ratings, depend on its answers."""
     with transaction.atomic():
         _refuse_while_live(experiment)
         _refuse_what_stays(experiment)
         spent = f"deleted; {experiment.spent_usd} USD were spent"
         record_changes([(experiment, experiment.status, spent)], by=by, reason=reason, what="experiment")
         with permit_deletion(experiment):
-            for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they are on.
+            for run in experiment.runs.order_by("-condition__stage", "pk"):  # Verdicts before the answers they grade.
                 _delete_work_of(run)
             experiment.delete()
 
 
 @contextmanager
 def permit_deletion(experiment: Experiment) -> Iterator[None]:
-    """Allow this block to delete calls, done trials, verdicts and ledger entries of this experiment, and of no other.
+    """Allow this block to delete attempts, done trials, verdicts and ledger entries of this experiment only.
 
-    Triggers of the database refuse it everywhere else. The block is one transaction.
-    """
+    Database triggers refuse these deletions outside such a block. The block is one transaction."""
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(PERMIT, [str(experiment.pk)])
         yield
@@ -63,11 +64,10 @@ def permit_deletion(experiment: Experiment) -> Iterator[None]:
 
 
 def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
-    """Delete one run with its trials, attempts and grades. What it cost stays spent, in a row of its experiment.
+    """Delete one run with its trials, attempts and grades. Its cost stays spent, as a DeletedRun of the experiment.
 
-    TransitionError while the run is under way or a call of it is in flight, or while verdicts of another run or
-    people's ratings rest on its answers.
-    """
+    Raise TransitionError while the run is live or has a call in flight.
+    Raise it also if verdicts of another run, or human ratings, depend on its answers."""
     with transaction.atomic():
         lock_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
         locked = Run.objects.with_design().filter(pk=run.pk).first()
@@ -93,7 +93,7 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
 
 
 def describe_run_deletion(run: Run) -> str:
-    """Return what deleting this run removes and what stays, for whoever is asked to confirm it."""
+    """Return the confirmation text: which rows the deletion of this run removes, and which stay."""
     trials = "1 trial" if run.n_trials == 1 else f"{format_count(run.n_trials)} trials"
     attempts = "1 attempt" if run.n_attempts == 1 else f"{format_count(run.n_attempts)} attempts"
     return (
@@ -118,7 +118,7 @@ def _refuse_run(run: Run) -> None:
 
 
 def _refuse_while_live(experiment: Experiment) -> None:
-    """Runs are locked as well, so that none can be started or claimed from meanwhile."""
+    """Raise TransitionError if a run is live. Lock the runs too, so that no run starts or is claimed from meanwhile."""
     Experiment.objects.select_for_update().get(pk=experiment.pk)
     for run in experiment.runs.select_for_update().order_by("pk"):
         if run.is_live:
@@ -128,7 +128,9 @@ def _refuse_while_live(experiment: Experiment) -> None:
 
 
 def _refuse_what_stays(experiment: Experiment) -> None:
-    """By relation: apps above this one may hang rows on an experiment that keep it."""
+    """Raise TransitionError if a row that protects its experiment refers to this experiment.
+
+    Look through all relations, because apps above this one may add such rows."""
     for related in Experiment._meta.related_objects:
         if related.on_delete is PROTECT:
             rows: Any = related.related_model
@@ -141,7 +143,8 @@ def _refuse_what_stays(experiment: Experiment) -> None:
 def _delete_work_of(run: Run) -> None:
     trials = Trial.objects.filter(run=run)
     for related in Trial._meta.get_fields(include_hidden=True):
-        # By relation, not by name: apps above this one hang their rows on trials, too, and the cache without a name.
+        # Go through the relations, because apps above this one add relations to trials. The cache has one without a
+        # name.
         if isinstance(related, ManyToOneRel):
             rows: Any = related.related_model
             rows._base_manager.filter(**{f"{related.field.name}__in": trials.values("pk")})._raw_delete(

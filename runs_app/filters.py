@@ -1,4 +1,4 @@
-"""What the lists can be narrowed to. Every filter is in the address."""
+"""The filters of the list pages. Every filter value is in the URL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class YesNoFilter(df.TypedChoiceFilter):
 
 
 class WholeNumberFilter(df.Filter):
-    """A whole number. One that no column can hold finds nothing."""
+    """A filter by whole number. A number that no column can store matches nothing."""
 
     field_class = forms.IntegerField
 
@@ -73,7 +73,7 @@ class BatchFilter(df.FilterSet):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not is_member(self.request.user):
-            del self.filters["endpoint"]  # Where models are served is the group's own business.
+            del self.filters["endpoint"]  # Only members of the group may see where models are served.
 
     def at(self, batches: ProviderBatchQuerySet, _name: str, status: str) -> ProviderBatchQuerySet:
         return batches.open() if status == "open" else batches.filter(status=status)
@@ -84,7 +84,7 @@ def _experiments(request: Any) -> QuerySet[Experiment]:
 
 
 def _conditions(request: Any) -> QuerySet[Condition]:
-    """Of the experiment that is chosen: their names mean little beyond it."""
+    """Return the conditions of the chosen experiment, because condition names are unclear without it."""
     chosen = _experiments(request).filter(slug=request.GET.get("experiment", ""))
     return Condition.objects.filter(experiment__in=chosen).select_related("model", "prompt", "sampler")
 
@@ -105,7 +105,8 @@ class ConditionFilter(df.ModelChoiceFilter):
 
 
 class TrialFilter(df.FilterSet):
-    """Cleans the address into a `search`; the rows are found by `browsing`, not by a queryset here."""
+    """A form that turns the URL's parameters into a `search`. `trial_pagination.find` reads the rows, not a queryset
+    here."""
 
     contains = df.CharFilter(label="Answer contains", widget=forms.TextInput(attrs={"type": "search"}))
     experiment = df.ModelChoiceFilter(
@@ -133,7 +134,7 @@ class TrialFilter(df.FilterSet):
 
     @property
     def search(self) -> Search | None:
-        """None where the address cannot be read: nothing is shown then, rather than everything."""
+        """Return the search, or None if the parameters are invalid; the page then shows no trials instead of all."""
         if not self.form.is_valid():
             return None
         wanted = {name: value for name, value in self.form.cleaned_data.items() if value not in (None, "")}
@@ -163,7 +164,7 @@ class TrialFilter(df.FilterSet):
 
     @staticmethod
     def _odd(wanted: dict[str, Any]) -> Q:
-        """The kinds of answers that are asked for; there are few of them, and an index holds them."""
+        """Return the condition for the chosen kinds of answers. These kinds are rare, and an index holds them."""
         kinds = Q()
         for name, kind in CHANNELS.items():
             kinds &= _kind(name, kind) if wanted.get(name) else Q()
@@ -181,18 +182,18 @@ class TrialFilter(df.FilterSet):
             "from_cache": "from_cache",
             "contains": "answer__icontains",
         }
-        if "graded_by" in wanted:  # A trial has one grading by each condition, so that no row comes twice.
+        if "graded_by" in wanted:  # A trial has one grading per condition, so the join duplicates no row.
             named |= {"graded_by": "gradings__condition", "unread": "gradings__parse_error"}
         return others & Q(**{field: wanted[name] for name, field in named.items() if name in wanted})
 
 
 def _kind(name: str, kind: Q) -> Q:
-    """Return the trials of this kind: those that are done, and for refusals those that failed by one."""
+    """Return the done trials of this kind. Refusals include the trials that failed by a refusal."""
     return REFUSED if name == "refused" else Q(status=Trial.Status.DONE) & kind
 
 
 class LedgerFilter(df.FilterSet):
-    """Of which days, in the reader's zone, and how the sums are grouped."""
+    """The range of days, in the reader's time zone, and the grouping of the sums."""
 
     GROUPS = (("day", "Day"), ("model", "Model"), ("stage", "Stage"), ("run", "Run"))
 
@@ -207,7 +208,7 @@ class LedgerFilter(df.FilterSet):
 
     @property
     def grouping(self) -> str:
-        """What the sums are by: days where nothing else was said."""
+        """Return the key that groups the sums; the default is the day."""
         return (self.form.cleaned_data.get("by") if self.form.is_valid() else "") or "day"
 
     def grouped(self, entries: QuerySet[LedgerEntry], _name: str, _by: str) -> QuerySet[LedgerEntry]:
@@ -224,7 +225,7 @@ class LedgerFilter(df.FilterSet):
 
 
 class LabLedgerFilter(LedgerFilter):
-    """Over all experiments."""
+    """The filter of the ledger over all experiments."""
 
     by = df.ChoiceFilter(
         label="By", choices=(*LedgerFilter.GROUPS, ("experiment", "Experiment")), empty_label=None, method="grouped"
@@ -252,6 +253,6 @@ class LabLedgerFilter(LedgerFilter):
 
 
 def _midnight(day: date, later: int = 0) -> datetime:
-    """Of a day that is far enough from the ends of time to have one in every zone."""
+    """Return midnight of this day. Clamp the day to 1970-9000, so that midnight exists in every time zone."""
     within = min(max(day, date(1970, 1, 1)), date(9000, 1, 1)) + timedelta(days=later)
     return timezone.make_aware(datetime.combine(within, time.min))

@@ -1,7 +1,6 @@
-"""What this app asks of the one above it, which grades, and which it never imports: all of it, in one place.
+"""The complete interface through which this app calls the grading app, which it never imports.
 
-`grading_app.apps.GradingConfig` answers; it is found by its label, and what is queued for it by its dotted name.
-"""
+`grading_app.apps.GradingConfig` implements the interface. Django finds it by app label, and tasks by dotted name."""
 
 from __future__ import annotations
 
@@ -16,11 +15,11 @@ if TYPE_CHECKING:
     from runs_app.planning.spec_io import ExperimentBuilder
     from runs_app.planning.specs import GraderSpec
 
-GRADE = "grading_app.tasks.grade_experiment"  # A task: the key of an experiment whose answers are to be graded.
+GRADE = "grading_app.tasks.grade_experiment"  # A task. Its argument is the id of an experiment to grade.
 
 
 class GradingInterface(Protocol):
-    """Each as `GradingConfig` says it."""
+    """The methods that `GradingConfig` implements; their docstrings are there."""
 
     def scorer_choices(self) -> list[tuple[str, str]]: ...
 
@@ -56,15 +55,15 @@ def grading() -> GradingInterface:
 
 
 def scorer_choices() -> list[tuple[str, str]]:
-    """What a design may name, as value and label; nothing where the site does not grade."""
+    """Return the scorers that a design may name, as (value, label) pairs; empty if the site has no grading app."""
     return grading().scorer_choices() if apps.is_installed("grading_app") else []
 
 
 def scorers_with_parameter() -> list[tuple[str, str]]:
-    """How scorers with a parameter are written (`regex:PATTERN`), and their labels."""
+    """Return the written forms of scorers with a parameter (`regex:PATTERN`), each with its label."""
     return grading().scorers_with_parameter() if apps.is_installed("grading_app") else []
 
 
 def scorer_name(stored: str | Mapping[str, Any]) -> str:
-    """The name of a design's scorer, which has its parameter beside it where it has one."""
+    """Return the name of a design's scorer. A scorer with a parameter is stored as a mapping."""
     return stored if isinstance(stored, str) else str(stored.get("name", ""))

@@ -1,4 +1,4 @@
-"""What was sent, as a reader sees it: the exact messages, with the picture where it stood."""
+"""Previews of prompts: the exact messages of a request, with the image at its position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SALT_STAND_IN = "0123456789"
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A text, an image, or an image with the text that follows it, of one message."""
+    """One part of a message: a text, an image, or an image with the text that follows it."""
 
     role: str
     text: str = ""
@@ -26,14 +26,14 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """`problem` says why nothing could be rendered."""
+    """The rendered turns. `problem` is the error message if nothing could be rendered."""
 
     turns: list[Turn]
     problem: str = ""
 
 
 def turns_of(trial: Trial) -> Turns:
-    """`trial` comes with its run's design, its item, image and dimension."""
+    """Return the turns that were sent for a trial. Fetch its run's design, item, image and dimension with the trial."""
     image = trial.item.image
     try:
         messages = requests.rebuild_messages(trial, image.url if image else None)
@@ -47,7 +47,7 @@ def _turns(messages: Iterable[prompts.Message], item: Item) -> list[Turn]:
 
 
 def _parts(role: str, content: str | list[dict[str, Any]], item: Item) -> list[Turn]:
-    """A turn for each part, in order; a picture and the text right after it are one, as they are read."""
+    """Return one turn per part, in order. Join an image with the text directly after it."""
     if isinstance(content, str):
         return [Turn(role, content)]
     turns: list[Turn] = []
@@ -66,7 +66,9 @@ def _part(role: str, part: dict[str, Any], item: Item) -> Turn:
 
 
 def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
-    """What the first trial of this item would ask: with `experiment` not planned yet, its salt is a stand-in."""
+    """Return the turns of the first trial of this item in an experiment that may not be planned yet.
+
+    The salt is a stand-in, because planning creates the real one."""
     question = requests.build_question(item, dimension)
     image = item.image
     try:
@@ -86,7 +88,7 @@ def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension
 
 
 def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | None, item_rubric: str | None) -> Turns:
-    """What a judge would be asked about stored answers. `rubric` is a Rubric's content, saved or not."""
+    """Return the turns that a judge would get about stored answers. `rubric` is a Rubric's content, saved or not."""
     told = judge_prompt.told_by(rubric) | judge_prompt.answers_for(subject.answer, rival.answer if rival else None)
     if item_rubric is not None:
         told[judge_prompt.ITEM_RUBRIC] = item_rubric
@@ -95,7 +97,7 @@ def turns_of_verdict(rubric: Mapping[str, Any], subject: Trial, rival: Trial | N
 
 
 def turns_of_writer(messages: list[prompts.Turn], about: Trial) -> Turns:
-    """What a writer of rubrics would be asked about the item of this trial."""
+    """Return the turns that a rubric writer would get about the item of this trial."""
     return _turns_told(messages, about, {}, "")
 
 

@@ -1,4 +1,4 @@
-"""Launch, pause, resume, cancel, retry: what people do to runs. All workers mind it at their next claim."""
+"""Launch, pause, resume, cancel and retry of runs. Workers observe a change at their next claim."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from runs_app.taskqueue.enqueue import wake
 
 
 class LaunchError(Exception):
-    """Why nothing was launched."""
+    """A launch that was refused; the message gives the reason."""
 
 
 def launch(
@@ -39,13 +39,13 @@ def launch(
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> PlanReport:
-    """Plan what is missing, or so many trials of it as a pilot, write the manifest, and start.
+    """Plan the missing trials, or `pilot` of them, write the manifest, and start the runs.
 
-    `only` are ids of the cells that are launched; None is all. `policy` is a budget policy instead of the design's.
-    Launches of one experiment take turns. One that finds nothing to add and nothing to start changes nothing, and
-    writes no manifest. `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError when that
-    cannot be.
-    """
+    `only` holds the ids of the cells to launch; None means all. `policy` replaces the design's budget policy.
+    `approved` is the estimate that the user saw; the manifest records it.
+    Launches of one experiment are serialized by a row lock.
+    A launch that adds no trial and starts no run changes nothing and writes no manifest.
+    Raise PlanError or LaunchError if the launch is impossible."""
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
@@ -67,7 +67,7 @@ def launch(
 
 
 def _left_as_they_are(run_ids: Collection[int]) -> Iterator[str]:
-    """Yield what a launch does not start, and how each can go on."""
+    """Yield a note on the runs that a launch does not start, and on how to continue them."""
     states = Counter(Run.objects.filter(pk__in=run_ids).values_list("status", flat=True))
     if n := states[Run.Status.CANCELLED]:
         yield (
@@ -91,10 +91,11 @@ def extend(
     wave: str = "",
     approved: Estimate | None = None,
 ) -> PlanReport:
-    """Add rows to a launched design, plan what is missing of this wave, and start it. What was asked stays as it is.
+    """Add rows to a launched design, plan the missing trials of this wave, and start them. Existing trials do not
+    change.
 
-    `approved` is the estimate that was seen, for the manifest. PlanError or LaunchError, and then nothing has changed.
-    """
+    `approved` is the estimate that the user saw; the manifest records it.
+    Raise PlanError or LaunchError, and change nothing, if the extension is impossible."""
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if problems := list(problems_with(locked, extension)):
@@ -106,7 +107,7 @@ def extend(
 
 
 def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
-    """No more claims; what is in flight is answered and recorded."""
+    """Pause these runs and return the ids that changed. Calls in flight are still answered and recorded."""
     with transaction.atomic():
         lock_rows(set(_places(runs)))
         return runs.transition(
@@ -119,7 +120,9 @@ def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 
 
 def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
-    """They go on, those of a design in sequence in their turn; what failed until now does not stop them again."""
+    """Resume these runs and return the ids that changed. Runs of a sequential design resume in their order.
+
+    Failures before the resume no longer count towards the stopping rule."""
     with transaction.atomic():
         lock_rows(set(_places(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
@@ -134,13 +137,13 @@ WHERE run_id = %s AND status = 'pending'
 
 
 def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
-    """What is pending never starts; what is in flight is paid for, so it is still recorded.
+    """Cancel these runs and return the ids that changed. Pending trials never start.
 
-    Open batches are cancelled at their provider; what they have answered by then is recorded, too.
-    """
+    Calls in flight are still recorded, because they cost money.
+    Open batches are cancelled at their provider; the answers that they have by then are recorded too."""
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
-    for place in reversed(_places(runs)):  # Of a sequence the last one first, lest the next start in between.
+    for place in reversed(_places(runs)):  # Last run of a sequence first, so that the next one never starts.
         with transaction.atomic():
             lock_rows({place})
             run = Run.objects.filter(pk=place.run_id)
@@ -160,7 +163,9 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 
 
 def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
-    """Cancel one batch, and pause its run, which would only make another of the same trials. Whether it was in time."""
+    """Cancel one batch and pause its run, which would otherwise batch the same trials again.
+
+    Return False if the batch could no longer be cancelled."""
     runs = Run.objects.filter(pk=batch.run_id)
     with transaction.atomic():
         lock_rows(set(_places(runs)))
@@ -180,10 +185,9 @@ WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %
 
 
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
-    """Give failed trials, of one error class or all, a new set of attempts; returns how many. Their rows stay.
+    """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
-    Not those of a cancelled run: nothing would ever claim them.
-    """
+    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them."""
     total = 0
     for place in _places(runs):
         with transaction.atomic():
@@ -210,11 +214,10 @@ WHERE run_id = %s AND status = 'cancelled'
 
 
 def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
-    """Of those that were cancelled, what never started waits again; how many trials, by run.
+    """Make the cancelled trials of cancelled runs pending again. Return the number of trials by run id.
 
-    A run of which nothing waits is done, so that more can be asked of it. For judges: their runs can come again, since
-    what they are asked about is there already.
-    """
+    A run without trials left to do becomes done, so that it can get more trials.
+    Judge runs need this: the answers that they judge exist already, so the judge can be added again."""
     revived = {}
     with transaction.atomic():
         places = _places(runs.filter(status=Run.Status.CANCELLED))
@@ -232,7 +235,7 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
 
 
 def set_concurrency(run: Run, n: int, *, by: Actor) -> None:
-    """Set how many calls of this run may be in flight, from the next claim on. ValueError outside the bound."""
+    """Set how many calls of this run may be in flight, from the next claim on. Raise ValueError outside the bound."""
     BOUNDS["run"]["max_concurrency"].check(n)
     with transaction.atomic():
         row = Run.objects.select_for_update().get(pk=run.pk)
@@ -247,7 +250,7 @@ def _places(runs: RunQuerySet) -> list[CounterKeys]:
 
 
 def _move_trials(place: CounterKeys, sql: str, arguments: list[Any], *, before: str, after: str) -> int:
-    """Move trials that are not in flight, and their counters. The run is locked."""
+    """Move trials that are not in flight to another status, and update the counters. The run must be locked."""
     with connection.cursor() as cursor:
         cursor.execute(sql, arguments)
         n = int(cursor.rowcount)

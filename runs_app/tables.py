@@ -1,4 +1,4 @@
-"""The lists of the runs app, as columns."""
+"""The tables of the list pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs_app.monitoring.progress import state_of, state_of_worker, totals_of
 
 NUMBER = {"th": {"class": "num"}, "td": {"class": "num"}}
 TIGHT = {"td": {"class": "tight"}}
-# The outcomes in the words that have a look.
+# Outcomes by the status whose badge style they share.
 OUTCOME_STATUS: dict[str, str] = {
     Attempt.Outcome.OK: "done",
     Attempt.Outcome.TRANSIENT: "failed",
@@ -124,7 +124,7 @@ def progress_bar(totals: Any, label: str) -> SafeString:
 
 
 class BatchTable(tables.Table):
-    """The batches of one run, the latest first."""
+    """The batches of one run, latest first."""
 
     id = tables.Column(verbose_name="Batch", linkify=True, attrs=TIGHT)
     status = tables.Column(attrs=TIGHT)
@@ -161,7 +161,7 @@ class BatchTable(tables.Table):
 
 
 class BatchListTable(BatchTable):
-    """Of several runs and endpoints."""
+    """Batches of several runs and endpoints."""
 
     run = tables.Column(linkify=True, attrs=TIGHT)
     experiment = tables.Column(verbose_name="Experiment", accessor="run__experiment__slug")
@@ -172,7 +172,7 @@ class BatchListTable(BatchTable):
 
 
 class WorkerTable(tables.Table):
-    """Workers as they were at `now`, the moment that each came with."""
+    """Workers with their state at `now`, the query time that each row carries."""
 
     LOOKS: ClassVar = {"alive": ("running", "Alive"), "silent": ("dead", "Silent"), "left": ("finished", "Left")}
 
@@ -210,7 +210,7 @@ class WorkerTable(tables.Table):
 
 
 class TrialTable(tables.Table):
-    """`query` is the filter, which goes along to the trial's page so that its next and previous keep to it."""
+    """A page of trials. `query` is the filter; links carry it, so that next and previous stay within the filter."""
 
     id = tables.Column(verbose_name="Trial", attrs=TIGHT)
     item = tables.Column(attrs={"td": {"class": "mono tight"}})
@@ -283,7 +283,7 @@ class AttemptTable(tables.Table):
         return tags.local_time(value, seconds=True)
 
     def render_outcome(self, record: Attempt) -> SafeString:
-        """With the model and the provider that it was served by: two columns more would not fit beside the facts."""
+        """Return the outcome with the served model and provider. Two more columns would not fit on the page."""
         badge = tags.status_badge(OUTCOME_STATUS[record.outcome], label=record.get_outcome_display())
         provider = f"by {record.served_provider}" if record.served_provider else ""
         served = " ".join(part for part in (record.served_model, provider) if part)
@@ -309,7 +309,7 @@ class RecentAttemptTable(AttemptTable):
 
 
 class LedgerTable(tables.Table):
-    """Lines of the ledger, `by` what they are grouped."""
+    """Lines of the ledger. `by` is the key that groups them."""
 
     label = tables.Column(attrs=TIGHT)
     calls = CountColumn(accessor="sums__calls")
@@ -330,7 +330,8 @@ class LedgerTable(tables.Table):
         self.columns["label"].column.verbose_name = by.capitalize()
 
     def render_label(self, record: Any) -> SafeString | str:
-        """Preflights are of no run, and may be of no experiment."""
+        """Return the label, linked if the group is a run or an experiment. A preflight has no run and may have no
+        experiment."""
         page = {"run": "run_detail", "experiment": "experiment_ledger"}.get(self.by)
         if page is None or record.key is None:
             return str(record.label)
@@ -365,7 +366,7 @@ class LedgerTable(tables.Table):
 
 
 def _with_parts(total: int, parts: tuple[tuple[str, int], ...]) -> SafeString:
-    """`1 200 (300 from cache)`: what of a number is special, where anything is."""
+    """Return a total with its non-zero parts, for example `1,200 (300 from cache)`."""
     said = ", ".join(f"{number_format.format_count(n)} {name}" for name, n in parts if n)
     if not said:
         return format_html("{}", number_format.format_count(total))

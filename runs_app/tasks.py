@@ -1,4 +1,6 @@
-"""What django-q2 runs. The work table is the queue: a task here only wakes a drain, and a lost one loses nothing."""
+"""The tasks that django-q2 runs. The trials table is the queue, so a lost task loses no work.
+
+A task only starts a drain."""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ BATCH_SOON_S = 5.0
 
 
 def drain() -> int:
-    """One drain for a bounded time, which asks for the next while there is work. Returns the results written.
+    """Run one drain for a bounded time, and enqueue the next one if work is left. Return the number of recorded
+    results.
 
-    SchemaMismatch where this code does not fit the database: it asks for no other then.
-    """
+    Raise SchemaMismatch if this code does not match the database schema; then no further drain is enqueued."""
     if stop_is_asked():
         return 0
     with drain_slot() as free:
@@ -38,7 +40,7 @@ def drain() -> int:
 
 
 def drain_is_needed() -> bool:
-    """For calls, or for a batch: one that a provider is at needs nobody until it is to be looked at."""
+    """Return True if calls are left, or a batch is due soon. A batch that its provider still processes needs no drain."""
     from runs_app.batches.batch_worker import has_due_batches
     from runs_app.engine.worker import has_calls_left
 
@@ -68,7 +70,7 @@ def _drain_once() -> int:
 
 
 async def _stop_when_asked(drain: Drain) -> None:
-    """A task queue passes no signal on to its workers: so look."""
+    """Stop the drain when the supervisor asks for it. Poll, because the task queue passes no signals to its workers."""
     while not stop_is_asked():
         await asyncio.sleep(0.3)
     drain.stop()
@@ -76,7 +78,9 @@ async def _stop_when_asked(drain: Drain) -> None:
 
 @contextmanager
 def drain_slot() -> Iterator[bool]:
-    """Whether one of this host's places for a drain was free; held meanwhile, freed by the server at a crash."""
+    """Yield True if one of this host's drain slots was free, and hold that slot during the block.
+
+    The slot is an advisory lock, so the database server releases it after a crash."""
     host = zlib.crc32(socket.gethostname().encode()) & 0x7FFFFFFF
     with connection.cursor() as cursor:
         for slot in range(settings.DRAINS):
@@ -94,10 +98,9 @@ def drain_slot() -> Iterator[bool]:
 
 
 def tend(queue: str | None = None) -> int:
-    """Every few seconds: take back claims of silent workers, and restore drains that should be there.
+    """Release the claims of silent workers, decide adaptive rounds, and restore missing drains. Runs every few seconds.
 
-    Every `up` asks its own cluster for this, by that cluster's own queue; so each machine restores its own drains.
-    """
+    Each `up` schedules this on the queue of its own cluster, so each machine restores its own drains."""
     from runs_app.engine.leases import sweep_expired
 
     swept = sweep_expired()
@@ -108,11 +111,13 @@ def tend(queue: str | None = None) -> int:
 
 
 def make_preflight(key: int) -> str:
-    """One tiny call, in a worker, so that the web server never loads the model library. Returns the status."""
+    """Make one tiny call in a worker process, and return the status of the preflight.
+
+    The web server thus never loads the model library."""
     from runs_app.engine import preflight
     from runs_app.llm import gateway
 
-    gateway.warm_up()  # Before a slot is taken, and before its time is measured.
+    gateway.warm_up()  # Load before a slot is taken and before the time of the call is measured.
     return preflight.make_preflight(key, lambda request: asyncio.run(_one_call(request)))
 
 

@@ -1,9 +1,9 @@
-"""Pages of trials by key, at any size: no OFFSET, no COUNT, and never a walk over more than SEARCHED rows.
+"""Keyset pagination of trials at any size: no OFFSET, no COUNT, and never a scan of more than SEARCHED rows.
 
-What an index holds (run, status, item, error class) is asked of each run by itself, through its own index, and the
-runs' answers are merged: so a run of a million trials costs no more than one of a hundred. What no index holds (text,
-rating, flags) is looked for in a stretch of SEARCHED keys at a time; where the stretch ends first, the page says so.
-"""
+Indexed fields are run, status, item and error class. Each run is queried separately through its own index, and the
+keys are merged. So a run of a million trials costs no more than a run of a hundred.
+Other fields (text, rating, flags) have no index. They are searched in a window of SEARCHED keys at a time.
+The page says so if the window ended before the page was full."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ WIDE_COLUMNS = (
 
 @dataclass(frozen=True)
 class Search:
-    """In which runs to look, and for what: `status`, `items`, `error_class` and `odd` kinds of answers an index can
-    find, `rest` it cannot. `with_refused_errors`: refusals that were errors are among the `odd` kinds."""
+    """The runs to search, and the conditions.
+
+    `status`, `items`, `error_class` and the `odd` kinds of answers are indexed; `rest` is not.
+    `with_refused_errors` means that the `odd` kinds include refusals that were errors."""
 
     runs: QuerySet[Run]
     status: str = ""
@@ -51,11 +53,11 @@ class Search:
 
     @property
     def is_slow(self) -> bool:
-        """No index answers it, and no list of items makes it short."""
+        """Return True if no index covers the search and no list of items limits it."""
         return bool(self.rest) and self.items is None
 
     def branches(self) -> list[QuerySet[Trial]]:
-        """Sets of one run's trials (the run is OuterRef "pk"), each read from an index in the order of its keys."""
+        """Return querysets over one run's trials (the run is OuterRef "pk"), each read from an index in key order."""
         trials = Trial.objects.filter(run=OuterRef("pk"))
         if self.items is not None:
             return [self._with_status(trials.filter(item__in=self.items))]
@@ -77,8 +79,10 @@ class Search:
 
 @dataclass(frozen=True)
 class Page:
-    """Keys in ascending order, and the cursors of the pages around them; `searched_to` is set where a slow search
-    ended at its stretch before the page was full: the key that `after` goes on from (or `before`, going back)."""
+    """Keys in ascending order, and the cursors of the pages around them.
+
+    `searched_to` is set if a slow search reached the end of its window before the page was full.
+    It is the key from which `after` continues (or `before`, going back)."""
 
     keys: list[int]
     after: int | None = None
@@ -87,7 +91,7 @@ class Page:
 
 
 def find(search: Search, *, after: int | None = None, before: int | None = None, size: int = 0) -> Page:
-    """The `size` (else PAGE) trials next to a cursor: above `after`, else below `before`, else the first ones."""
+    """Return `size` (default PAGE) trials next to a cursor: above `after`, else below `before`, else the first ones."""
     size = size or PAGE
     if before is not None and after is None:
         return _found_backwards(search, before, size)
@@ -105,7 +109,7 @@ def _found_backwards(search: Search, before: int, size: int) -> Page:
 
 
 def _walk(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
-    """Up to size + 1 keys beyond the cursor in one direction, and where a slow search stopped early."""
+    """Return at most size + 1 keys beyond the cursor in one direction, and the key where a slow search stopped early."""
     if not search.is_slow:
         return _keys(search, _beyond(cursor, step) & search.rest, step, size + 1), None
     first = _keys(search, _beyond(cursor, step), step, 1)
@@ -126,10 +130,10 @@ def _beyond(cursor: int | None, step: int) -> Q:
 
 
 def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
-    """The first `limit` keys, in one query: an index walk for each branch of each run, then a merge."""
+    """Return the first `limit` keys, in one query: an index scan for each branch of each run, then a merge."""
     if search.items == []:
         return []
-    # Adding zero keeps the planner from walking the primary key through strangers' trials to find a few items.
+    # Adding zero keeps the planner from scanning the primary key, and so all other trials, to find a few items.
     key = F("id") + 0 if search.items is not None else F("id")
     order = key.asc() if step > 0 else key.desc()
     found = [_array(branch.filter(condition).order_by(order).values("id")[:limit]) for branch in search.branches()]
@@ -138,12 +142,12 @@ def _keys(search: Search, condition: Q, step: int, limit: int) -> list[int]:
 
 
 def _array(keys: QuerySet[Any, Any]) -> Cast:
-    """Return the keys as an array. Cast, because Django writes a bare NULL where a condition cannot hold."""
+    """Return the keys as an array. The cast is needed: Django writes a bare NULL for a condition that is never true."""
     return Cast(ArraySubquery(keys), ArrayField(BigIntegerField()))
 
 
 class Unnest(Func):
-    """The elements of several arrays, a row each."""
+    """The elements of several arrays, one row each."""
 
     function = "unnest"
     arg_joiner = " || "
@@ -152,7 +156,7 @@ class Unnest(Func):
 
 
 def rows(keys: Iterable[int]) -> QuerySet[Trial]:
-    """The trials with these keys, in their order, with what a list shows: the start of the answer, not all of it."""
+    """Return the trials with these keys, in key order, with the columns of a list. The answer is cut to an excerpt."""
     return (
         Trial.objects.filter(pk__in=list(keys))
         .select_related(

@@ -1,4 +1,4 @@
-"""Addresses of experiments, runs, trials and endpoints."""
+"""URLs of experiments, runs, trials, batches, workers and endpoints."""
 
 from django.urls import path
 

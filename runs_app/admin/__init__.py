@@ -1,4 +1,4 @@
-"""The admin of endpoints, designs, experiments and runs; the task queue is shown to superusers alone."""
+"""The admin of endpoints, designs, experiments and runs. Only superusers see the task queue."""
 
 from runs_app.admin import batches, designs, endpoints, experiments, queue
 

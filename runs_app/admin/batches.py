@@ -1,4 +1,4 @@
-"""Providers' batches, to be read and to be cancelled as on their own page."""
+"""The read-only admin of provider batches, with the cancel action of their page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CANCEL = Verb(
 class ProviderBatchAdmin(VerbAdmin, VisibleAdmin):
     verbs = (CANCEL,)
     change_form_template = (
-        "admin/change_form.html"  # Nothing is saved there, so a verb's button would have nothing to follow.
+        "admin/change_form.html"  # A read-only form never saves, so its verb buttons would do nothing.
     )
     list_display = [
         "__str__",

@@ -1,4 +1,6 @@
-"""Prompts, samplers and dimensions: edited while drafts, then only approved, archived, or copied to a new version."""
+"""The admin of prompts, samplers and dimensions.
+
+A draft can be edited. Any other version can only be approved, archived, or copied to a new version."""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def approving(permission: str, purpose: str) -> Verb:
 
 
 class VersionedAdmin(VerbAdmin):
-    """A version that is no draft shows its fields and takes verbs, but no edit: the database would refuse it."""
+    """The admin of versioned rows. A version that is not a draft is read-only, and the database enforces it too."""
 
     list_display: Any = ["__str__", "status", "short_hash", "created_by", "created_at"]
     list_filter = ["status"]
@@ -79,7 +81,7 @@ class VersionedAdmin(VerbAdmin):
         return ["name", *shown, *self.about]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """The name stays once there is a row: another name would be another prompt."""
+        """Return the read-only fields. The name of a saved row is fixed, because another name would be another prompt."""
         if obj is None:
             return []
         return ["name", *self.about] if _is_draft(obj) else self.get_fields(request, obj)
@@ -114,7 +116,7 @@ class VersionedAdmin(VerbAdmin):
 
 
 def shown_turns(messages: list[dict[str, str]]) -> SafeString:
-    """The turns of a template that is only read."""
+    """Return the turns of a read-only prompt as HTML."""
     lines = ((turn["role"], turn["content"]) for turn in messages)
     return format_html_join("", "<p><strong>{}</strong></p><pre>{}</pre>", lines)
 
@@ -145,7 +147,7 @@ class PromptAdmin(VersionedAdmin):
         return [preview, *super().get_urls()]
 
     def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """The exact messages of one item; nothing is called and nothing changes."""
+        """Show the exact messages of one item. Nothing is called and nothing changes."""
         prompt = self.get_object(request, str(pk))
         if prompt is None:
             raise Http404

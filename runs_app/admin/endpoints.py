@@ -1,4 +1,4 @@
-"""Where models are served, and their prices. Keys are named here, never entered."""
+"""The admin of endpoints, models and prices. API keys are only named here, never entered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.models import Endpoint, LanguageModel
 
 
 class ServedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """What is changed here stands in the history, as what is changed elsewhere does."""
+    """The admin base class that records each change in the history, as the site's own pages do."""
 
     actions = None
     form = MappingsForm

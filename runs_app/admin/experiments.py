@@ -1,4 +1,4 @@
-"""Experiments, runs and workers, to be read: they are designed, launched and steered on the site's own pages."""
+"""The read-only admin of experiments, runs and workers. They are designed, launched and controlled on the site's pages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.models import Experiment, Run, Worker
 
 
 class VisibleAdmin(ReadOnlyAdmin):
-    """Only what its user may see on the site; each with its history."""
+    """A read-only admin of the rows that its user may see on the site, each with its history."""
 
     show_full_result_count = False
 

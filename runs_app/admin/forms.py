@@ -1,4 +1,4 @@
-"""Forms of the admin, for what a plain field would leave to be written as JSON."""
+"""Forms of the admin for values that a plain field would take as JSON."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from runs_app.models import Dimension, Prompt
 
 
 class Conversation(BoundedJSONField):
-    """Turns as JSON, shown as nothing where there is nothing to show."""
+    """A JSON field for turns that shows None as an empty field."""
 
     def prepare_value(self, value: Any) -> Any:
         return "" if value is None else super().prepare_value(value)
 
 
 class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A system and a user text, which is what most prompts are; or all turns of a longer conversation."""
+    """The form of a prompt: a system and a user text, or all turns of a longer conversation."""
 
     system = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 5, "cols": 100}))
     user = forms.CharField(required=False, strip=False, widget=forms.Textarea(attrs={"rows": 12, "cols": 100}))
@@ -43,7 +43,7 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial = {**self.initial, "messages": None, **texts}
 
     def add_error(self, field: str | None, error: Any) -> None:
-        """What is wrong with the turns is said where they were written."""
+        """Add the error. Move an error of `messages` to `user` if the turns were not written as JSON."""
         problems = getattr(error, "error_dict", {})
         if "messages" in problems and not self.data.get("messages"):
             problems["user"] = problems.pop("messages")
@@ -63,7 +63,7 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _short_form(messages: Any) -> dict[str, str] | None:
-    """The texts of a prompt that has one user turn and at most a system turn before it."""
+    """Return the texts by role if the prompt is one user turn with at most a system turn before it, else None."""
     roles = [turn["role"] for turn in messages or []]
     if roles not in (["user"], ["system", "user"]):
         return None
@@ -71,12 +71,12 @@ def _short_form(messages: Any) -> dict[str, str] | None:
 
 
 def _with_plain_line_ends(text: str) -> str:
-    """A browser sends line ends as CR LF; the same text from a file must have the same hash."""
+    """Return the text with LF line ends. Browsers send CR LF, and the text must hash like the same text from a file."""
     return text.replace("\r\n", "\n").strip("\n")
 
 
 class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]
-    """JSON that was left empty is the default of its column: an empty mapping or list, never null."""
+    """A form that stores an empty JSON field as the default of its column (an empty mapping or list), never as null."""
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
@@ -87,7 +87,7 @@ class MappingsForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class PreviewForm(forms.Form):
-    """Which item, on which dimension, to show the messages of."""
+    """The choice of the item and dimension to preview."""
 
     dataset = forms.ModelChoiceField(Dataset.objects.none())
     item = forms.CharField(required=False, max_length=200, help_text="Its key; empty for the first")
@@ -99,7 +99,7 @@ class PreviewForm(forms.Form):
         offer_rows(self, "dimension", Dimension.objects.visible_to(user))
 
     def chosen_item(self) -> Item | None:
-        """Of a valid form; None where the dataset has no such item."""
+        """Return the chosen item, or None if the dataset has no such item. The form must be valid."""
         items: QuerySet[Item] = self.cleaned_data["dataset"].items.active().select_related("image")
         key = self.cleaned_data["item"]
         return (items.filter(key=key) if key else items).first()

@@ -1,4 +1,6 @@
-"""The admin of the task queue shows arguments and tracebacks: for superusers only. Schedules are not used."""
+"""The admin of the task queue, for superusers only, because it shows arguments and tracebacks.
+
+The schedules of the task queue are not used."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What people enter: designs, reasons, limits, endpoints and models. Status is never a field."""
+"""Forms for designs, reasons, limits, endpoints and models. Status is never a field."""

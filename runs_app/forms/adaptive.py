@@ -1,4 +1,4 @@
-"""The fields that say when a point of a design is known well enough: part of the form of an experiment."""
+"""The fields of the adaptive stopping rule, a part of the form of an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ USUAL = {name: field.default for name, field in AdaptiveSpec.model_fields.items(
 
 
 class AdaptiveForm(forms.Form):
-    """Nothing, or all that an `adaptive` mapping of an experiment file says; `content` is that mapping."""
+    """The form of an experiment's `adaptive` mapping. `content` is that mapping, empty if the rule is not used."""
 
     by = forms.CharField(
         max_length=500,
@@ -60,7 +60,7 @@ class AdaptiveForm(forms.Form):
 
     @property
     def is_used(self) -> bool:
-        """Something is or was said: then its fold stands open."""
+        """Return True if the rule is set; then its section is shown open."""
         return bool(self["by"].value())
 
     def clean(self) -> dict[str, Any]:

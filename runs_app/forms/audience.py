@@ -1,4 +1,4 @@
-"""Whom an experiment is shared with: nobody, chosen people, or the group with its viewers."""
+"""The audience of an experiment: only its owner, chosen people, or the group with its viewers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ PEOPLE_FIELD = "shared_with"
 
 
 def people_to_share_with(experiment: Experiment) -> QuerySet[User]:
-    """Return everybody who may read pages of the lab, except the owner; and those it is shared with already."""
+    """Return the active users who may read pages of the lab, and the users that it is shared with already.
+
+    The owner is excluded."""
     rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
     if experiment.pk:
         rows |= Q(shared_experiments=experiment)
@@ -24,7 +26,7 @@ def people_to_share_with(experiment: Experiment) -> QuerySet[User]:
 
 
 class SharingFields(forms.Form):
-    """The two fields, for the form of a draft and for the page that shares an experiment."""
+    """The two sharing fields, used by the draft form and by the page that shares an experiment."""
 
     sharing = forms.ChoiceField(label="Shared with", choices=Experiment.AUDIENCES, initial=Experiment.Sharing.PRIVATE)
     shared_with = forms.ModelMultipleChoiceField(
@@ -42,7 +44,7 @@ class SharingFields(forms.Form):
             self.initial.update({"sharing": experiment.audience, PEOPLE_FIELD: list(experiment.shared_with.all())})
 
     def check_people(self, cleaned: dict[str, Any]) -> None:
-        """Add an error where the choice of people and the choice above it do not agree."""
+        """Add an error if the chosen people contradict the chosen audience."""
         people, audience = cleaned.get(PEOPLE_FIELD, []), cleaned.get("sharing")
         if audience == Experiment.PEOPLE and not people and PEOPLE_FIELD not in self.errors:
             self.add_error(PEOPLE_FIELD, "Choose at least one person, or share it with nobody or with the group.")

@@ -1,4 +1,4 @@
-"""The fields that draw the models of a design: part of the form of an experiment."""
+"""The fields of a random draw of models, a part of the form of an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.planning.drawn_models import DrawLines, draw_models, lines_of
 from runs_app.planning.model_draw import MOST, USUAL_BANDS, USUAL_SEED, Draw, DrawError, DrawSpec
 
 SALT = "runs_app.draw"
-FIELDS = {"from": "wanted"}  # Keys of an experiment file that have another name here.
+FIELDS = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
 WAYS = [
     ("price", "Price, in bands"),
     ("provider", "Provider"),
@@ -26,7 +26,7 @@ WAYS = [
 
 
 class DrawForm(forms.Form):
-    """What to draw, and in a hidden field the draw that was made, signed: nobody edits it on the way."""
+    """The settings of a draw. A hidden field holds the finished draw, signed so that the browser cannot change it."""
 
     draw = forms.IntegerField(min_value=1, max_value=MOST, required=False, label="How many")
     seed = forms.IntegerField(min_value=0, max_value=2**63 - 1, required=False, initial=USUAL_SEED)
@@ -71,11 +71,11 @@ class DrawForm(forms.Form):
         return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
 
     def lines(self, used: Iterable[str]) -> DrawLines | None:
-        """The draw beside the models that are ticked now."""
+        """Return the lines of the draw, compared with the models that are ticked now; None without a draw."""
         return lines_of("", made, set(used)) if (made := self.pinned_draw) else None
 
     def kept(self, stored: dict[str, Any], chosen: Iterable[LanguageModel]) -> dict[str, Any]:
-        """What an experiment stores of its draws: that of the models as long as one of them came from it."""
+        """Return the draws to store. The draw of models stays while at least one chosen model came from it."""
         others = {name: value for name, value in stored.items() if name != "models"}
         made = self.pinned_draw
         if made is None or not {model.name for model in chosen} & set(made.drawn):
@@ -83,7 +83,7 @@ class DrawForm(forms.Form):
         return {"models": made.content} | others
 
     def make(self, visible: Any) -> Draw | None:
-        """A fresh draw from these models; None, with the error at its field, where it cannot be made."""
+        """Return a new draw from the visible models, or None after adding the error to its field."""
         if not self.is_valid():
             return None
         names = ("draw", "seed", "by", "bands")
@@ -105,7 +105,7 @@ class DrawForm(forms.Form):
 
 
 def redrawn(form: Any) -> Any:
-    """A form of an experiment with the models of a fresh draw ticked; or with what kept it from being made."""
+    """Return the form with the models of a new draw ticked, or the same form with its errors."""
     made = form.drawing.make(offered(form, "language_models"))
     if made is None:
         return form
@@ -117,5 +117,5 @@ def redrawn(form: Any) -> Any:
 
 
 def signed(content: dict[str, Any]) -> str:
-    """A draw as a hidden field carries it."""
+    """Return the signed draw for the hidden field."""
     return signing.dumps(content, salt=SALT, compress=True)

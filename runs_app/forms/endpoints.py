@@ -1,4 +1,4 @@
-"""Where models are served, and the models served there."""
+"""Forms of endpoints and of the models that they serve."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs_app.models import Endpoint, LanguageModel
 
 
 class NotedForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Of what has a history: whoever changes it may say why."""
+    """A form of a row with a history; the user may give a reason for the change."""
 
     reason = forms.CharField(
         max_length=500, required=False, label="Reason", help_text="For its history: why it changes"
@@ -63,7 +63,7 @@ class LanguageModelForm(NotedForm):
             "max_output_tokens": "Longest answer",
         }
         help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
-        # What a browser reads in such a field is ISO alone; in another form it shows none, and sends none back.
+        # Browsers read only ISO dates in such a field. With another format the field stays empty and submits nothing.
         widgets = {"price_date": forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

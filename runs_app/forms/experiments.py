@@ -1,4 +1,4 @@
-"""A draft of a design, field by field or as a file. Status is never a field."""
+"""Forms of a draft design, as fields or as a file. Status is never a field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LONGEST_FILE = 1_000_000
 
 
 class Rows(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
-    """Rows to cross, as boxes to tick; each with what tells it from the others."""
+    """The rows of one axis of the design, as checkboxes, each with a hint that distinguishes it."""
 
     widget = forms.CheckboxSelectMultiple
 
@@ -58,7 +58,7 @@ MORE_TO_CHOOSE = {
 }
 
 
-# Left empty, they have their usual value.
+# A field that is left empty gets the model's default.
 MAY_BE_EMPTY = (
     "on_unreadable",
     "stop_failure_rate",
@@ -71,7 +71,9 @@ MAY_BE_EMPTY = (
 
 
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
-    """A draft of a design. What it crosses is only what may be used: approved datasets and prompts, active models."""
+    """The form of a draft design.
+
+    Only usable rows are offered: approved datasets and prompts, active models."""
 
     language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
     prompts = Rows(queryset=Prompt.objects.none())
@@ -141,7 +143,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
         self.drawing = DrawForm(self.data if self.is_bound else None, stored=self.instance.draws.get("models", {}))
 
     def _offer_scorers(self) -> None:
-        """Scorers without a parameter as boxes, those with one as lines of text."""
+        """Offer scorers without a parameter as checkboxes, and scorers with one as lines of text."""
         choice_field(self, "scorers").choices = scorer_choices()
         self.fields["rules"].help_text = RulesField.usage()
         stored = self.instance.scorers
@@ -176,16 +178,15 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
     @property
     def draw_lines(self) -> Any:
-        """The draw that the ticked models came from, if any, line by line."""
+        """Return the lines of the draw that the ticked models came from, or None without a draw."""
         ticked = {str(getattr(value, "pk", value)) for value in self["language_models"].value() or ()}
         rows = offered(self, "language_models")
         return self.drawing.lines(row.name for row in rows if str(row.pk) in ticked)
 
     def link_to_makers(self) -> None:
-        """Say beside each choice where more of it is made, and what to do where there is none.
+        """Add a link to each choice: where to create more rows, or what to do if there are none.
 
-        The choices are fetched.
-        """
+        This fetches the choices."""
         for name, (text, label, url_name) in NOTHING_TO_CHOOSE.items():
             field = self.fields[name]
             if not [value for value, _ in field.widget.choices if value]:
@@ -199,7 +200,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             self.instance.owner = self.user
         with transaction.atomic():
             if commit and self.instance.pk:
-                self.instance.save(update_fields=["draws"])  # No field of the form, so it has to be named.
+                self.instance.save(update_fields=["draws"])  # `draws` is not a form field, so it must be saved by name.
             experiment: Experiment = super().save(commit)
             if commit:
                 experiment.share(self.cleaned_data["sharing"], self.cleaned_data["shared_with"], by=self.user)
@@ -207,7 +208,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
 
 
 def usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
-    """Return what may be crossed now, by field, and what the draft `chosen` crosses already."""
+    """Return the rows that a design may use now, by field. Include the rows that the draft `chosen` has already."""
 
     def also(kind: Any, usable: Q, field: str) -> Any:
         rows = kind.objects.visible_to(user)
@@ -229,7 +230,7 @@ def usable_rows(user: Any, chosen: Experiment | None = None) -> dict[str, Any]:
 
 
 class ExperimentFileForm(forms.Form):
-    """An experiment file, uploaded or pasted: exactly one of the two."""
+    """An experiment file, either uploaded or pasted."""
 
     file = forms.FileField(required=False, label="Experiment file", help_text="YAML")
     text = forms.CharField(

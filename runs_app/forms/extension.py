@@ -17,7 +17,7 @@ AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
 class ExtensionForm(forms.Form):
-    """Rows that may join the design of `experiment`: usable ones that it does not have yet."""
+    """The rows that may join the design of `experiment`: usable rows that it does not have yet."""
 
     language_models = Rows(queryset=LanguageModel.objects.none(), required=False, label="Add models")
     prompts = Rows(queryset=Prompt.objects.none(), required=False, label="Add prompts")
@@ -53,7 +53,7 @@ class ExtensionForm(forms.Form):
         self.labels = {str(wave.number): wave.label for wave in waves}
 
     def explain_what_is_missing(self) -> None:
-        """Say where an axis has nothing more to offer. The choices are fetched."""
+        """Explain at each axis without choices that the design has all usable rows. This fetches the choices."""
         for axis in AXES:
             if axis in self.fields and not list(self.fields[axis].widget.choices):
                 _, label, url_name = NOTHING_TO_CHOOSE[axis]
@@ -76,7 +76,7 @@ class ExtensionForm(forms.Form):
 
     @property
     def extension(self) -> Extension:
-        """What was chosen. The form is valid."""
+        """Return the chosen extension. The form must be valid."""
         rows = {axis: list(self.cleaned_data.get(axis, ())) for axis in AXES}
         return Extension(**rows, samples=self.cleaned_data["samples"])
 
@@ -87,7 +87,7 @@ class ExtensionForm(forms.Form):
         return self.labels[self.cleaned_data["wave"]]
 
     def confirms(self, preview: ExtensionPreview) -> bool:
-        """Whether this size and cost were seen, and confirmed where that is needed; else the form says what is not."""
+        """Return True if the user saw this size and cost, and confirmed it where needed. Otherwise add an error."""
         if self.cleaned_data["seen"] != preview.digest:
             self.add_error(None, "The size or the cost has changed since it was shown. Look at it, then extend.")
         elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:

@@ -1,4 +1,4 @@
-"""Fields, and what is done to fields, that several forms share."""
+"""Fields and helper functions that several forms share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _limit(field: forms.Field, bound: Bound) -> None:
 
 
 class PriorityField(forms.IntegerField):
-    """Nothing is as good as zero."""
+    """The priority of an experiment. An empty field means 0."""
 
     def __init__(self) -> None:
         help_text = Experiment._meta.get_field("priority").help_text
@@ -48,7 +48,7 @@ class PriorityField(forms.IntegerField):
 
 
 class RulesField(forms.CharField):
-    """Scorers with a parameter, one a line: `regex:PATTERN`. Cleaned, each is as a design keeps it."""
+    """Scorers with a parameter, one per line: `regex:PATTERN`. The cleaned value has the stored form of a design."""
 
     def __init__(self, **how: Any) -> None:
         how.setdefault("label", "Rules with a parameter")
@@ -81,17 +81,17 @@ class RulesField(forms.CharField):
 
 
 def all_scorers() -> list[tuple[str, str]]:
-    """Names and labels of all scorers. One with a parameter takes it from the rules of the design."""
+    """Return names and labels of all scorers. A scorer with a parameter takes it from the rules of the design."""
     with_parameter = [(usage.partition(":")[0], label) for usage, label in scorers_with_parameter()]
     without = scorer_choices()
     return without + [choice for choice in with_parameter if choice[0] not in dict(without)]
 
 
 def names_in(text: str) -> list[str]:
-    """What stands between commas."""
+    """Return the names between the commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def keep(field: forms.Field, why: str) -> None:
-    """Shown as it is, and not read from what was sent."""
+    """Show the field's value, but ignore submitted input."""
     field.disabled, field.help_text = True, why

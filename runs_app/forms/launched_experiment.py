@@ -1,4 +1,4 @@
-"""What may still change once an experiment was launched, on its page and by `experiment set`."""
+"""The form of a launched experiment's editable fields, for its page and for `experiment set`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOTED = {
     "dev_items": "items of dev",
     "dev_samples": "samples of dev",
 }
-# A field that is left empty keeps its value.
+# A field that is left empty keeps its stored value.
 KEPT_IF_EMPTY = (
     "on_unreadable",
     "stop_failure_rate",
@@ -43,7 +43,7 @@ KEPT_IF_EMPTY = (
 
 
 class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Nothing that a model was asked."""
+    """The editable fields of a launched experiment. It has no field that changes the messages to a model."""
 
     priority = PriorityField()
     reason = forms.CharField(max_length=500, required=False, help_text="For the history")
@@ -98,11 +98,11 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         return budget
 
     def save(self, commit: bool = True) -> Experiment:
-        """Who changed what of all but its words, and from what, is history.
+        """Save the changed fields, and record their old and new values with the user. Title and description are not
+        recorded.
 
-        Only what was asked for is written: the engine counts in the same row meanwhile. What is set aside for each call
-        is worked out anew, since without a budget nobody minded it.
-        """
+        Only the form's fields are written, because the engine updates counters in the same row.
+        A changed budget recomputes the reservations, because runs without a budget do not maintain them."""
         reason = self.cleaned_data["reason"]
         with transaction.atomic():
             experiment: Experiment = super().save(commit=False)

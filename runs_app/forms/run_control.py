@@ -1,4 +1,4 @@
-"""What people say when they steer: why, how much at once, and what of a design to launch."""
+"""Forms of run control: reasons, limits, and the scope of a launch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs_app.planning.power import USUAL, Assumptions
 
 
 class SteeringForm(forms.Form):
-    """Why; and for a retry, of which errors."""
+    """The reason of an action and, for a retry, the error class."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason")
     only = forms.CharField(max_length=40, required=False, label="Error class")
@@ -33,7 +33,7 @@ class PriorityForm(SteeringForm):
 
 
 class AssumptionsForm(forms.Form):
-    """What a detectable difference rests on: in the address of the design page."""
+    """The assumptions of a detectable difference, from the URL of the design page."""
 
     between = forms.FloatField(
         min_value=0, max_value=1, label="Variance between items", help_text="Share of all, 0 to 1"
@@ -45,18 +45,18 @@ class AssumptionsForm(forms.Form):
     power = forms.FloatField(min_value=0.5, max_value=0.9999, label="Power")
 
     def __init__(self, data: Any) -> None:
-        """What was not said is as usual, and stands in the fields."""
+        """Fill each missing value with its default, so that the field shows it."""
         said = {name: data.get(name) for name in self.base_fields if data.get(name)}
         super().__init__({**asdict(USUAL), **said})
 
     @property
     def chosen(self) -> Assumptions:
-        """The usual ones where what was said makes no sense."""
+        """Return the chosen assumptions, or the defaults if the input is invalid."""
         return Assumptions(**self.cleaned_data) if self.is_valid() else USUAL
 
 
 class LaunchScopeForm(forms.Form):
-    """What of a design to launch: in an address or a form."""
+    """The part of a design to launch, from a URL or a form."""
 
     wave = forms.CharField(
         max_length=80,
@@ -78,7 +78,7 @@ class LaunchScopeForm(forms.Form):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """All of the first wave where nothing valid was said."""
+        """Return the chosen scope. If the input is invalid, return the whole first wave."""
         return self.cleaned_data if self.is_valid() else {"wave": "", "pilot": None, "policy": ""}
 
 

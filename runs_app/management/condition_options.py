@@ -1,4 +1,4 @@
-"""The option `--condition`: some conditions of an experiment, by id or by the beginning of one."""
+"""The option `--condition`, which selects conditions of an experiment by id or by the beginning of an id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def add_condition_option(parser: ArgumentParser, what: str) -> None:
 
 
 def chosen_ids(known: Collection[str], wanted: Sequence[str]) -> list[str]:
-    """Return the known ids that are wanted, each once. Exit code 2, with the valid ids, where one is not clear."""
+    """Return the matching known ids, each once. Exit with code 2 and the valid ids if a value matches none or several."""
     return list(dict.fromkeys(_chosen_id(known, one) for one in wanted))
 
 

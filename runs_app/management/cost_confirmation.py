@@ -1,4 +1,4 @@
-"""What work would cost, said before it is begun, and whether it may."""
+"""The cost estimate and the confirmation of a command that starts work."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def say_estimate(command: OutputCommand, found: Estimate) -> None:
 
 
 def approve(command: OutputCommand, experiment: Experiment, found: Estimate, yes: bool, what: str = "Launch") -> None:
-    """Exit code 4 or 3, unless it was said that the cost is known."""
+    """Exit with code 4 or 3 unless the user accepts the cost.
+
+    The code is 4 if the expected cost exceeds the rest of the budget.
+    It is 3 if the ceiling needs a confirmation that was not given."""
     likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
     if experiment.max_usd is not None and likely is not None and not yes:
         left = experiment.max_usd - experiment.spent_usd

@@ -1,4 +1,4 @@
-"""All experiments, a line each: what `experiment list` and `status` show."""
+"""The list of all experiments, one line each, for `experiment list` and `status`."""
 
 from __future__ import annotations
 

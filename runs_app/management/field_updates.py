@@ -1,4 +1,4 @@
-"""What a command is given of a row, saved with its history."""
+"""Updates of a row's fields from command options."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from evalsite.lib.ops.commands import bad_input
 
 
 def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
-    """Save the row with what was given (not None), and its history; exit code 2 and the option's name where a value is
-    refused."""
+    """Set the fields whose value is not None, and save the row with its history.
+
+    Exit with code 2 and the option's name if a value is refused."""
     for field, value in given.items():
         if value is not None:
             setattr(row, field, value)

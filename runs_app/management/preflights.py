@@ -1,4 +1,4 @@
-"""Test calls that a command makes here and now."""
+"""Test calls that a command makes itself, without a worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.models import Experiment, Preflight
 def make_preflights(
     command: VerbCommand, models: Collection[int], *, by: Actor, experiment: Experiment | None = None
 ) -> None:
-    """Call each of these once and say how it went, and what it cost; exit code 1 unless all answered."""
+    """Call each model once and print the result and its cost. Exit with code 1 unless all models answered."""
     from runs_app.tasks import make_preflight
 
     failed = 0

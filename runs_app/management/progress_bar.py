@@ -1,4 +1,4 @@
-"""Watching runs from a terminal until they end, by their counters: a cost that does not grow with the trials."""
+"""A progress bar of runs in the terminal. It reads counters, so its cost does not grow with the trials."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from runs_app.models import Run
 from runs_app.monitoring.progress import Totals, spent_on, workers_alive
 
 EVERY_S = 0.5
-PATIENCE_S = 15.0  # Without a worker for so long, the person is told how to start one.
+PATIENCE_S = 15.0  # After so long without a worker, print how to start one.
 
 
 def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
-    """Return when all runs are done without failures; else exit code 1, or 4 where the budget ended them."""
+    """Return when all runs are done without failures. Exit with code 4 if the budget ended them, else with code 1."""
     out: Any = command.stderr
     with tqdm(unit="trial", file=out._out, mininterval=0.2, dynamic_ncols=True) as bar:
         last = _watch(command, runs, bar)
-    rows = list(runs.all())  # Anew: a set that was read keeps what it read.
+    rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
     command.say(
         f"{format_count(last.done)} done, {format_count(last.failed)} failed, {format_money(spent_on(rows))} spent"
     )
@@ -39,7 +39,7 @@ def wait_for(command: OutputCommand, runs: QuerySet[Run]) -> None:
 def _watch(command: OutputCommand, runs: QuerySet[Run], bar: Any) -> Totals:
     alone_since, told = monotonic(), False
     while True:
-        rows = list(runs.all())  # Anew: a set that was read keeps what it read.
+        rows = list(runs.all())  # Query again: an evaluated queryset keeps its rows.
         totals = Totals.of(rows)
         bar.total = totals.trials
         bar.set_postfix_str(f"{format_money(spent_on(rows))}, {totals.failed} failed", refresh=False)

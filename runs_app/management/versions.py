@@ -1,4 +1,4 @@
-"""Verbs that prompts, samplers, dimensions and rubrics share: they are files in, versions on the site, files out."""
+"""The verbs that prompts, samplers, dimensions and rubrics share. Their rows are versions, created from files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFERENCE = "NAME for its newest version, or NAME@VERSION"
 
 
 class VersionCommand(VerbCommand):
-    """`list`, `show`, `create`, `archive`, and `approve` where a kind is approved before its use."""
+    """The verbs `list`, `show`, `create` and `archive`, plus `approve` for kinds that need approval before use."""
 
     refusals: ClassVar[tuple[type[Exception], ...]] = (ValueError, TransitionError)
     kind: ClassVar[Any]
@@ -30,11 +30,11 @@ class VersionCommand(VerbCommand):
         return str(self.kind._meta.verbose_name)
 
     def row_of(self, spec: Any) -> Versioned:
-        """Return a row of what a file says, not saved."""
+        """Return an unsaved row with the content of a file."""
         raise NotImplementedError
 
     def spec_of(self, row: Any) -> Any:
-        """Return what a file says of the row."""
+        """Return the row's content in the form of a file."""
         raise NotImplementedError
 
     def add_verbs(self, verbs: Any) -> None:

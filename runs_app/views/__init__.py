@@ -1,1 +1,1 @@
-"""The pages of experiments, runs, trials and endpoints, a module for each noun."""
+"""The pages of experiments, runs, trials and endpoints, one module per noun."""

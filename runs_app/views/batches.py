@@ -1,4 +1,4 @@
-"""Batches, and each by itself: where it is, what came of it, and its history; cancelled by those who may."""
+"""The pages of provider batches: the list, one batch with its history, and its cancellation."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ PER_PAGE = 50
 @require_safe
 @readers_only
 def batch_list(request: HttpRequest) -> HttpResponse:
-    """Of all experiments that this person may see, the latest first."""
+    """Show the batches of all experiments that the user may see, latest first."""
     visible = ProviderBatch.objects.visible_to(request.user).select_related("run__experiment", "endpoint")
     filter_ = BatchFilter(request.GET, queryset=visible, request=request)
     table = BatchListTable(filter_.qs, exclude=() if is_member(request.user) else ("endpoint",))
     paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    shown = len(table.paginated_rows)  # Fetch the page here, not while the template renders.
     return render(request, "runs_app/batch_list.html", {"filter": filter_, "table": table, "shown": shown})
 
 
 @require_safe
 @readers_only
 def batch_detail(request: HttpRequest, pk: int) -> HttpResponse:
-    """The live part alone for a poll."""
+    """Show one batch. A poll gets the live part only."""
     batch = visible_batch(request, pk)
     experiment = batch.run.experiment
     context = {

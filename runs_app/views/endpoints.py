@@ -1,4 +1,4 @@
-"""Endpoints, the models they serve, their prices, and whether they answer."""
+"""The pages of endpoints, their models, prices and test calls."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from runs_app.views.permissions import posted
 
 COUNTED_TO = 100_000
 PURGES = 20
-CHANGES = 100  # Of one row, the latest.
+CHANGES = 100  # The latest changes of one row.
 PREFLIGHTS = 20
 READ_OR_WRITE = ["GET", "HEAD", "POST"]
 
@@ -51,7 +51,7 @@ def endpoint_list(request: HttpRequest) -> HttpResponse:
 @require_safe
 @members_only
 def endpoint_live(request: HttpRequest, pk: int) -> HttpResponse:
-    """How busy it is now, for a page that stays open."""
+    """Show the current load of the endpoint, for a page that stays open."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
     return render(request, "runs_app/partials/endpoint_live.html", {"row": with_state([endpoint])[0]})
 
@@ -89,7 +89,7 @@ def model_edit(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @operators_only
 def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take over litellm's list prices for the models that are served here; each change is said."""
+    """Take over litellm's list prices for the models of this endpoint, and show a message per model."""
     endpoint = get_object_or_404(Endpoint.objects.visible_to(request.user), pk=pk)
     found = price_list.repricings(endpoint.models.select_related("endpoint"))
     n = price_list.take_over(found, by=request.user)
@@ -102,7 +102,7 @@ def endpoint_prices(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 @members_only
 def model_check(request: HttpRequest, pk: int) -> HttpResponse:
-    """Ask a worker for one tiny call; the answer shows on the model's row."""
+    """Ask a worker for one tiny call. The model's row shows the answer."""
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     ask_preflights([model.pk], by=request.user)
     if not wants_part(request):
@@ -136,7 +136,7 @@ def _status(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _edit(request: HttpRequest, form: NotedForm, heading: str, **shown: Any) -> HttpResponse:
-    """`shown` stands beneath the form, with its row's history."""
+    """Show or save the form of a row. `shown` is extra context, shown below the form with the row's history."""
     if request.method == "POST" and form.is_valid():
         row = form.save(commit=False)
         save_noted(row, by=request.user, reason=form.cleaned_data["reason"])

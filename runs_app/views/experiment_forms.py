@@ -1,4 +1,4 @@
-"""Writing a design: by form, with its cost in view, or from a file."""
+"""The pages that create and edit a design, by form with its cost shown, or from a file."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def experiment_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
-    """All of a draft; of a launched experiment only what no model saw."""
+    """Edit all fields of a draft. For a launched experiment, edit only the fields that do not change the messages."""
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return _draft(
@@ -50,7 +50,7 @@ def experiment_edit(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @members_only
 def experiment_outlook(request: HttpRequest) -> HttpResponse:
-    """The panel beside the form: what the choices made so far would cost. Saves nothing."""
+    """Show the panel beside the form: the cost of the choices so far. Save nothing."""
     form = ExperimentForm(request.POST, user=request.user)
     return render(request, "runs_app/partials/outlook_area.html", {"outlook": _outlook(form)})
 
@@ -96,7 +96,7 @@ def _saved(request: HttpRequest, form: ModelForm[Any]) -> HttpResponse:
 
 
 def _outlook(form: ExperimentForm) -> DesignSummary | None:
-    """Of the choices that are valid so far; None before there is a dataset."""
+    """Return the summary of the choices that are valid so far, or None before a dataset is chosen."""
     if form.is_bound:
         form.is_valid()
         chosen, experiment = form.cleaned_data, form.instance

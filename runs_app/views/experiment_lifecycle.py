@@ -1,4 +1,4 @@
-"""A copy of an experiment, whom it is shared with, and putting one away: out of use, or out of the database."""
+"""The pages that duplicate, share, archive and delete an experiment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from runs_app.views.permissions import editable_experiment, posted, visible_expe
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_duplicate(request: HttpRequest, slug: str) -> HttpResponse:
-    """Whoever sees a design may try it: the copy is a draft of their own."""
+    """Duplicate a visible design. The copy is a draft that the user owns."""
     experiment = visible_experiment(request, slug)
     form = DuplicateForm(posted(request)[0])
     if request.method == "POST" and form.is_valid():

@@ -1,4 +1,4 @@
-"""The list of experiments, and the design of one."""
+"""The list of experiments, and the design page of one experiment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def experiment_list(request: HttpRequest) -> HttpResponse:
     filter_ = ExperimentFilter(request.GET, queryset=with_totals(visible), request=request)
     table = ExperimentTable(filter_.qs)
     paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    shown = len(table.paginated_rows)  # Fetch the page here, not while the template renders.
     context = {"filter": filter_, "table": table, "shown": shown, "may_design": is_member(request.user)}
     return render(request, "runs_app/experiment_list.html", context)
 
@@ -81,7 +81,7 @@ def experiment_detail(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def experiment_preview(request: HttpRequest, slug: str) -> HttpResponse:
-    """The exact messages for one item, one prompt and one dimension, chosen in the address."""
+    """Show the exact messages for one item, one prompt and one dimension, chosen in the URL."""
     design = Design.of(visible_experiment(request, slug))
     context = {"design": design, "experiment": design.experiment, **_preview(request, design)}
     return render(request, "runs_app/partials/preview.html", context)
@@ -117,7 +117,7 @@ def experiment_manifest(request: HttpRequest, slug: str, pk: int) -> HttpRespons
 
 
 def _preview(request: HttpRequest, design: Design) -> dict[str, Any]:
-    """What is chosen to preview, the first of each where nothing is; and the keys around the item."""
+    """Return the preview of the chosen prompt, dimension and item (default: the first of each), and the item keys."""
     prompt = _chosen(design.prompts, request.GET.get("prompt"))
     dimension = _chosen(design.dimensions, request.GET.get("dimension"))
     items = design.items.select_related("image").order_by("position", "pk")
@@ -144,7 +144,7 @@ def _with_files(request: HttpRequest, design: Design, turns: list[Turn]) -> list
 
 
 def _chosen(rows: list[Any], key: str | None) -> Any:
-    """The row of this key, the first where none is named; 404 for a stranger."""
+    """Return the row with this key, or the first row without a key. Raise Http404 for an unknown key."""
     if not key:
         return rows[0] if rows else None
     found = next((row for row in rows if str(row.pk) == key), None)

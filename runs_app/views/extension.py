@@ -1,4 +1,4 @@
-"""The page that extends a launched design: choose, see the new trials and their cost, confirm."""
+"""The page that extends a launched design: choose rows, see the new trials and their cost, confirm."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from runs_app.views.permissions import editable_experiment, posted
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
-    """Show what the chosen rows would add; extend once that was seen and confirmed. A draft is edited instead."""
+    """Show what the chosen rows would add, and extend after the user has seen and confirmed it.
+
+    A draft redirects to its edit page."""
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)
@@ -36,14 +38,14 @@ def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _preview(form: ExtensionForm) -> ExtensionPreview | None:
-    """What the choices add; None before anything valid is chosen."""
+    """Return the preview of the choices, or None while they are not valid."""
     if not form.is_bound or not form.is_valid():
         return None
     return preview_extension(form.experiment, form.extension, wave_label=form.wave_label)
 
 
 def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
-    """Extend, if this preview was seen and confirmed; whether it was. Else the form or the preview says why not."""
+    """Extend if the user saw and confirmed this preview, and return True. Otherwise the form or the preview has errors."""
     if preview.problems or not form.confirms(preview):
         return False
     try:

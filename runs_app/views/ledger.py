@@ -1,4 +1,4 @@
-"""What calls cost and what was saved: of one experiment, and of the whole lab for operators."""
+"""The ledger pages: costs and savings of one experiment and, for operators, of the whole lab."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lab_ledger(request: HttpRequest) -> HttpResponse:
 
 def _sums(request: HttpRequest, filter_: LedgerFilter) -> dict[str, Any]:
     by = filter_.grouping
-    # Where the address cannot be read, nothing is shown rather than everything.
+    # Invalid parameters show nothing instead of everything.
     entries: QuerySet[LedgerEntry] = filter_.qs if filter_.form.is_valid() else LedgerEntry.objects.none()
     lines = ledger_report.lines_of(entries, by)
     table = LedgerTable(lines, by=by)

@@ -1,4 +1,4 @@
-"""The one funnel: what a person may not see or change is not there."""
+"""The lookups that enforce permissions: a row that the user may not see or change gives 404."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def visible_experiment(request: HttpRequest, slug: str) -> Experiment:
 
 
 def editable_experiment(request: HttpRequest, slug: str) -> Experiment:
-    """One that this person may change; it need not be in a state that allows it."""
+    """Return an experiment that the user may change. Its status may still forbid the change."""
     visible_experiment(request, slug)
     experiments = Experiment.objects.editable_by(request.user).select_related("dataset", "owner")
     experiment: Experiment = get_object_or_404(experiments, slug=slug)
@@ -46,5 +46,5 @@ def visible_batch(request: HttpRequest, pk: int) -> ProviderBatch:
 
 
 def posted(request: HttpRequest) -> tuple[Any, Any]:
-    """The data and the files for a form: nothing where the page is only opened, so that nothing is checked yet."""
+    """Return data and files for a form, or (None, None) for a GET, so that the form stays unbound."""
     return (request.POST, request.FILES) if request.method == "POST" else (None, None)

@@ -1,4 +1,4 @@
-"""Progress of an experiment and of one run: counters, pace, errors, actions; live while something moves."""
+"""The progress pages of an experiment and of one run. They update while a run is live."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def run_detail(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Sequence[Action] = ()) -> dict[str, Any]:
-    """Return the actions, and for a poll whether they differ from those that the page shows, which `shown` names."""
+    """Return the actions. For a poll, compare them with the names in `shown`, the actions that the page shows."""
     actions = [*actions_for(runs), *more] if editable else []
     is_under_way = any(run.status in Run.UNDER_WAY for run in runs)
     names = ",".join([action.verb for action in actions] + (["priority"] if editable and is_under_way else []))
@@ -82,27 +82,26 @@ def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Seq
 
 
 def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
-    """The trials of the whole design where a pilot or a grown design has left the first wave with fewer.
+    """Return the trials of the whole design if the first wave has fewer, after a pilot or an extension; else None.
 
-    Asked only once the runs have ended: while they go on there is nothing to add yet, and this page is polled.
-    """
+    Computed only after the runs have ended. Until then nothing can be added, and this page is polled."""
     first = progress.Totals.of(run for run in runs if run.wave.number == 0)
     if not first.trials or first.is_under_way or experiment.status != Experiment.Status.ACTIVE:
         return None
     if Point.objects.filter(run__in=[run.pk for run in runs]).exists():
-        return None  # Its points say themselves when they have enough.
+        return None  # Adaptive points decide themselves when they have enough trials.
     design = Design.of(experiment)
     trials = design.whole_trials_per_cell * len(design.cells)
     return trials if trials > first.trials else None
 
 
 def _template(request: HttpRequest, page: str, part: str) -> str:
-    """Only the live part for a poll. Django finds `page#part` since 6.0; until then the part is a file."""
+    """Return the template of the live part for a poll. Django supports `page#part` since 6.0; until then it is a file."""
     return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
 
 def _share(part: int, whole: int) -> str:
-    """Per cent, rounded down: 100 is said when all is done, not before."""
+    """Return a percentage, rounded down, so that 100 appears only when all trials are done."""
     return f"{math.floor(1000 * part / whole) / 10:.1f}" if whole else "0"
 
 

@@ -1,4 +1,4 @@
-"""What people do to runs: a POST each, for a whole experiment or for one run, with its reason in the history."""
+"""The actions on runs: one POST each, for an experiment or one run, with its reason in the history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from runs_app.views.permissions import editable_experiment, editable_run, posted
 
 @dataclass(frozen=True)
 class Action:
-    """A button: its verb in the address, its words, and the states of runs from which it does anything."""
+    """A button: its verb in the URL, its texts, and the run statuses in which it has an effect."""
 
     verb: str
     label: str
@@ -67,7 +67,7 @@ CANCEL = Action(
 
 
 def actions_for(runs: Iterable[Run]) -> list[Action]:
-    """Return the actions that would do something to these runs as they are now."""
+    """Return the actions that would change these runs in their current state."""
     runs = list(runs)
     states = {run.status for run in runs}
     actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & states]
@@ -79,7 +79,7 @@ def actions_for(runs: Iterable[Run]) -> list[Action]:
 
 
 def deletion_of(run: Run) -> list[Action]:
-    """Return the action that deletes this run, unless it is live."""
+    """Return the action that deletes this run, or nothing while it is live."""
     if run.is_live:
         return []
     text = deletion.describe_run_deletion(run)
@@ -87,7 +87,7 @@ def deletion_of(run: Run) -> list[Action]:
 
 
 class NothingDone(Exception):
-    """Why a verb changed nothing, as a sentence for the page."""
+    """An action that changed nothing; the message is a sentence for the page."""
 
 
 def _pause(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
@@ -212,7 +212,7 @@ def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows what a launch would do and cost, of the wave or the pilot in the address; POST does it."""
+    """Show the effect and cost of a launch on GET, and launch on POST. The URL names the wave or the pilot."""
     experiment = editable_experiment(request, slug)
     scope = LaunchScopeForm(request.POST if request.method == "POST" else request.GET).chosen
     wave, pilot, policy = scope["wave"], scope["pilot"], scope["policy"] or None
@@ -247,7 +247,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @members_only
 def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask workers for one tiny call to each of its models; the answers show on the launch page."""
+    """Ask workers for one tiny call to each model. The launch page shows the answers."""
     experiment = editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
     ask_preflights(keys, by=request.user, experiment=experiment)

@@ -1,4 +1,4 @@
-"""The trials of a million, by filter and by key; and one trial with all that was sent and came back."""
+"""The list of trials, filtered and paginated by key, and the page of one trial."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs_app.prompt_preview import turns_of
 from runs_app.tables import AttemptTable, TrialTable
 
 CURSORS = ("after", "before")
-MOST_SHOWN = 100  # Preferences of one answer: it meets every other condition's, in both orders, before each judge.
+MOST_SHOWN = 100  # Preferences of one answer. It meets the answers of every other condition, in both orders, per judge.
 
 
 @require_safe
@@ -102,16 +102,16 @@ def _visible_trial(request: HttpRequest, pk: int) -> Trial:
 
 
 def _gradings(trial: Trial) -> list[Any]:
-    """Of the answer; of a judge's call, the one that was read from its reply."""
+    """Return the gradings of the answer. For a judge's call, return the grading that was parsed from its reply."""
     rows = trial.subject.gradings.filter(judged_by=trial) if trial.subject else trial.gradings.all()
     return list(rows.select_related("condition").order_by("pk"))
 
 
 def _preferences(trial: Trial) -> list[dict[str, Any]]:
-    """What judges preferred, this answer or another, newest first; of a judge's call, the verdict read from its reply.
+    """Return the judges' preferences between this answer and others, newest first.
 
-    Each with the place of this answer (`a`, `b`; none of a call), the other one, and whether this one won.
-    """
+    For a judge's call, return the verdict that was parsed from its reply.
+    Each entry holds the position of this answer (`a` or `b`; empty for a call), the other answer, and `won`."""
     if trial.subject_id:
         found = getattr(trial, "preference", None)
         return [{"row": found, "place": "", "other": None, "won": None}] if found else []
@@ -139,7 +139,7 @@ def _without_cursors(request: HttpRequest) -> str:
 
 
 def _links(request: HttpRequest, page: trial_pagination.Page) -> dict[str, str]:
-    """Addresses of the pages around this one, under the same filter."""
+    """Return the URLs of the next and the previous page under the same filter."""
     query = _without_cursors(request)
     stem = f"?{query}&" if query else "?"
     return {

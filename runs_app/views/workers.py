@@ -1,4 +1,4 @@
-"""The workers that drain, on all machines, and those that went silent."""
+"""The page of workers on all machines, alive and silent."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from runs_app.models import ProviderBatch, Worker
 from runs_app.monitoring.progress import state_of_worker
 from runs_app.tables import BatchTable, WorkerTable
 
-SHOWN = 100  # The latest that were heard of: a task queue's drains come and go each minute.
+SHOWN = 100  # The most recently seen workers: drains of a task queue start and end each minute.
 
 
 @require_safe
 @members_only
 def worker_list(request: HttpRequest) -> HttpResponse:
-    """The live part alone for a poll. Who is alive is told by the database's clock, as heartbeats are."""
+    """Show the workers; a poll gets the live part only. Liveness uses the database's clock, as heartbeats do."""
     workers = list(Worker.objects.annotate(now=Now()).order_by("-seen_at", "-pk")[:SHOWN])
     states = [state_of_worker(worker, worker.now) for worker in workers]
     others = [
@@ -39,6 +39,6 @@ def worker_list(request: HttpRequest) -> HttpResponse:
 
 
 def _open_batches(request: HttpRequest) -> BatchTable | None:
-    """Those of experiments that this person may see, which no worker need be at."""
+    """Return the open batches of visible experiments, or None. A batch needs no worker while its provider processes it."""
     batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:SHOWN])
     return BatchTable(batches) if batches else None

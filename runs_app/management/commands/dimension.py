@@ -1,4 +1,4 @@
-"""`manage.py dimension VERB ...`: dimensions from files, as in the admin."""
+"""The command `manage.py dimension VERB ...`: dimensions from files, with the same rules as in the admin."""
 
 from __future__ import annotations
 

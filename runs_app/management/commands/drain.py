@@ -1,4 +1,4 @@
-"""A worker in the foreground: any machine with the code and DATABASE_URL joins in."""
+"""The command `manage.py drain`: a worker in the foreground, on any machine with the code and DATABASE_URL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py endpoint VERB ...`: where models are served."""
+"""The command `manage.py endpoint VERB ...`: the endpoints that serve models."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Command(VerbCommand):
 
 
 def _describe(parser: ArgumentParser) -> None:
-    """What may be said of an endpoint."""
+    """Add the options that set the fields of an endpoint."""
     parser.add_argument("name")
     parser.add_argument("--provider", choices=Endpoint.Provider.values)
     parser.add_argument("--base-url", metavar="URL")
@@ -113,7 +113,7 @@ def _rates(endpoint: Endpoint) -> str:
 
 
 def _key(endpoint: Endpoint) -> str:
-    """Whether this machine has the key; a worker's machine may differ."""
+    """Return the key variable, and whether it is set on this machine. A worker's machine may differ."""
     if not endpoint.key_env:
         return "no key"
     return f"{endpoint.key_env} ({'set' if os.environ.get(endpoint.key_env) else 'not set'} here)"

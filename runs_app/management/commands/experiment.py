@@ -1,4 +1,4 @@
-"""`manage.py experiment VERB ...`: designs and their runs from the command line, as on the site."""
+"""The command `manage.py experiment VERB ...`: designs and their runs, with the same actions as on the site."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from runs_app.planning.plan import PlanError, PlanReport
 from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.planning.specs import ExtensionSpec, read_extension_yaml
 
-# Fields that `set` changes, by the names of their options.
+# Fields that `set` changes, with the names of their options.
 CHANGEABLE = {
     "max_usd": "budget",
     "confirm_above_usd": "confirm-above",
@@ -160,7 +160,9 @@ class Command(VerbCommand):
         experiment = _experiment(name)
         spec = _extension_spec(file, options)
         maker = owner(user) if user else experiment.owner
-        with transaction.atomic():  # What the file defines inline is made for the preview, and goes if it is refused.
+        with (
+            transaction.atomic()
+        ):  # Inline definitions of the file are created for the preview, and rolled back if it is refused.
             extension = read_extension(spec, experiment, by=maker, trusted=True)
             for key in settings_that_differ(spec, experiment):
                 self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
@@ -287,7 +289,7 @@ def _read(file: Path) -> str:
 
 
 def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
-    """Return what the file and the options add together."""
+    """Return the sum of the file's and the options' additions."""
     spec = read_extension_yaml(_read(file)) if file else ExtensionSpec()
     given = {axis: [*getattr(spec, axis), *_references(options[axis])] for axis in EXTENDED}
     samples = options["samples"] if options["samples"] is not None else spec.samples
@@ -295,7 +297,7 @@ def _extension_spec(file: Path | None, options: Any) -> ExtensionSpec:
 
 
 def _references(given: Sequence[str] | None) -> list[str]:
-    """Each name once, however often it was given."""
+    """Return each name once, in the given order."""
     return list(dict.fromkeys(given or ()))
 
 
@@ -320,7 +322,7 @@ def _unknown(name: str) -> NoReturn:
 
 
 def _cells(experiment: Experiment, wanted: Sequence[str]) -> list[str] | None:
-    """Return the ids of the design's cells that `--condition` names; None for all."""
+    """Return the ids of the design's cells that `--condition` names, or None for all cells."""
     if not wanted:
         return None
     cells = Design.of(experiment).cell_ids

@@ -1,4 +1,4 @@
-"""`manage.py model VERB ...`: the models that endpoints serve, and their prices."""
+"""The command `manage.py model VERB ...`: the models that endpoints serve, and their prices."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _endpoint(name: str | None) -> Endpoint:
 
 
 def _models(names: list[str]) -> list[LanguageModel]:
-    """Those named, in that order; all that are in use without any."""
+    """Return the named models in that order, or all active models if no name is given."""
     models = LanguageModel.objects.select_related("endpoint")
     if not names:
         return list(models.filter(is_active=True))

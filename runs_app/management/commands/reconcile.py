@@ -1,4 +1,4 @@
-"""Prove that counters and ledger equal the rows."""
+"""The command `manage.py reconcile`: the consistency check of counters and ledger against the rows."""
 
 import sys
 from typing import Any

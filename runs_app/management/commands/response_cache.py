@@ -1,4 +1,4 @@
-"""`manage.py response_cache VERB`: the answers that are remembered, over all experiments."""
+"""The command `manage.py response_cache VERB`: the cached answers of all experiments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py sampler VERB ...`: samplers from files, as in the admin."""
+"""The command `manage.py sampler VERB ...`: samplers from files, with the same rules as in the admin."""
 
 from __future__ import annotations
 

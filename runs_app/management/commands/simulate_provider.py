@@ -1,4 +1,4 @@
-"""`manage.py simulate_provider`: an OpenAI-compatible server for demos, tests and load."""
+"""The command `manage.py simulate_provider`: an OpenAI-compatible server for demos, tests and load tests."""
 
 import argparse
 from typing import Any

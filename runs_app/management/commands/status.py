@@ -1,4 +1,4 @@
-"""`manage.py status [EXPERIMENT] [--json]`: what came of every condition, what it cost, and what is odd."""
+"""The command `manage.py status [EXPERIMENT] [--json]`: results, cost and warnings of every condition."""
 
 from __future__ import annotations
 

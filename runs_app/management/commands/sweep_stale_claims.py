@@ -1,4 +1,4 @@
-"""Take back the claims of workers that went silent, now."""
+"""The command `manage.py sweep_stale_claims`: the immediate release of expired claims."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`manage.py up`: the whole site on this machine, in the foreground."""
+"""The command `manage.py up`: the whole site on this machine, in the foreground."""
 
 from __future__ import annotations
 
