@@ -40,7 +40,8 @@ def drain() -> int:
 
 
 def drain_is_needed() -> bool:
-    """Return True if calls are left, or a batch is due soon. A batch that its provider still processes needs no drain."""
+    """Return True if calls are left, or a batch is due soon. A batch that its provider still processes
+    needs no drain."""
     from runs_app.batches.batch_worker import has_due_batches
     from runs_app.engine.worker import has_calls_left
 

@@ -109,7 +109,8 @@ def _found_backwards(search: Search, before: int, size: int) -> Page:
 
 
 def _walk(search: Search, cursor: int | None, step: int, size: int) -> tuple[list[int], int | None]:
-    """Return at most size + 1 keys beyond the cursor in one direction, and the key where a slow search stopped early."""
+    """Return at most size + 1 keys beyond the cursor in one direction, and the key where a slow search
+    stopped early."""
     if not search.is_slow:
         return _keys(search, _beyond(cursor, step) & search.rest, step, size + 1), None
     first = _keys(search, _beyond(cursor, step), step, 1)

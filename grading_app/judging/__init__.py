@@ -1,5 +1,5 @@
-"""Judges: models that grade answers. Data flows one way.
+"""Judges: models that grade answers. Data flows in one direction.
 
-`planning` makes trials out of done answers; the engine asks, as it asks for any trial; `reading` makes gradings and
-preferences out of the replies, by the contract in `verdicts`; `panels` takes several judges' gradings together.
-"""
+`judge_plan` creates a judge's trials from done answers, and the engine calls the model as for any trial.
+`verdict_reader` parses the replies into gradings and preferences; `verdicts` defines their format.
+`panels` combines the gradings of several judges."""

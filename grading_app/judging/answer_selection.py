@@ -1,4 +1,4 @@
-"""Which stored answers a grader judges in one wave, and which it leaves out: the SQL of planning, and its counts."""
+"""The selection of stored answers that a grader judges in one wave: the SQL of planning, and its counts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from runs_app.models.trials import BLANK
 LONG = "char_length({t}.answer) > %(longest)s"
 FITS = f"(%(judges_empty)s OR NOT {BLANK}) AND (%(longest)s::int IS NULL OR NOT {LONG})"
 
-# A verdict that waits or is in flight is never asked for twice, not even by force; one that was cancelled never was.
+# A pending or running verdict is never requested twice, not even with `force`. A cancelled verdict counts as not
+# requested.
 ASKED = """EXISTS (SELECT FROM runs_app_trial v
     WHERE v.run_id = %(run)s AND v.subject_id = a.id AND v.rival_id IS NOT DISTINCT FROM {rival}
     AND v.status <> 'cancelled' AND (NOT %(force)s OR v.status IN ('pending', 'running')))"""
@@ -26,7 +27,7 @@ ASKED = """EXISTS (SELECT FROM runs_app_trial v
 ONE_BY_ONE = f"""FROM runs_app_trial a
 WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}"""
 
-# Both orders: each pair is met twice.
+# Both orders: each pair occurs twice.
 IN_PAIRS = f"""FROM runs_app_trial a JOIN runs_app_trial b ON b.item_id = a.item_id AND b.sample_idx = a.sample_idx
     AND b.dimension_id IS NOT DISTINCT FROM a.dimension_id AND b.run_id <> a.run_id
 WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done' AND {FITS.format(t="a")}
@@ -42,7 +43,7 @@ SEEN = f"""SELECT count(*), count(*) FILTER (WHERE {BLANK.format(t="a")}),
 FROM runs_app_trial a WHERE a.run_id = ANY(%(runs)s) AND a.status = 'done'"""  # noqa: S608 - the texts above
 NEXT_SAMPLE = "SELECT coalesce(max(sample_idx) + 1, 0) FROM runs_app_trial WHERE run_id = %(run)s"
 
-# No call is made for these: the lowest score, with a code that says why.
+# These answers get the lowest score without a call, with a code for the reason.
 SCORE_UNASKED = f"""INSERT INTO grading_app_grading
     (condition_id, trial_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT %(condition)s, a.id, %(lowest)s, '', true, '', '', jsonb_build_object('code', code), now()
@@ -54,7 +55,7 @@ ON CONFLICT (condition_id, trial_id) DO NOTHING"""  # noqa: S608 - the texts abo
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Done answers by what they are; `longest` is in bytes."""
+    """Counts of done answers by property. `longest` is in bytes."""
 
     answers: int
     empty: int
@@ -66,13 +67,13 @@ class Seen:
 
 @dataclass
 class Answers:
-    """The done answers of one wave of an experiment, as one grader meets them."""
+    """The done answers of one wave of an experiment, selected for one grader."""
 
     experiment: Experiment
     grader: Grader
     wave: Wave
     force: bool = False
-    conditions: Collection[str] | None = None  # By their ids: the answers of these alone.
+    conditions: Collection[str] | None = None  # Condition ids. None means all conditions.
 
     @cached_property
     def condition(self) -> Any:
@@ -83,7 +84,7 @@ class Answers:
         return self.grader.rubric.kind == Rubric.Kind.PAIRWISE
 
     def run(self) -> Run | None:
-        """The judge's, if it has one yet."""
+        """Return the judge's run in this wave, or None if it does not exist yet."""
         if self.condition is None or self.wave.pk is None:
             return None
         return Run.objects.filter(condition=self.condition.judge_condition, wave=self.wave).first()
@@ -93,7 +94,7 @@ class Answers:
         runs = Run.objects.generating().filter(experiment=self.experiment, wave=self.wave)
         if self.conditions is not None:
             runs = runs.filter(condition__condition_id__in=self.conditions)
-        grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # Else out of all grading, as for rules.
+        grades_empty = self.experiment.on_empty != Experiment.OnEmpty.SKIP  # With SKIP, rules skip empty answers too.
         return {
             "runs": list(runs.values_list("pk", flat=True)),
             "longest": self.grader.longest_answer,
@@ -104,26 +105,29 @@ class Answers:
 
     @cached_property
     def seen(self) -> Seen:
-        """Count the answers. `longest` is that of the whole wave: one run holds all verdicts, and its reservation
-        must cover each of them."""
+        """Return the counts of the answers. `longest` covers the whole wave.
+
+        One run holds all verdicts of the wave, and its reservation must cover each of them."""
         seen = Seen(*self._row(SEEN, {}))
         if self.conditions is None:
             return seen
         return replace(seen, longest=replace(self, conditions=None).seen.longest)
 
     def counted(self) -> tuple[int, int]:
-        """Verdicts that there are to give, and how many of them nobody has asked for yet."""
+        """Return the number of verdicts that the answers need, and the number not requested yet."""
         run = self.run()
         wanted, new = self._row(self._sql(COUNT), {"run": run.pk if run else None})
         return wanted, new
 
     def add_trials(self, run: Run) -> int:
-        """The judge's trials that are missing in its run; how many were new. The run is locked."""
+        """Insert the judge's missing trials into its run, and return their number. The run must be locked."""
         sample_idx = self._row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
         return self._execute(self._sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})
 
     def score_unasked(self, condition_id: int) -> int:
-        """Gradings of the answers that get the lowest score without a call; how many were new. None for pairs."""
+        """Insert gradings with the lowest score for answers that need no call, and return their number.
+
+        Return 0 for pairwise rubrics."""
         if self.in_pairs:
             return 0
         return self._execute(SCORE_UNASKED, {"condition": condition_id, "lowest": lowest_score(self.grader.rubric)})
@@ -145,7 +149,7 @@ class Answers:
 
 
 def lowest_score(rubric: Rubric) -> float:
-    """The least that a verdict by this rubric can say."""
+    """Return the lowest score that a verdict by this rubric can have."""
     if rubric.kind == Rubric.Kind.SCORE:
         return rubric.scale_min
     if rubric.kind == Rubric.Kind.LABEL:

@@ -1,4 +1,4 @@
-"""What the judges of a design will cost on answers that are still to come."""
+"""The expected cost of a design's judges for answers that do not exist yet."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from grading_app.judging.judging_costs import Part, ceiling_of, estimate_of, exp
 from runs_app.models import Experiment, Wave
 from runs_app.planning.cost_estimate import Estimate
 
-BYTES_A_TOKEN = 3  # As the estimate of tokens has it, the other way round.
+BYTES_A_TOKEN = 3  # The inverse of the ratio in the token estimate.
 
 
 def judges_foreseen(experiment: Experiment, wave_label: str, answers: int, longest: int | None) -> Estimate:
-    """Verdicts on `answers` answers of a wave, less those that were asked for; the longest answer is in tokens.
+    """Return the estimate of verdicts on `answers` answers of a wave, minus verdicts requested already.
 
-    Where no limit of the answers is known, a judge that is not free has no ceiling either.
-    """
+    `longest` is the longest answer in tokens, or None if answers have no limit.
+    Without a limit, a judge that is not free has no cost ceiling."""
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
     graders = grader_lookup.of_design(experiment)
     parts = [_part(Answers(experiment, grader, wave), answers, longest) for grader in graders]
@@ -33,7 +33,7 @@ def _part(found: Answers, answers: int, longest: int | None) -> Part:
 
 
 def _verdicts(found: Answers, answers: int) -> int:
-    """One an answer; or of pairs, each answer with those of all other conditions, in both orders."""
+    """Return the number of verdicts: one per answer; for pairs, one per answer, other condition and order."""
     experiment = found.experiment
     cells = experiment.language_models.count() * experiment.prompts.count() * experiment.samplers.count()
     return answers * (cells - 1) if found.in_pairs else answers

@@ -1,4 +1,4 @@
-"""How a verdict is drawn where nobody said how: at temperature 0."""
+"""The default sampler of judges: temperature 0."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from runs_app.planning.specs import JUDGING_SAMPLER
 
 
 def usual_sampler() -> Sampler:
-    """Temperature 0; made where the group has none of this name that says so."""
+    """Return the newest sampler with the default name and settings. Create it if none exists."""
     said = JUDGING_SAMPLER
     settings = {"temperature": said.temperature, "max_tokens": said.max_tokens}
     known = Sampler.objects.filter(name=said.name, **settings).exclude(status=Sampler.Status.ARCHIVED)

@@ -1,4 +1,6 @@
-"""A grader in an experiment: one grade condition, identified by what the judge is asked and which answers it skips."""
+"""Grade conditions of judges: one per grader in an experiment.
+
+What the judge is asked and which answers it skips identify the condition."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ KIND = GradeCondition.Kind.JUDGE
 
 
 def content_of(grader: Grader) -> dict[str, Any]:
-    """The snapshot that is asked, free of names, as a condition's: model, sampler, the rubric's turns and its form."""
+    """Return the snapshot that identifies the judge, without names: model, sampler, the rubric's turns and its form."""
     rubric = {name: value for name, value in grader.rubric.content.items() if name != "messages"}
     answers = {"on_empty": grader.on_empty, "longest": grader.longest_answer}
     usual = {"on_empty": Grader.OnEmpty.SKIP, "longest": None}
@@ -33,19 +35,21 @@ def content_of(grader: Grader) -> dict[str, Any]:
 
 
 def grade_condition_id_of(grader: Grader) -> str:
-    """`grader_rubric--hash12`."""
+    """Return the id `grader_rubric--hash12`."""
     return condition_id(f"{slugify_name(grader.name)}_{slugify_name(grader.rubric.name)}", content_of(grader))
 
 
 def known(experiment: Experiment, grader: Grader) -> GradeCondition | None:
-    """The condition of this grader, or of another name for the same; None where the experiment has none yet."""
+    """Return the grade condition with the grader's identity, or None if the experiment has none yet.
+
+    A grader with another name but the same content has the same condition."""
     ending = f"--{condition_identity(grade_condition_id_of(grader))}"
     rows = experiment.grade_conditions.filter(kind=KIND, grade_condition_id__endswith=ending)
     return rows.select_related("judge_condition").first()
 
 
 def made(experiment: Experiment, grader: Grader) -> GradeCondition:
-    """As `known`, made where there was none. The experiment's row is locked."""
+    """Return the condition as `known` does, or create it. The experiment's row must be locked."""
     found = known(experiment, grader)
     if found is not None:
         return found
@@ -69,7 +73,7 @@ def made(experiment: Experiment, grader: Grader) -> GradeCondition:
 
 
 def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
-    """What keeps a grader from judging this experiment's answers, as sentences that name what to mend."""
+    """Yield the problems that keep a grader from judging this experiment's answers, as sentences on what to fix."""
     model, rubric, texts = grader.language_model, grader.rubric, grader.text_set
     if experiment.status == Experiment.Status.ARCHIVED:
         yield f"experiment {experiment} is archived"
@@ -87,7 +91,7 @@ def problems_with(experiment: Experiment, grader: Grader) -> Iterator[str]:
 def rubric_problems(
     experiment: Experiment, rubric: Rubric, texts: TextSet | None, *, whom: str, name: str
 ) -> Iterator[str]:
-    """What keeps a rubric, with the texts of items that it may name, from being used on this experiment's answers."""
+    """Yield the problems that keep a rubric and its item texts from being used on this experiment's answers."""
     if rubric.status != Rubric.Status.APPROVED:
         yield f"rubric {rubric} is {rubric.status}; a curator must approve it before it is used"
     if prompts.uses(rubric.messages, judge_prompt.ITEM_RUBRIC) and texts is None:
@@ -99,7 +103,7 @@ def rubric_problems(
 
 
 def _problems_with_money(experiment: Experiment, grader: Grader, model: LanguageModel) -> Iterator[str]:
-    """Under a budget, every call needs a ceiling."""
+    """Yield the problems of prices. Under a budget, every call needs a ceiling."""
     if experiment.max_usd is None or model.prices.free:
         return
     if not model.prices.known:
@@ -112,7 +116,7 @@ def _problems_with_money(experiment: Experiment, grader: Grader, model: Language
 
 
 def limit_of(grader: Grader) -> int | None:
-    """Tokens of the longest verdict that is asked for."""
+    """Return the output limit of a verdict in tokens, or None."""
     return grader.sampler.output_ceiling(grader.language_model.max_output_tokens)
 
 
@@ -121,12 +125,12 @@ def solvers_of(experiment: Experiment) -> list[LanguageModel]:
 
 
 def kin_among(solvers: Iterable[LanguageModel], grader: Grader) -> list[LanguageModel]:
-    """Those of the judge's own family, whose answers it may prefer."""
+    """Return the models of the judge's own family. A judge may prefer their answers."""
     return [model for model in solvers if prefers_itself(_named(grader.language_model), _named(model))]
 
 
 def warnings_for(experiment: Experiment, grader: Grader) -> Iterator[str]:
-    """What is allowed and yet may mislead."""
+    """Yield warnings about combinations that are allowed but may mislead."""
     if kin := kin_among(solvers_of(experiment), grader):
         names = ", ".join(str(model) for model in kin)
         yield f"grader {grader}: {grader.language_model} is of one family with {names}, whose answers it may prefer"

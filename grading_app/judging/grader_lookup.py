@@ -1,4 +1,4 @@
-"""Which graders are meant: by name, by rubric, or those of the design."""
+"""The lookup of graders by name, by rubric, or by design."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SAME = ("language_model", "sampler", "on_empty", "longest_answer")
 
 
 def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -> list[Grader]:
-    """The graders of these names; of a rubric's, alone; or those models by that rubric, with that set of texts.
+    """Return the graders with these names, or all graders of a rubric.
 
-    What is new among these is not saved yet: `saved` does. PlanError names what there is not.
-    """
+    With names and a rubric or texts, return variants of the named graders that use them.
+    New variants are not saved; `saved` saves them. Raise PlanError with every name that does not exist."""
     by_rubric = None if rubric is None else _rubric(rubric)
     with_texts = None if texts is None else _texts(texts)
     if names:
@@ -48,7 +48,7 @@ def find(name: str) -> Grader | None:
 
 
 def of_design(experiment: Experiment) -> list[Grader]:
-    """Those that judge by themselves; one that was deleted since is left out."""
+    """Return the graders of the design, which judge automatically. Deleted graders are left out."""
     found = {grader.name: grader for grader in _graders().filter(name__in=experiment.graders)}
     return [found[name] for name in experiment.graders if name in found]
 
@@ -79,7 +79,7 @@ def _texts(reference: str) -> TextSet:
 
 
 def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Grader:
-    """The same judge by another rubric or with other texts: the one that there is, or a new one that is not saved."""
+    """Return the same judge with another rubric or other texts: the existing grader, or a new unsaved one."""
     rubric, texts = rubric or grader.rubric, texts or grader.text_set
     if (grader.rubric, grader.text_set) == (rubric, texts):
         return grader
@@ -89,7 +89,7 @@ def variant(grader: Grader, rubric: Rubric | None, texts: TextSet | None) -> Gra
 
 
 def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
-    """The same, those that are new with their author."""
+    """Save the new graders with their author, and return all of them."""
     for grader in graders:
         if grader.pk is None:
             grader.created_by = by if isinstance(by, User) else None
@@ -98,7 +98,9 @@ def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
 
 
 def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
-    """`judge-a-strict-v2-own-v3`: the judge, and what is other than it was; a number where another one is called so."""
+    """Return a free name such as `judge-a-strict-v2-own-v3`: the judge, then the changed parts.
+
+    A number is appended if the name is taken."""
     endings = [
         (_ending(old), _ending(new))
         for old, new in ((grader.rubric, rubric), (grader.text_set, texts))

@@ -1,4 +1,4 @@
-"""Graders from experiment files and to files: what is written inline becomes a row if it is new."""
+"""The conversion of graders from and to experiment files. Inline definitions become rows if they are new."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ APPROVE = "grading_app.approve_rubric"
 
 
 def graders_named(maker: RowBuilder, said: Sequence[str | GraderSpec]) -> list[str]:
-    """The names of the graders of a file; what is wrong with one is added to the maker's problems."""
+    """Return the names of the graders in a file. Add each problem to the builder's problems."""
     names: list[str] = []
     for at, one in enumerate(said):
         path = f"grade.graders[{at}]"
@@ -39,7 +39,7 @@ def _known(maker: RowBuilder, path: str, name: str) -> Grader | None:
 
 
 def built_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader | None]:
-    """The grader that is written there, or where its model is drawn one of each model."""
+    """Return the grader of this definition, or one grader per model if its models are drawn."""
     parts = _parts(maker, path, spec)
     if not isinstance(spec.model, DrawSpec):
         model = _part(maker, f"{path}.model", LanguageModel, spec.model, maker.model)
@@ -54,7 +54,7 @@ def built_graders(maker: RowBuilder, path: str, spec: GraderSpec) -> list[Grader
 
 
 def _parts(maker: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
-    """What a grader has beside its model."""
+    """Return the parts of a grader except its model."""
     return {
         "rubric": _part(maker, f"{path}.rubric", Rubric, spec.rubric, lambda at, said: _rubric(maker, at, said)),
         "sampler": _part(maker, f"{path}.sampler", Sampler, spec.sampler, maker.sampler),
@@ -63,7 +63,7 @@ def _parts(maker: RowBuilder, path: str, spec: GraderSpec) -> dict[str, Any]:
 
 
 def _grader(maker: RowBuilder, path: str, spec: GraderSpec, name: str, parts: dict[str, Any]) -> Grader | None:
-    """The grader of this name where it says the same, or a new one."""
+    """Return the grader with this name if its content is equal, or a new one."""
     if any(part is None for field, part in parts.items() if field != "text_set"):
         return None
     grader = Grader(
@@ -107,7 +107,7 @@ def _rubric(maker: RowBuilder, path: str, spec: RubricSpec) -> Any:
 
 
 def grader_specs(names: Sequence[str]) -> list[dict[str, Any]]:
-    """These graders as a file says them, with all that they ask written out."""
+    """Return these graders in the form of a file, with all their parts inline."""
     rows = Grader.objects.filter(name__in=names).select_related(
         "language_model__endpoint", "rubric", "sampler", "text_set"
     )

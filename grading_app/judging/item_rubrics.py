@@ -1,4 +1,4 @@
-"""Asking a model for the rubric of each item: one call an item, under the experiment's budget, by the same engine."""
+"""Item rubrics written by a model: one call per item, under the experiment's budget, by the same engine."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ORDER BY i.position, i.id"""
 
 @dataclass(frozen=True)
 class Writer:
-    """A model that is asked for rubrics, by a template, over the items of an experiment."""
+    """A model that writes rubrics from a template for the items of an experiment."""
 
     experiment: Experiment
     template: Rubric
@@ -46,7 +46,7 @@ class Writer:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The snapshot that is asked, free of names."""
+        """Return the snapshot that identifies the writer's calls, without names."""
         return {
             "model": self.model.identity,
             "sampler": self.sampler.content,
@@ -61,7 +61,7 @@ class Writer:
 
     @property
     def limit(self) -> int | None:
-        """Tokens of the longest rubric that is asked for."""
+        """Return the output limit of a rubric in tokens, or None."""
         return self.sampler.output_ceiling(self.model.max_output_tokens)
 
     @property
@@ -71,12 +71,12 @@ class Writer:
 
     @property
     def ceiling(self) -> Decimal | None:
-        """US dollars of one call at most; None where it is unknown."""
+        """Return the highest cost of one call in US dollars, or None if it is unknown."""
         return costs.ceiling_per_call(self.model.prices, self.request_tokens, self.limit)
 
     @property
     def to_do(self) -> int:
-        """Calls still to make."""
+        """Return the number of calls still to make."""
         run = Run.objects.filter(condition__condition_id=self.condition_id, experiment=self.experiment).first()
         return max(0, self.experiment.dataset.active_count - (run.n_done if run else 0))
 
@@ -95,11 +95,10 @@ class Writer:
 
 
 def ask_for_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
-    """Ask for the rubric of every item that has none by this writer yet, and start; what it writes goes to the set.
+    """Request a rubric for every item that has none by this writer, start the run, and return the draft text set.
 
-    Returns a draft of this name: the one that already waits for this writer, or a new version. PlanError where it
-    cannot be, and then nothing was changed.
-    """
+    The draft is this writer's waiting draft with this name, or a new version.
+    Raise PlanError, and change nothing, if the request is impossible."""
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
         if problems := list(writer.problems()):
@@ -181,7 +180,9 @@ ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
 
 
 def collect(texts: TextSet) -> int:
-    """Take in what its writer wrote since; how many texts. What is empty, cut off or refused stays missing."""
+    """Add the texts that the writer has produced since, and return their number.
+
+    Empty, truncated and refused texts stay missing."""
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if locked.status != TextSet.Status.DRAFT or locked.written_by_id is None:
@@ -195,7 +196,7 @@ def collect(texts: TextSet) -> int:
 
 
 def collect_all(experiment: Experiment) -> int:
-    """Of all drafts that writers in this experiment write for."""
+    """Collect the texts of all drafts whose writer runs in this experiment. Return their number."""
     drafts = TextSet.objects.filter(written_by__experiment=experiment, status=TextSet.Status.DRAFT)
     return sum(collect(texts) for texts in drafts)
 
@@ -207,11 +208,11 @@ SELECT %(new)s, item_id, text, trial_id, edited_by_id, edited_at FROM runs_app_i
 
 
 def correct(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> TextSet:
-    """Say something else of this item; returns the version that says it.
+    """Replace the text of this item, and return the version that holds the correction.
 
-    A draft that holds corrections takes one more. What a model wrote, and what was approved, stays as it is: its
-    correction is the next version. ValueError for a blank text, or where a newer version is the one to correct.
-    """
+    A draft with corrections takes one more. A model's own draft and an approved version stay unchanged; their
+    correction goes to the next version.
+    Raise ValueError for a blank or too long text, or if a newer version exists."""
     said = text.replace("\r\n", "\n").strip()
     if not said or len(said) > LONGEST_TEXT:
         raise ValueError(f"A text has at least one and at most {LONGEST_TEXT:,} characters.")
@@ -251,13 +252,15 @@ def _write(texts: TextSet, item: Item, said: str, by: Any, reason: str) -> None:
 
 
 def missing_from(texts: TextSet) -> list[str]:
-    """The keys of active items without a text, in their order."""
+    """Return the keys of active items without a text, in item order."""
     lacking = texts.dataset.items.active().exclude(pk__in=texts.texts.values("item")).order_by("position", "pk")
     return list(lacking.values_list("key", flat=True))
 
 
 def approve(texts: TextSet, *, by: Any, reason: str) -> None:
-    """Freeze it for judges. ValueError where an item has no text; TransitionError where it is no draft."""
+    """Freeze the text set for judges.
+
+    Raise ValueError if an item has no text, and TransitionError if the set is not a draft."""
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if missing := missing_from(locked):

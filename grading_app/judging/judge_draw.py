@@ -1,4 +1,4 @@
-"""Judges whose models are drawn for an experiment: one for each model of the draw, which is pinned there."""
+"""Judges with drawn models: one judge per model of the draw. The experiment stores the draw."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_
 
 
 def drawn_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
-    """In the order of the draw `NAME-model`: the grader of this name where it says the same, or a new one, not saved.
+    """Return the graders named `NAME-model`, in the order of the draw. An existing equal grader is reused.
 
-    PlanError where the site has a model of the draw no more, or another grader of one of the names.
-    """
+    New graders are not saved. Raise PlanError if a model of the draw no longer exists.
+    Raise it also if a grader with one of the names has other content."""
     models = {one.name: one for one in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
     if missing := [model for model in made.drawn if model not in models]:
         raise PlanError([f"draw: the site has no model {model} any more; draw again" for model in missing])
@@ -46,7 +46,9 @@ def _refuse_odd_names(grader: Grader) -> None:
 
 
 def known_or(grader: Grader) -> Grader:
-    """The one of this name, or this one where it is new. PlanError where the one of this name says something else."""
+    """Return the grader with this name, or this grader if the name is new.
+
+    Raise PlanError if the grader with this name has other content."""
     known: Grader | None = grader_lookup.find(grader.name)
     if known is not None and any(getattr(known, field) != getattr(grader, field) for field in SAME):
         raise PlanError([f"grader {grader.name} is another one here; give this one another name"])
@@ -55,7 +57,9 @@ def known_or(grader: Grader) -> Grader:
 
 @transaction.atomic
 def pinned(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, name: str, by: Actor) -> list[Grader]:
-    """These judges saved, and their draw kept in the experiment. PlanError where one of this name was drawn before."""
+    """Save these judges, and store their draw in the experiment.
+
+    Raise PlanError if another draw with this name exists."""
     locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
     judges = locked.draws.get("judges", {})
     if judges.get(name, made.content) != made.content:

@@ -1,7 +1,6 @@
-"""From done answers to the trials of a judge, one verdict a row. Planning again adds what is missing and nothing else.
+"""The planning of a judge's trials from done answers, one row per verdict. Planning again only adds missing trials.
 
-Locks are taken in the order experiment, run, trials, as everywhere.
-"""
+Locks are taken in the order experiment, run, trials, as in all modules."""
 
 from __future__ import annotations
 
@@ -26,8 +25,9 @@ from runs_app.taskqueue.enqueue import wake
 
 @dataclass(frozen=True, slots=True)
 class JudgingReport:
-    """What was asked of one grader in one wave: new verdicts, and answers that got a score without a call. Of the new
-    ones, `revived` were asked for before, and cancelled."""
+    """The requests to one grader in one wave: new verdicts, and answers that got a score without a call.
+
+    `added` includes `revived`, the verdicts that were requested before and cancelled."""
 
     condition: GradeCondition
     run: Run
@@ -37,7 +37,8 @@ class JudgingReport:
     revived: int = 0
 
     def __str__(self) -> str:
-        """`judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are empty`"""
+        """Return a summary such as `judge-a_standard--0123456789ab: 40 verdicts asked for; of 42 answers 2 are
+        empty`."""
         if self.run.status == Run.Status.CANCELLED:
             return f"{self.condition}: its judging of this wave was cancelled; it goes on when somebody asks for it"
         unasked = f", {self.unasked} scored without a call" if self.unasked else ""
@@ -47,7 +48,8 @@ class JudgingReport:
 
     @property
     def odd(self) -> str:
-        """`of 42 answers 2 are empty, 1 is truncated`; nothing where all are as usual."""
+        """Return counts such as `of 42 answers 2 are empty, 1 is truncated`, or an empty text if no answer is
+        unusual."""
         seen = self.seen
         odd = [("empty", seen.empty), ("too long", seen.too_long), ("truncated", seen.truncated)]
         odd += [("refused", seen.refused)]
@@ -66,14 +68,14 @@ def judge(
     revive: bool = False,
     only: Collection[str] | None = None,
 ) -> list[JudgingReport]:
-    """Ask these graders for all verdicts on the stored answers of these waves that are missing, and start at once.
+    """Request all missing verdicts of these graders on the stored answers of these waves, and start the runs.
 
-    With `force`, for another verdict on each, which will replace the one before; with `revive`, for those too that were
-    cancelled. `approved` is the estimate that was seen, for the manifest. PlanError where it cannot be, and then
-    nothing was changed. `only` are the ids of conditions whose answers are judged; None is all.
-    """
+    `force` requests another verdict on each answer, which will replace the previous one.
+    `revive` also requests cancelled verdicts. `only` holds the ids of the conditions to judge; None means all.
+    `approved` is the estimate that the user saw; the manifest records it.
+    Raise PlanError, and change nothing, if the request is impossible."""
     for grader in graders:
-        for wave in waves:  # Counted ahead, and remembered: it may take seconds, and claims wait for the lock below.
+        for wave in waves:  # Counted before the lock and cached: it may take seconds, and claims wait for the lock.
             judging_costs.largest_request(Answers(experiment, grader, wave, force, only))
     with transaction.atomic():
         revived = _revived(experiment, graders, waves, by) if revive else {}
@@ -93,7 +95,9 @@ def judge(
 
 
 def _revived(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
-    """How many verdicts wait again, by run. First of all: it locks endpoints, which come before the experiment."""
+    """Return the number of verdicts that are pending again, by run id.
+
+    This must run first, because it locks endpoints, and endpoints are locked before the experiment."""
     known = [condition for grader in graders if (condition := grade_conditions.known(experiment, grader))]
     runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=known)
     return run_control.revive(runs, by=by, reason="its verdicts were asked for again")
@@ -116,7 +120,7 @@ def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingRep
 
 
 def _run(answers: Answers, condition: GradeCondition) -> Run:
-    """The judge's run in this wave, made if it is new; its reserve is that of the longest answer there is by now."""
+    """Return the judge's run in this wave, creating it if needed. Its reservation covers the longest answer so far."""
     experiment = answers.experiment
     asked = judging_costs.reserves_for(answers) | {"is_batched": judging_costs.is_batched(answers)}
     run: Run

@@ -1,4 +1,4 @@
-"""What judging costs, before it is asked for: a ceiling for each call, and what all of it may come to."""
+"""The cost of judging before it is requested: a ceiling per call, and the totals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ A_LETTER = "x"
 
 
 def largest_request(answers: Answers, longest: int | None = None) -> int:
-    """Tokens of the largest request, with the longest answer of the wave, or one of so many bytes."""
+    """Return the tokens of the largest request, with the longest answer of the wave or one of `longest` bytes."""
     grader = answers.grader
     answer = A_LETTER * (answers.seen.longest if longest is None else longest)
     content = grade_conditions.content_of(grader)
@@ -40,13 +40,13 @@ def largest_request(answers: Answers, longest: int | None = None) -> int:
 
 
 def longest_text(grader: Grader) -> int:
-    """Bytes of the longest text that stands for {{item_rubric}}; 0 without a set of texts."""
+    """Return the bytes of the longest text for {{item_rubric}}, or 0 without a text set."""
     texts = grader.text_set.texts.values_list("text", flat=True) if grader.text_set else ()
     return max((len(text.encode()) for text in texts), default=0)
 
 
 def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
-    """What the run sets aside for each of its calls: US dollars at most, and tokens as expected."""
+    """Return the run's reservations per call: US dollars at most, and expected tokens."""
     tokens = largest_request(answers)
     usd = set_reservations(ceiling_of(answers, tokens))
     usual = min(grade_conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
@@ -54,7 +54,7 @@ def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
 
 
 def is_batched(answers: Answers) -> bool:
-    """Whether verdicts are asked for in batches: as the answers were, where the judge's endpoint takes them."""
+    """Return True if verdicts go out in batches, as the answers did. The judge's endpoint must take batches."""
     return answers.experiment.batch and answers.grader.language_model.endpoint.takes_batches
 
 
@@ -75,10 +75,9 @@ def estimate_judging(
     force: bool = False,
     conditions: Collection[str] | None = None,
 ) -> Estimate:
-    """What judging the stored answers of these waves would cost: verdicts still to ask for, and those that wait.
+    """Return the estimated cost of judging the stored answers of these waves: new and pending verdicts.
 
-    `conditions` are the ids of those whose answers are meant; None is all.
-    """
+    `conditions` holds the ids of the conditions whose answers count; None means all."""
     waves = list(waves)
     parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
     return estimate_of(experiment, graders, parts)
@@ -94,7 +93,7 @@ def _part_of(answers: Answers) -> Part:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One grader in one wave: verdicts that are wanted, calls that are to be made, and what each costs."""
+    """One grader in one wave: the verdicts wanted, the calls to make, and the cost of a call."""
 
     wanted: int
     to_do: int
@@ -127,7 +126,8 @@ def estimate_of(experiment: Experiment, graders: Sequence[Grader], parts: Sequen
 
 
 def expected_of(answers: Answers, ceiling: Decimal | None) -> Expectation | None:
-    """From this judge's own calls here, else from all calls to its model, else from all judges' here."""
+    """Return the expected cost of a call from this judge's own calls, else its model's calls, else all
+    judges' calls."""
     judges = Run.objects.filter(experiment=answers.experiment, condition__stage=Condition.Stage.JUDGE)
     runs = list(judges.with_reuse().select_related("condition"))
     own = answers.condition.judge_condition_id if answers.condition else None

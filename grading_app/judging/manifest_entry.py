@@ -1,4 +1,4 @@
-"""What a manifest says of an experiment's judges: who judges by what, and at which prices."""
+"""The judges of an experiment in its manifest: models, rubrics and prices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from runs_app.planning.manifests import model_facts
 
 
 def judges_of(experiment: Experiment) -> list[dict[str, Any]]:
-    """Those that the design names, and those that were added; each once, with the prices as they are now."""
+    """Return the judges that the design names and those added later, each once, with current prices."""
     added = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, grader__isnull=False)
     graders = Grader.objects.filter(pk__in=added.values("grader")).order_by("pk")
     related = graders.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")

@@ -1,11 +1,11 @@
-"""A panel in an experiment: what its members' gradings of one answer come to.
+"""Panels in an experiment: the combined gradings of several judges on one answer.
 
-Stored, as gradings of a condition of its own, so that whatever reads gradings (exports, means, agreement) reads a panel
-as any judge; and written from the members' rows alone, by one statement, whenever verdicts were read. So it can be
-recomputed at any time, and then changes nothing. A member whose verdict could not be read has no vote. Without a
-quorum, an answer gets its grading once all members have judged it; with one, as soon as one has, and its score while so
-many members gave one: before, it is a row with a code.
-"""
+A panel's gradings belong to its own condition, so exports, means and agreement read a panel like any judge.
+One statement computes them from the members' rows alone, after each reading of verdicts.
+It can run at any time, and a second run changes nothing.
+A member without a readable verdict has no vote.
+Without a quorum, an answer gets its panel grading once all members have graded it.
+With a quorum, it gets a row after the first member. The row has a code until enough members gave a score."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs_app.models import Experiment
 from runs_app.planning.conditions import condition_identity
 from runs_app.planning.plan import PlanError
 
-# A majority is more than half of the members that said anything: a tie is none, and has a code.
+# A majority is more than half of the members that gave a score. A tie is no majority, and has a code.
 TAKEN = {
     "mean": "avg(g.score)",
     "median": "percentile_cont(0.5) WITHIN GROUP (ORDER BY g.score)",
@@ -53,10 +53,9 @@ WHERE (known.score, known.detail, known.parse_error)
 
 
 def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
-    """The panel's condition in this experiment, made if it is new, with a grading for each answer that all graded.
+    """Return the panel's condition in this experiment, creating it if needed, and refresh its gradings.
 
-    PlanError where its members' scores cannot be taken together, or one of them does not judge here.
-    """
+    Raise PlanError if the members' scores cannot be combined, or if a member does not judge here."""
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
     members = _members(experiment, graders)
     if panel.quorum and panel.quorum > len(members):
@@ -94,7 +93,7 @@ def _members(experiment: Experiment, graders: Sequence[Grader]) -> list[GradeCon
 
 
 def _twins(graders: Sequence[Grader]) -> list[str]:
-    """The names of the first graders that are one judge under several names; none where all differ."""
+    """Return the names of the first graders that are one judge under several names, or an empty list."""
     by_identity: dict[str, list[str]] = {}
     for grader in sorted(graders, key=str):
         by_identity.setdefault(condition_identity(grade_conditions_module.grade_condition_id_of(grader)), []).append(
@@ -113,12 +112,12 @@ def _scale(rubric: Rubric) -> Any:
 
 
 def refresh_all(experiment: Experiment) -> int:
-    """Gradings of panels that were added or changed."""
+    """Refresh every panel of the experiment. Return the number of gradings that were added or changed."""
     return sum(refresh(panel) for panel in experiment.grade_conditions.filter(kind=GradeCondition.Kind.PANEL))
 
 
 def refresh(condition: GradeCondition) -> int:
-    """Take the members' gradings together anew; how many of the panel's rows that added or changed."""
+    """Recompute the panel's gradings from its members' gradings. Return the number of rows added or changed."""
     rule, members, quorum = (condition.parameters.get(name) for name in ("rule", "members", "quorum"))
     with superseding(), bare_cursor() as cursor:
         cursor.execute(

@@ -1,4 +1,4 @@
-"""What a rubric may say: the variables of each kind, what keeps one from being saved, and texts to start from. Pure."""
+"""Checks of rubrics: the variables of each kind, the errors that block saving, and starter texts. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ WRITER: Literal["writer"] = "writer"
 
 NAME = re.compile(r"[^\W\d][\w -]{0,79}\Z")
 MOST_PARTS = 50  # Criteria or labels of one rubric.
-LARGEST = 1e9  # Of a scale, a weight or a label's score: squares of what is added up stay finite.
+LARGEST = 1e9  # The limit of scales, weights and label scores. Sums of squares stay finite.
 LOWEST_TO_LARGEST = f"{-LARGEST:,.0f} to {LARGEST:,.0f}"
 REFERENCES = ("target", "grading_scheme", judge_prompt.ITEM_RUBRIC)
 
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A name that a template may put between double braces, and what stands there then."""
+    """A name that a template may put between double braces, and the text that describes its value."""
 
     name: str
     text: str
@@ -63,7 +63,7 @@ OF_KINDS: dict[Kind, tuple[Variable, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Starter:
-    """A rubric to begin with. `fields` are its scale, criteria or labels."""
+    """A starter rubric. `fields` holds its scale, criteria or labels."""
 
     system: str
     user: str
@@ -71,14 +71,15 @@ class Starter:
 
 
 def variables_of(kind: AnyKind) -> tuple[Variable, ...]:
-    """What a template of this kind has a use for, in the order in which an editor lists it."""
+    """Return the variables that a template of this kind can use, in the editor's order."""
     if kind == WRITER:
         return OF_ITEMS
     return (*OF_KINDS[kind], FORM, ITEM_RUBRIC, *OF_ITEMS)
 
 
 def template_problems(kind: AnyKind, messages: Any) -> list[str]:
-    """What keeps a template from being saved, naming turn and variable; empty when all is well."""
+    """Return the errors that keep a template from being saved, with turn and variable. The list is empty if it is
+    valid."""
     listed = [variable.name for variable in variables_of(kind)]
     if kind == WRITER:
         return prompts.validate(messages, judge_prompt.FOR_WRITERS, listed)
@@ -91,14 +92,14 @@ def template_problems(kind: AnyKind, messages: Any) -> list[str]:
 
 
 def doubts_about(messages: Sequence[Turn]) -> list[str]:
-    """What is allowed and yet looks like a mistake."""
+    """Return warnings about templates that are allowed but look like a mistake."""
     if any(prompts.uses(messages, name) for name in REFERENCES):
         return []
     return ["The judge is shown no reference: neither {{target}}, {{grading_scheme}} nor {{item_rubric}}."]
 
 
 def content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, labels: Any) -> dict[str, list[str]]:
-    """By field: what is wrong with the parts that this kind needs."""
+    """Return the errors in the parts that this kind of rubric needs, by field."""
     found = {}
     if kind == "score":
         found["scale_max"] = _scale_problems(low, high)
@@ -110,7 +111,7 @@ def content_problems(kind: AnyKind, *, low: Any, high: Any, criteria: Any, label
 
 
 def criteria_problems(criteria: Any) -> list[str]:
-    """A list of {"name": ..., "description": ..., "weight": above 0}, at least one of them."""
+    """Return the errors in a list of {"name": ..., "description": ..., "weight": above 0} with at least one entry."""
     problems = _part_problems(criteria, {"name", "description", "weight"}, "criterion")
     if problems:
         return problems
@@ -122,7 +123,7 @@ def criteria_problems(criteria: Any) -> list[str]:
 
 
 def label_problems(labels: Any) -> list[str]:
-    """A list of {"name": ..., "score": number}, at least two of them."""
+    """Return the errors in a list of {"name": ..., "score": number} with at least two entries."""
     problems = _part_problems(labels, {"name", "description", "score"}, "label")
     if problems:
         return problems
@@ -154,7 +155,7 @@ def _part_problems(parts: Any, keys: set[str], noun: str) -> list[str]:
 
 
 def _name_problems(names: Sequence[Any], noun: str) -> list[str]:
-    """Names are what a judge writes back: plain, and no two that differ by case alone."""
+    """Return the errors in the names. A judge writes names back, so they are plain and differ by more than case."""
     unfit = [repr(name) for name in names if not (isinstance(name, str) and NAME.match(name))]
     if unfit:
         return [f"The name of a {noun} starts with a letter and has letters, digits, spaces, - and _; not {unfit[0]}."]

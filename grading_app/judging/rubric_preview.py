@@ -1,8 +1,7 @@
-"""A rubric tried on a few stored answers: real calls by the engine, under the experiment's budget; no gradings.
+"""Tries of a rubric on a few stored answers: real calls by the engine, under the experiment's budget, without gradings.
 
-A try is a judge's condition that no grade condition names. The same rubric is tried on the same answers again, so that
-what changed is the rubric; a repeated try is another draw.
-"""
+A try is a judge condition without a grade condition. A rubric is always tried on the same answers, so a difference
+comes from the rubric. A repeated try is another sample."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ ORDER BY i.position, i.id"""  # noqa: S608 - fixed text
 
 @dataclass(frozen=True, slots=True)
 class TryCost:
-    """So many calls, and what they may cost at most in US dollars; None is unknown."""
+    """The number of calls, and their highest cost in US dollars (None if unknown)."""
 
     calls: int
     ceiling_usd: Decimal | None
@@ -49,8 +48,9 @@ class TryCost:
 
 @dataclass(frozen=True)
 class Try:
-    """A rubric, saved but not necessarily approved, by a model on answers of an experiment; `texts` is what its
-    {{item_rubric}} stands for."""
+    """A saved rubric, not necessarily approved, with a model and an experiment whose answers it judges.
+
+    `texts` is the text set for {{item_rubric}}."""
 
     rubric: Rubric
     experiment: Experiment
@@ -60,7 +60,7 @@ class Try:
 
     @property
     def grader(self) -> Grader:
-        """The judge that it would be, as if the rubric were approved. Not saved."""
+        """Return the unsaved judge of this try, as if its rubric were approved."""
         rubric = copy.copy(self.rubric)
         rubric.status = Rubric.Status.APPROVED
         return Grader(name="try", language_model=self.model, rubric=rubric, sampler=self.sampler, text_set=self.texts)
@@ -72,13 +72,13 @@ class Try:
         yield from grade_conditions.problems_with(self.experiment, self.grader)
 
     def cost(self) -> TryCost:
-        """Nothing, of a rubric that gives no verdict and where there are no answers."""
+        """Return the cost. It is zero without answers, and for a writer's template, which gives no verdict."""
         answers = [] if self.rubric.kind == Rubric.Kind.WRITER else self.answers()
         each = _ceiling(self, _request_tokens(self, answers)) if answers else Decimal(0)
         return TryCost(len(answers), None if each is None else len(answers) * each)
 
     def answers(self) -> list[tuple[Trial, Trial | None]]:
-        """Of answered items evenly spaced over the dataset, an answer each, and for a comparison another beside it."""
+        """Return one answer for each of some evenly spaced items, with a rival answer for pairwise rubrics."""
         runs = list(Run.objects.generating().filter(experiment=self.experiment, n_done__gt=0).order_by("pk"))
         in_pairs = self.rubric.kind == Rubric.Kind.PAIRWISE
         items = _spaced(_answered(self.experiment, runs, 2 if in_pairs else 1))
@@ -86,21 +86,23 @@ class Try:
 
 
 def _answered(experiment: Experiment, runs: list[Run], by: int) -> list[int]:
-    """The items that so many runs have an answer to, in the order of the dataset."""
+    """Return the items that at least `by` runs have answered, in dataset order."""
     with bare_cursor() as cursor:
         cursor.execute(ANSWERED, {"dataset": experiment.dataset_id, "runs": [run.pk for run in runs], "by": by})
         return [key for (key,) in cursor.fetchall()]
 
 
 def _spaced(keys: list[int]) -> list[int]:
-    """So many as answers are wanted, evenly spaced from the first; all of fewer. The same each time."""
+    """Return at most ANSWERS keys, evenly spaced from the first. The choice is deterministic."""
     if len(keys) <= ANSWERS:
         return keys
     return [keys[at * len(keys) // ANSWERS] for at in range(ANSWERS)]
 
 
 def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
-    """An answer to the item, of the runs in turn; in pairs with another run's to the same question, or none at all."""
+    """Return one answer to the item, alternating between runs.
+
+    For pairs, add another run's answer to the same question; return nothing if there is none."""
     done = Trial.objects.with_text().filter(run__in=runs, item=item)
     rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
     subject = rows[at % len(rows)]
@@ -115,7 +117,7 @@ def prefix_of(rubric: Rubric) -> str:
 
 
 def try_out(tried: Try, *, by: Actor) -> Run:
-    """Ask for verdicts on five answers. PlanError where it cannot be, and then nothing was changed."""
+    """Request verdicts on five answers. Raise PlanError, and change nothing, if that is impossible."""
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=tried.experiment.pk)
         answers = tried.answers()
@@ -166,7 +168,7 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
 
 
 def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:
-    """Of the longest of these answers with the longest item."""
+    """Return the tokens of a request with the longest of these answers and the longest item."""
     longest = max((one.answer for pair in answers for one in pair if one), key=lambda text: len(text.encode()))
     rival = longest if tried.rubric.kind == Rubric.Kind.PAIRWISE else None
     told = judge_prompt.told_by(tried.rubric.content) | judge_prompt.answers_for(longest, rival)
@@ -190,14 +192,14 @@ def _reserves(tried: Try, tokens: int) -> dict[str, Decimal | int]:
 
 @dataclass(frozen=True)
 class Tried:
-    """A call of a try, and what its reply says; no verdict until it is done."""
+    """A call of a try and its parsed verdict. The verdict is None until the call is done."""
 
     trial: Trial
     verdict: Verdict | None
 
 
 def tried_of(rubric: Rubric, experiments: QuerySet[Experiment]) -> list[Tried]:
-    """The newest calls that tried this rubric in these experiments."""
+    """Return the newest calls that tried this rubric in these experiments."""
     rows = Trial.objects.filter(
         run__experiment__in=experiments,
         run__condition__stage=Condition.Stage.JUDGE,

@@ -1,8 +1,7 @@
-"""From judges' replies to gradings and preferences: set-based, and only what is new.
+"""The conversion of judges' replies to gradings and preferences, in set-based statements and only for new replies.
 
-The newest reply on an answer counts: a verdict that was asked for again replaces the one before. The work is walked by
-key in short statements, so it can stop anywhere and go on later, and two readers at once write the same.
-"""
+The newest reply on an answer counts, so a repeated verdict replaces the previous one.
+Short statements process key ranges, so the work can stop anywhere and resume. Two concurrent readers write the same."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run
 
 DONE = "FROM runs_app_trial v WHERE v.run_id = %(run)s AND v.status = 'done'"
-# Looked up reply by reply, as rules do with answers (`grading.UNGRADED`).
+# Checked per reply, as rules check answers (`grading.UNGRADED`).
 UNREAD = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = v.subject_id AND g.judged_by_id >= v.id OFFSET 0)"""
 UNREAD_PAIRS = f"""{DONE} AND NOT EXISTS (SELECT FROM grading_app_preference p WHERE p.condition_id = %(condition)s
@@ -31,7 +30,7 @@ REPLIES = """SELECT v.id, v.subject_id, v.rival_id, v.answer, a.truncated, a.ref
     AND v.id > %(low)s AND v.id <= %(high)s ORDER BY v.id"""
 WITH_SUBJECT = "FROM runs_app_trial v JOIN runs_app_trial a ON a.id = v.subject_id"
 
-# Of two verdicts on one answer in one page, and of two readers at once, the newer reply wins.
+# The newer reply wins, both within a page and between two concurrent readers.
 WRITE = """INSERT INTO grading_app_grading AS known
     (condition_id, trial_id, judged_by_id, score, score_raw, parse_ok, parse_error, reasoning, detail, created_at)
 SELECT DISTINCT ON (subject) %(condition)s, subject, judged_by, score, raw, error = '', error, reasoning, detail, now()
@@ -56,7 +55,7 @@ WHERE known.judged_by_id <= excluded.judged_by_id"""
 
 @dataclass(slots=True)
 class ReadingReport:
-    """Verdicts of one grade condition that were read now, and the codes of those that say nothing."""
+    """The verdicts of one grade condition that this reading parsed, and the codes of unreadable ones."""
 
     condition: GradeCondition
     read: int = 0
@@ -71,10 +70,10 @@ class ReadingReport:
 
 
 def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float = math.inf) -> list[ReadingReport]:
-    """Turn the replies that judges gave into gradings, and refresh what panels make of them.
+    """Convert the judges' replies to gradings, and refresh the panels.
 
-    `again` reads those that were read before, too. After `seconds` it stops between two pages and says so.
-    """
+    `again` also reads replies that were read before. After `seconds` the reading stops between two pages and reports
+    it."""
     end = time.monotonic() + seconds
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__isnull=False)
     conditions = judges.select_related("rubric", "judge_condition").order_by("pk")
@@ -114,7 +113,7 @@ class _Reading:
 
     def _pages(self, run: int) -> Iterator[list[tuple[Any, ...]]]:
         wanted = {"run": run, "condition": self.condition.pk}
-        # Each page reads its replies when its turn has come: none is in memory before.
+        # Each page reads its replies when it is processed, so that only one page is in memory.
         replies = REPLIES.format(unread=self._unread.replace("FROM runs_app_trial v", WITH_SUBJECT, 1))
         for low, high in key_ranges(f"SELECT v.id {self._unread}", wanted, PAGE_ROWS):
             with bare_cursor() as cursor:
@@ -162,7 +161,7 @@ GROUP BY 1, 2, 3 ORDER BY 4 DESC, 3
 
 
 def unread_verdicts(experiment: Experiment) -> dict[tuple[int, int], dict[str, int]]:
-    """Of each judge's condition in each wave, how many verdicts could not be read, by code."""
+    """Return the number of unreadable verdicts per code, for each judge condition and wave."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE)
     counted: dict[tuple[int, int], dict[str, int]] = {}
     with bare_cursor() as cursor:

@@ -1,12 +1,11 @@
-"""What a judge's reply says: the contract of verdicts. Pure.
+"""The parser of a judge's reply, and the format of verdicts. Pure functions.
 
-A reply ends in a fenced block of JSON. Fenced blocks are tried from the last to the first, then bare {...} in the same
-order; the first that has the verdict's key decides, and what it says there is never overruled by another. A reply that
-cannot be read is a result with a code, never zero and never an exception.
+A reply ends in a fenced block of JSON. Fenced blocks are tried from last to first, then bare {...} in the same order.
+The first object with the verdict's key decides; no other object overrules it.
+An unreadable reply gives a result with a code, never a zero score and never an exception.
 
-A judge may quote what the answer says, think tags too. So only a block of thoughts that the reply begins with is passed
-over: a tag anywhere else hides nothing, and an answer gains nothing by having one repeated.
-"""
+A judge may quote the answer, including its think tags. So only think blocks at the start of the reply are skipped.
+A tag elsewhere hides nothing, so an answer gains nothing if the judge repeats its tags."""
 
 from __future__ import annotations
 
@@ -21,10 +20,10 @@ from runs_app.llm.failures import storable
 from runs_app.llm.rating_parser import THINK_TAG
 
 FENCE = "```"
-LANGUAGE = re.compile(r"[^\S\n]*[\w-]*[^\S\n]*\n?")  # After an opening fence; each part may be empty.
+LANGUAGE = re.compile(r"[^\S\n]*[\w-]*[^\S\n]*\n?")  # Follows an opening fence. Each part may be empty.
 STRAY_BACKSLASH = re.compile(r'\\(?:(["\\/bfnrt]|u[0-9a-fA-F]{4})|)')
-LONGEST_READ = 50_000  # Characters, from the end: that is where a verdict is.
-MOST_OBJECTS = 200  # Bare braces that are tried.
+LONGEST_READ = 50_000  # Characters from the end, where the verdict is.
+MOST_OBJECTS = 200  # Bare braces to try.
 LONGEST_RAW = 2_000
 LONGEST_REASONING = 20_000
 WORDS = {
@@ -43,10 +42,9 @@ KEYS: Mapping[str, str] = {"score": "score", "criteria": "criteria", "label": "l
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A score, or where two answers are compared a winner; neither exactly when there is an error.
+    """A score, or a winner for a comparison of two answers. Exactly if there is an error, both are missing.
 
-    `raw` is what stood there, `detail` the single criteria or the label.
-    """
+    `raw` is the original value. `detail` holds the single criteria or the label."""
 
     score: float | None = None
     winner: str = ""
@@ -61,10 +59,9 @@ class Verdict:
 
 
 def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
-    """The verdict in a judge's reply. `rubric` is its content: kind, and scale, criteria or labels.
+    """Return the verdict in a judge's reply. `rubric` is its content: kind, and scale, criteria or labels.
 
-    Codes: no_json_object, no_<key>_in_json, and those of the kind.
-    """
+    Error codes: no_json_object, no_<key>_in_json, and the codes of the kind."""
     key = KEYS[rubric["kind"]]
     has_object = False
     mended = _with_stray_backslashes_doubled(reply)
@@ -77,7 +74,7 @@ def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
 
 
 def verdict_of(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
-    """What an object says that has the verdict's key: a judge's, or one that a person's ratings were put into."""
+    """Return the verdict in an object with the verdict's key: a judge's, or one built from a person's ratings."""
     key = KEYS[rubric["kind"]]
     said = READERS[rubric["kind"]](found[key], rubric)
     reasoning = found.get("reasoning")
@@ -96,7 +93,7 @@ def verdict_of(found: Mapping[str, Any], rubric: Mapping[str, Any]) -> Verdict:
 
 
 def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
-    """score_not_numeric (a truth value too), score_not_finite, score_out_of_scale."""
+    """Return the score. Codes: score_not_numeric (also for booleans), score_not_finite, score_out_of_scale."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return Verdict(error="score_not_numeric")
     number = _as_float(value)
@@ -108,7 +105,9 @@ def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
 
 
 def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
-    """The share of the weights whose criteria are met. criteria_not_object, criterion_missing, criterion_not_binary."""
+    """Return the share of the total weight whose criteria are met.
+
+    Codes: criteria_not_object, criterion_missing, criterion_not_binary."""
     if not isinstance(value, dict):
         return Verdict(error="criteria_not_object")
     said = {_plain(name): _truth(verdict) for name, verdict in value.items()}
@@ -123,7 +122,7 @@ def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
 
 
 def _label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
-    """The score of the label; its place in the list where it has none. label_not_text, label_unknown."""
+    """Return the score of the label, by default its index in the list. Codes: label_not_text, label_unknown."""
     if not isinstance(value, str):
         return Verdict(error="label_not_text")
     for place, one in enumerate(rubric["labels"]):
@@ -133,7 +132,7 @@ def _label(value: Any, rubric: Mapping[str, Any]) -> Verdict:
 
 
 def _winner(value: Any, rubric: Mapping[str, Any]) -> Verdict:
-    """winner_unknown, where it is neither A nor B nor a tie."""
+    """Return the winner. Code: winner_unknown, if the value is neither A nor B nor a tie."""
     winner = WINNERS.get(_plain(value)) if isinstance(value, str) else None
     return Verdict(winner=winner) if winner else Verdict(error="winner_unknown")
 
@@ -167,10 +166,9 @@ def _plain(text: str) -> str:
 
 
 def _without_leading_thoughts(text: str) -> str:
-    """What follows the think blocks that a text begins with; nothing where the last of them was cut off.
+    """Return the text after its leading think blocks, or an empty text if the last block is not closed.
 
-    A block ends at its first closing tag that does not stand inside a JSON object, where it is quoted.
-    """
+    A block ends at its first closing tag outside a JSON object; a tag within an object is a quotation."""
     start, thinking = 0, False
     quoted = [(begin, end) for begin, end, _ in _bare_objects(text)]
     for tag in THINK_TAG.finditer(text):
@@ -186,7 +184,7 @@ def _without_leading_thoughts(text: str) -> str:
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
-    """The JSON objects of a reply: its fenced blocks, last first, then its bare {...}, last first."""
+    """Yield the JSON objects of a reply: fenced blocks, last first, then bare {...}, last first."""
     for block in reversed(_fenced_blocks(text)):
         if (found := _object(block)) is not None:
             yield found
@@ -194,16 +192,15 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _fenced_blocks(text: str) -> list[str]:
-    """What stands between each two fences, without the name of a language; a fence that nothing closes has none.
+    """Return the content of each fenced block, without the language name. An unclosed fence has no content.
 
-    In one pass: a judge that falls into endless blanks behind a fence must not keep whoever reads it.
-    """
+    One pass is enough: a reply with endless blanks after a fence must not slow the reader down."""
     between = text.split(FENCE)[1:-1:2]
     return [LANGUAGE.sub("", block, count=1) for block in between]
 
 
 def _with_stray_backslashes_doubled(text: str) -> str:
-    """Those that begin no escape of JSON, mostly those of LaTeX. What is JSON already stays the same."""
+    """Double each backslash that starts no JSON escape, mostly from LaTeX. Valid JSON does not change."""
     return STRAY_BACKSLASH.sub(lambda match: match.group(0) if match.group(1) else "\\\\", text)
 
 
@@ -216,7 +213,7 @@ def _object(text: str) -> dict[str, Any] | None:
 
 
 def _bare_objects(text: str) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """The outermost objects of a text with where they begin and end, in order, of its last braces."""
+    """Yield the outermost objects among the text's last braces, in order, each with its start and end."""
     decoder = json.JSONDecoder(strict=False)
     end = 0
     for start in [match.start() for match in re.finditer(r"\{", text)][-MOST_OBJECTS:]:

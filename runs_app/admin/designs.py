@@ -81,7 +81,8 @@ class VersionedAdmin(VerbAdmin):
         return ["name", *shown, *self.about]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Return the read-only fields. The name of a saved row is fixed, because another name would be another prompt."""
+        """Return the read-only fields. The name of a saved row is fixed, because another name would be another
+        prompt."""
         if obj is None:
             return []
         return ["name", *self.about] if _is_draft(obj) else self.get_fields(request, obj)

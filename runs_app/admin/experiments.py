@@ -1,4 +1,5 @@
-"""The read-only admin of experiments, runs and workers. They are designed, launched and controlled on the site's pages."""
+"""The read-only admin of experiments, runs and workers. They are designed, launched and controlled on
+the site's pages."""
 
 from __future__ import annotations
 

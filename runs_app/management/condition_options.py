@@ -15,7 +15,8 @@ def add_condition_option(parser: ArgumentParser, what: str) -> None:
 
 
 def chosen_ids(known: Collection[str], wanted: Sequence[str]) -> list[str]:
-    """Return the matching known ids, each once. Exit with code 2 and the valid ids if a value matches none or several."""
+    """Return the matching known ids, each once. Exit with code 2 and the valid ids if a value matches none
+    or several."""
     return list(dict.fromkeys(_chosen_id(known, one) for one in wanted))
 
 

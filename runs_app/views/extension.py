@@ -45,7 +45,8 @@ def _preview(form: ExtensionForm) -> ExtensionPreview | None:
 
 
 def _extended(request: HttpRequest, form: ExtensionForm, preview: ExtensionPreview) -> bool:
-    """Extend if the user saw and confirmed this preview, and return True. Otherwise the form or the preview has errors."""
+    """Extend if the user saw and confirmed this preview, and return True. Otherwise the form or the
+    preview has errors."""
     if preview.problems or not form.confirms(preview):
         return False
     try:

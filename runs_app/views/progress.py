@@ -96,7 +96,8 @@ def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
 
 
 def _template(request: HttpRequest, page: str, part: str) -> str:
-    """Return the template of the live part for a poll. Django supports `page#part` since 6.0; until then it is a file."""
+    """Return the template of the live part for a poll. Django supports `page#part` since 6.0; until then
+    it is a file."""
     return f"runs_app/partials/{part}.html" if wants_part(request) else page
 
 

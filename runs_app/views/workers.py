@@ -39,6 +39,7 @@ def worker_list(request: HttpRequest) -> HttpResponse:
 
 
 def _open_batches(request: HttpRequest) -> BatchTable | None:
-    """Return the open batches of visible experiments, or None. A batch needs no worker while its provider processes it."""
+    """Return the open batches of visible experiments, or None. A batch needs no worker while its provider
+    processes it."""
     batches = list(ProviderBatch.objects.visible_to(request.user).open().order_by("-pk")[:SHOWN])
     return BatchTable(batches) if batches else None

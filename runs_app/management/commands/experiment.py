@@ -160,9 +160,7 @@ class Command(VerbCommand):
         experiment = _experiment(name)
         spec = _extension_spec(file, options)
         maker = owner(user) if user else experiment.owner
-        with (
-            transaction.atomic()
-        ):  # Inline definitions of the file are created for the preview, and rolled back if it is refused.
+        with transaction.atomic():  # A refusal rolls back the rows that the file defines inline.
             extension = read_extension(spec, experiment, by=maker, trusted=True)
             for key in settings_that_differ(spec, experiment):
                 self.stderr.write(f"warning: {key} of the file is not taken over; `experiment set` changes settings")
