@@ -1,5 +1,6 @@
-"""Raters beside each other: how far they agree, where they part, and who has the last word.
+"""The comparison of raters: their agreement, their disagreements, and adjudication.
 
-`raters` says who can be compared, `asking` reads an address into a question, `frames` fetches its ratings set-based;
-`measuring` and `figures` compute (numpy), `disagreeing` finds the largest splits, `adjudicating` settles one.
+`raters` lists the raters that can be compared. `query` reads a question from an address. `unit_counts` fetches its
+ratings in aggregated form. `agreement_report` and `plots` compute (numpy). `disagreements` finds the largest
+differences, and `adjudication` settles one.
 """

@@ -1,4 +1,5 @@
-"""The last word on an answer: a person's score with the reason. A correction is another row; the last one counts."""
+"""Adjudication: a person's final score of an answer, with a reason. A correction is another row; the last row counts.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +21,21 @@ MOST_POINTS = 11
 
 
 class AdjudicationError(ValueError):
-    """What was sent settles nothing; the message says why, and nothing was changed."""
+    """A score that cannot be stored. The message says why; nothing was changed."""
 
 
 def may_adjudicate(user: Any, experiment: Experiment) -> bool:
-    """Of an experiment that one sees: who may change it, and curators."""
+    """Return True for people who may change the experiment, and for curators. The caller has checked that it is
+    visible.
+    """
     return CURATOR in roles_of(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
 
 
 @transaction.atomic
 def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any) -> Adjudication:
-    """Settle this answer's score on this scale, for the first time or again. AdjudicationError where it makes none."""
+    """Settle this answer's score on this scale, for the first time or again. Raise AdjudicationError if it is not
+    valid.
+    """
     if not math.isfinite(score) or not scale.low <= score <= scale.high:
         raise AdjudicationError(f"The score has to be on the scale from {scale}.")
     if not reason.strip():
@@ -52,7 +57,7 @@ def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any
 
 
 def _condition(experiment: Experiment, scale: Scale) -> GradeCondition:
-    """The adjudicated scores of one scale, held by its row: of two words at the same time one is the last."""
+    """Return the grade condition of adjudicated scores on this scale, with its row locked. So the last of two wins."""
     ends = {"scale_min": scale.low, "scale_max": scale.high}
     made, _ = GradeCondition.objects.get_or_create(
         experiment=experiment,
@@ -63,7 +68,9 @@ def _condition(experiment: Experiment, scale: Scale) -> GradeCondition:
 
 
 def points_of(scale: Scale) -> list[tuple[float, str]]:
-    """The points of a short scale of whole numbers, or of named ones; none where any number may be the score."""
+    """Return the points of a scale of few whole numbers, or of named points. Return none if any number may be the
+    score.
+    """
     names, low, high = dict(scale.points), float(scale.low), float(scale.high)
     if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
         return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]

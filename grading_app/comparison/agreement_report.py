@@ -1,4 +1,4 @@
-"""The numbers of the agreement page. Pure: ratings in, lines out, each with its formula, its source and its n."""
+"""The numbers of the agreement page. Pure functions: ratings in, lines out, each with its formula, source and n."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ MOST_CATEGORIES = 15
 FEW_POINTS = 11
 LEVELS: tuple[Level, ...] = ("nominal", "ordinal", "interval", "ratio")
 CHOICES = "a choice of the first, of the second or of neither is a name without an order"
-MOST_PAIRED = 12  # raters whose pairs are all listed
+MOST_PAIRED = 12  # more raters than this: no list of all pairs
 
 
 @dataclass(frozen=True)
 class Line:
-    """One measure: its estimate, or why there is none. `fits`: the one that suits the scale best, of its kind."""
+    """One measure: its estimate, or the reason why it has none. `fits`: the measure of its kind that suits the scale
+    best.
+    """
 
     name: str
     estimate: Estimate | None
@@ -49,11 +51,11 @@ class Line:
 
 @dataclass(frozen=True)
 class Covered:
-    """What one rater gave. low, high: the least and the largest rating; None without any."""
+    """The ratings of one rater. low, high: the smallest and the largest rating; None without any."""
 
     rater: Hashable
     n: int
-    shared: int  # units that another one rated as well
+    shared: int  # units that another rater rated too
     mean: float | None
     sd: float | None
     low: float | None
@@ -62,13 +64,13 @@ class Covered:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two raters on the units that both rated. None where a measure is not defined."""
+    """Two raters on the units that both rated. None if a measure is not defined."""
 
     first: Hashable
     second: Hashable
     n: int
     same: float | None
-    kappa: float | None  # quadratic weights; of names without weights, and then the others are not defined
+    kappa: float | None  # with quadratic weights; for names without weights, and then r, ccc and difference are None
     r: float | None
     ccc: float | None
     difference: float | None
@@ -76,8 +78,11 @@ class Pair:
 
 @dataclass(frozen=True)
 class AgainstPeople:
-    """A judge beside people. standings: agreement with people, by two measures, of names by one; none below two people
-    on a unit. slope, limits: None of names."""
+    """A judge compared with people.
+
+    standings: agreement with people by two measures (by one for names); empty if no unit has two people. slope, limits:
+    None for names.
+    """
 
     judge: Hashable
     people: int
@@ -90,7 +95,7 @@ class AgainstPeople:
 
 @dataclass(frozen=True)
 class Measured:
-    """All that the page tells of these ratings."""
+    """All numbers that the page shows for these ratings."""
 
     covered: list[Covered]
     shared: int  # units with two ratings or more
@@ -111,9 +116,9 @@ def measured(
     people: list[str],
     are_names: bool = False,
 ) -> Measured:
-    """Everything at once, of ratings that know their items. Raters without a rating are compared with nobody.
+    """Compute all numbers of the page. A rater without a rating is listed, but not compared.
 
-    are_names: the ratings are choices without an order, told by what suits names alone.
+    are_names: the ratings are choices without an order, so only measures for names are computed.
     """
     level, why = fitting_level(ratings, are_names)
     present = [rater for rater in raters if rater in ratings.raters]
@@ -132,7 +137,8 @@ def measured(
 
 
 def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
-    """Which level of measurement suits these ratings, and why; what a scale means is for its author to say."""
+    """Return the level of measurement that suits these ratings, and why. Only the scale's author knows what it means.
+    """
     if are_names:
         return "nominal", CHOICES
     values = ratings.categories
@@ -174,7 +180,7 @@ def _lines(ratings: Ratings, level: Level, are_names: bool) -> Iterator[Line]:
 
 
 def _icc(level: Level) -> Form | None:
-    """Of single ratings, by raters that stand for others."""
+    """Return the ICC that suits the level: single ratings, by raters who are a sample of all raters."""
     return "2,1" if level in ("interval", "ratio", "ordinal") else None
 
 
@@ -189,7 +195,7 @@ def _line(name: str, make: Callable[[], Coefficient], given: Ratings, fits: bool
 
 
 def _undefined(estimate: Estimate, used: Ratings, given: Ratings) -> str:
-    """used: what the measure can use of the ratings that were given."""
+    """Return why a measure is not defined. used: the ratings that the measure can use."""
     if not given.with_at_least(2).n_units:
         return "no unit was rated by two of them"
     if not used.n_units:
@@ -234,7 +240,7 @@ def _number(value: float) -> float | None:
 
 
 def _confusion(ratings: Ratings, pair: tuple[str, str] | None) -> ConfusionMatrix | None:
-    """None for raters who share no unit, and for more different ratings than a table can show."""
+    """Return None if the raters share no unit, or if there are more distinct ratings than a table can show."""
     if pair is None or not set(pair) <= set(ratings.raters):
         return None
     both = ratings.of(*pair).complete()

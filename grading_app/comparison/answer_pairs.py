@@ -1,4 +1,4 @@
-"""Two answers that raters chose between: which they are, in which order, and what each rater said of them."""
+"""Two answers that raters chose between: their order, and each rater's choice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ ORDERED = "SELECT id, one, other FROM scope WHERE id = ANY(%(units)s)"
 
 
 def pair_with(experiment: Experiment, verdict: int) -> int | None:
-    """The pair that this verdict is on, as units are numbered: by the first verdict. None for one of nowhere here."""
+    """Return the id of the pair of this verdict: the key of the pair's first verdict. None if it is not in this
+    experiment.
+    """
     known = Preference.objects.filter(condition__experiment=experiment)
     found = known.filter(pk=verdict).first()
     if found is None:
@@ -26,7 +28,7 @@ def pair_with(experiment: Experiment, verdict: int) -> int | None:
 
 
 def answers_of(question: Question, units: list[int]) -> dict[int, Pair]:
-    """By pair its answers, the first first; a pair of which nothing is said any more is left out."""
+    """Return the two answers of each pair, in order. A pair without any verdict left is missing."""
     given, chosen = given_by(question)
     ordered = rows(f"WITH {given} {ORDERED}", {**chosen, "units": units})
     trials = Trial.objects.select_related(
@@ -37,7 +39,8 @@ def answers_of(question: Question, units: list[int]) -> dict[int, Pair]:
 
 
 def sides_of_pair(question: Question, unit: int, pair: Pair) -> list[Side]:
-    """Every rater of the question, also those who said nothing of this pair; a judge's words in each order."""
+    """Return a side for every rater of the question, also without a verdict. A judge's words are given for each order.
+    """
     first, second = pair
     said = Preference.objects.filter(_on(first.pk, second.pk), condition__in=keys_of(question.raters, "g"))
     words: dict[str, list[Preference]] = {}
@@ -56,7 +59,7 @@ def sides_of_pair(question: Question, unit: int, pair: Pair) -> list[Side]:
 
 
 def _words(said: Preference, first: int) -> str:
-    """'Shown second, first: neither. Both are short.'"""
+    """Return a text such as 'Shown second, first: neither. Both are short.'"""
     order = "first, second" if said.trial_a_id == first else "second, first"
     winner = {"a": said.trial_a_id, "b": said.trial_b_id}.get(said.winner)
     chosen = "neither" if winner is None else "the first" if winner == first else "the second"

@@ -1,4 +1,5 @@
-"""Comparisons that take longer than anybody waits: a page asks for them, a worker works them out, a row keeps them."""
+"""Comparisons that take too long for a request: a page enqueues them, a worker computes them, a row stores the result.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +25,17 @@ MOST_AT_ONCE = 20_000
 """Of so many answers what raters said is compared while the page waits: about a second."""
 MOST_RATINGS = 5_000
 """By people, likewise: each of them is a rater of their own, and is held against all others."""
-KEPT = 10  # comparisons of an experiment, the last ones worked out
+KEPT = 10  # comparisons that are stored for each experiment, the most recent ones
 STEPS = (WAITING, "adding up ratings", "measuring", "putting disagreements in order")
 
 
 @dataclass(frozen=True)
 class Standing:
-    """How far a comparison is. compared: the last numbers, None without any; is_fresh: whether they are of all ratings
-    that there are; is_under_way: whether a worker has been asked for newer ones."""
+    """The progress of a comparison.
+
+    compared: the last result, None without one. is_fresh: True if the result covers all present ratings. is_under_way:
+    True if a worker was asked for a newer result.
+    """
 
     row: Comparison
     compared: Compared | None
@@ -40,18 +44,18 @@ class Standing:
 
     @property
     def step(self) -> str:
-        """'2 of 4: adding up ratings'."""
+        """A text such as '2 of 4: adding up ratings'."""
         known = self.row.step in STEPS
         return f"{STEPS.index(self.row.step) + 1} of {len(STEPS)}: {self.row.step}" if known else ""
 
 
 def is_large(question: Question) -> bool:
-    """Whether there is more than can be gone through while somebody waits: answers, or ratings by people."""
+    """Return True if the question covers too many answers, or too many ratings by people, for one request."""
     return _has_many_answers(question) or _has_many_ratings(question)
 
 
 def _has_many_answers(question: Question) -> bool:
-    """Known from counters. Of pairs the judges' verdicts are counted."""
+    """Read from the counters of runs. For pairs the judges' verdicts are counted."""
     if question.in_pairs:
         judging = question.experiment.runs.filter(condition__grade_condition__rubric__kind=Rubric.Kind.PAIRWISE)
         return (judging.aggregate(n=Sum("n_done"))["n"] or 0) > MOST_AT_ONCE
@@ -64,7 +68,7 @@ def _has_many_answers(question: Question) -> bool:
 
 
 def _has_many_ratings(question: Question) -> bool:
-    """Counted no further than it matters."""
+    """Count ratings by people, and stop counting at the limit."""
     queues = queues_of(question.chosen)
     return bool(queues) and (
         Rating.objects.given().filter(assignment__queue__in=queues).order_by()[: MOST_RATINGS + 1].count()
@@ -73,7 +77,7 @@ def _has_many_ratings(question: Question) -> bool:
 
 
 def standing_of(question: Question, roles: Roles) -> Standing:
-    """What is known by now; a worker is asked for what is missing or out of date."""
+    """Return the stored progress and result. Enqueue a task if the result is missing or out of date."""
     chosen = [rater.key for rater in question.chosen]
     key = content_hash([VERSION, question.units, chosen, dict(question.narrowed), question.as_shares])
     row, _ = Comparison.objects.get_or_create(experiment=question.experiment, question=key)
@@ -97,7 +101,7 @@ def _ask(row: Comparison, address: str, *, at_once: bool) -> None:
 
 
 def _address(question: Question, roles: Roles) -> str:
-    """What `QuestionForm` and `roles_of` read the same question from, every choice said."""
+    """Return the query string from which `QuestionForm` and `roles_of` read this question, with every choice."""
     asked = QueryDict(mutable=True)
     asked["units"] = question.units
     asked.setlist("rater", [rater.key for rater in question.chosen])
@@ -112,7 +116,9 @@ def _address(question: Question, roles: Roles) -> str:
 
 
 def work_out(pk: int, address: str) -> None:
-    """Compare, put the disagreements in order, and keep both; what is said meanwhile makes them out of date."""
+    """Compute the comparison and the order of disagreements, and store both. Ratings that arrive meanwhile outdate
+    them.
+    """
     row = Comparison.objects.select_related("experiment").filter(pk=pk).first()
     if row is None:
         return
@@ -121,7 +127,7 @@ def work_out(pk: int, address: str) -> None:
 
 
 def _work_out(row: Comparison, address: str) -> str:
-    """Returns why it could not be, or nothing."""
+    """Compute and store the comparison. Return the reason if it cannot be computed, or else an empty text."""
     read_at, asked = timezone.now(), QueryDict(address)
     question = QuestionForm(asked, row.experiment).question()
     if question is None:
@@ -143,7 +149,7 @@ def _work_out(row: Comparison, address: str) -> str:
 
 
 def _forget(row: Comparison) -> None:
-    """Of many questions only the last ones are kept: each may hold a row for every answer."""
+    """Delete all but the last KEPT comparisons of the experiment, because each may hold a row for every answer."""
     ended = Comparison.objects.filter(experiment=row.experiment, computed_at__isnull=False, step="")
     for old in ended.order_by("-ended_at").values_list("pk", flat=True)[KEPT:]:
         Split.objects.filter(comparison=old)._raw_delete(using="default")

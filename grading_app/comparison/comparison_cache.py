@@ -1,4 +1,4 @@
-"""What was measured, kept as long as nothing that it rests on has changed."""
+"""Cached comparisons. A result is valid until a rating that enters it changes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from runs_app.models import Experiment
 if TYPE_CHECKING:
     from grading_app.comparison.agreement_report import Measured
 
-VERSION = 5  # Raise it when the same ratings are measured differently.
+VERSION = 5  # Increase it when the same ratings are measured differently.
 
 
 @dataclass(frozen=True)
 class Roles:
-    """Which raters are looked at closely: a judge, the people it is held against, and two raters who are crossed."""
+    """The raters that the page shows in detail: a judge, the people it is compared with, and two raters for the
+    confusion matrix.
+    """
 
     judge: Rater | None
     people: list[Rater]
@@ -37,7 +39,7 @@ class Roles:
 
 @dataclass(frozen=True)
 class Compared:
-    """units: how many were compared, out of `total`."""
+    """The result of a comparison. units: the number of compared units, out of `total`."""
 
     units: int
     total: int
@@ -45,9 +47,9 @@ class Compared:
 
 
 def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
-    """As the address says; else the first who is no person beside people, and the first two raters.
+    """Return the roles from the address. By default: the first rater that is not a person, and the first two raters.
 
-    People are those who rate; what was adjudicated stands in for them where there are none.
+    People are the human raters. If there are none, the adjudicated scores take their place.
     """
     known = {rater.key: rater for rater in question.raters}
     people = [rater for rater in question.raters if rater.kind in HUMAN]
@@ -64,12 +66,12 @@ def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
 
 
 def state_of_question(question: Question) -> str:
-    """Another text whenever a rating that may count has come, gone or changed."""
+    """Return a text that changes whenever a rating that may count is added, removed or changed."""
     return content_hash([VERSION, state_of_ratings(question.experiment, queues_of(question.chosen)), question.content])
 
 
 def state_of_ratings(experiment: Experiment, keys: list[int]) -> str:
-    """Of everything in the experiment that rates, and of these queues. Read from counters, never from the gradings."""
+    """Return a hash of all ratings of the experiment and of these queues. It reads counters, never the gradings."""
     answered = experiment.runs.generating().order_by("pk").values_list("pk", "n_done")
     graded = experiment.grade_conditions.order_by("pk").values_list("pk", "changes")
     rated = Rating.objects.filter(assignment__queue__in=keys).aggregate(n=Count("value"), last=Max("rated_at"))

@@ -1,4 +1,4 @@
-"""Where raters part the most: units in the order of their split, page by page by key, and the neighbours of one."""
+"""The units with the largest disagreements: pages of them by cursor, and the neighbours of one unit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from grading_app.models import Comparison
 By = Literal["range", "variance"]
 PAGE = 25
 
-# The first keeps whole numbers whole; both are rounded so that a cursor in an address meets its row again.
+# The range of whole numbers is a whole number. Both measures are rounded, so that a cursor in an address finds its row
+# again.
 MEASURES: dict[By, str] = {
     "range": "round((max(given.value) - min(given.value))::numeric, 6)::float8",
     "variance": "round(var_pop(given.value)::numeric, 6)::float8",
 }
 PARTED = "FROM given JOIN scope ON scope.id = given.unit GROUP BY given.unit HAVING max(given.value) > min(given.value)"
-# Spreads are taken negative: ascending, as an index is read, the largest come first and then units in their order.
+# Sizes are negated. In ascending order, as an index is read, the largest come first and then units by their key.
 PLACES = {by: f"row_number() OVER (ORDER BY -{size}, given.unit)" for by, size in MEASURES.items()}
 WORKED_OUT = {
     by: f"splits AS MATERIALIZED (SELECT given.unit, -{size} AS minus, count(*) AS n, {PLACES[by]} AS place {PARTED})"
@@ -39,7 +40,7 @@ KEEP = f"""INSERT INTO grading_app_split
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """One unit on which raters differ. size: by the measure that was asked for; n: how many rated it."""
+    """One unit on which raters differ. size: by the requested measure. n: the number of its raters."""
 
     unit: int
     size: float
@@ -59,7 +60,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one unit stands among the splits, from 1, and its neighbours; None at the ends, or without a split."""
+    """The position of one unit among the splits, from 1, and its neighbours. None at the ends, or without a split."""
 
     split: Split | None
     place: int | None
@@ -69,7 +70,7 @@ class Place:
 
 
 def keep(question: Question, comparison: Comparison) -> int:
-    """Store the splits of a comparison in place of those before, within a transaction; returns how many."""
+    """Replace the stored splits of a comparison, within the caller's transaction. Return their number."""
     given, chosen = given_by(question)
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM grading_app_split WHERE comparison_id = %s", [comparison.pk])
@@ -78,7 +79,7 @@ def keep(question: Question, comparison: Comparison) -> int:
 
 
 def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[str, dict[str, Any]]:
-    """`splits` (unit, minus, n): as a comparison keeps them, or worked out."""
+    """Return SQL for `splits` (unit, minus, n), with its parameters: from the stored rows, or computed."""
     if comparison is not None:
         return f"WITH {STORED[by]}", {"comparison": comparison.pk}
     given, chosen = given_by(question)
@@ -88,7 +89,8 @@ def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[
 def find(
     question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: Comparison | None = None
 ) -> Page:
-    """The splits beyond a cursor, largest first, those of equal size by unit; as a `comparison` keeps them, if any."""
+    """Return the splits beyond a cursor, largest first, then by unit. Read the stored splits of `comparison` if given.
+    """
     statement, chosen = _splits(question, by, comparison)
     edge = read_cursor(before or after)
     beyond = "" if edge is None else " WHERE (minus, unit) > (%(minus)s, %(unit)s::bigint)"
@@ -123,9 +125,9 @@ NEIGHBOURS = """SELECT here.unit, -here.minus, here.n, here.place,
 
 
 def place_of(question: Question, unit: int, by: By = "range", comparison: Comparison | None = None) -> Place:
-    """Where this unit stands, in the order of `find`."""
+    """Return the position of this unit in the order of `find`."""
     statement, chosen = _splits(question, by, comparison)
-    of = comparison.n_splits if comparison else None  # Known already: they may be a million.
+    of = comparison.n_splits if comparison else None  # The stored number saves a count of up to a million rows.
     found = rows(f"{statement} {NEIGHBOURS}", {**chosen, "unit": unit, "of": of})
     if not found:
         return Place(None, None, 0, None, None)
@@ -134,7 +136,7 @@ def place_of(question: Question, unit: int, by: By = "range", comparison: Compar
 
 
 def read_cursor(text: str) -> tuple[float, int] | None:
-    """The size and the unit that a page ended with; None for what is no cursor."""
+    """Return the size and the unit at which a page ended; None if the text is not a cursor."""
     size, _, unit = text.partition("_")
     try:
         return (float(size), int(unit)) if len(text) < 60 else None

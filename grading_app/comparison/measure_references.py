@@ -1,4 +1,4 @@
-"""What a page says of each measure: how it is computed, where that comes from, and what it is good for."""
+"""The formula, the source and the use of each measure, as the pages show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two pictures of two raters: their differences after Bland and Altman, and their categories crossed."""
+"""Two plots of two raters: Bland and Altman's plot of differences, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY_PLACES = 1500
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure of the agreement page; `of` is what it shows, `names` the labels of the two raters."""
+    """One figure of the agreement page, with its size, its table and its texts."""
 
     name: str
     title: str
@@ -36,7 +36,7 @@ class Picture:
 
 
 def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
-    """Judge less people over the mean of both, with the limits of agreement."""
+    """Return the plot of judge minus people over the mean of both, with the limits of agreement."""
     grid = _plain_grid(width, 240)
     rows = [
         ("Upper limit", number(limits.high.estimate), interval(limits.high.low, limits.high.high)),
@@ -61,9 +61,9 @@ def differences(limits: LimitsOfAgreement, judge: str, width: int) -> Picture:
 def confusion(
     matrix: ConfusionMatrix, names: tuple[str, str], width: int, words: Mapping[float, str] | None = None
 ) -> Picture:
-    """Rows: the first rater's category, columns: the second's; the darker, the larger the share of its row.
+    """Return the plot of the confusion matrix. Rows: the first rater; columns: the second. Shade: the share of the row.
 
-    words: what the categories are called, where they are names.
+    words: the names of the categories, if they have names.
     """
     grid = _square_grid(len(matrix.categories), width)
     categories = [category_text(category, words or {}) for category in matrix.categories]
@@ -144,7 +144,7 @@ def _draw_confusion(
 
 
 def _cell(axis: Axes, place: tuple[float, float], count: int, in_row: int) -> None:
-    """Never so dark that its number could not be read in either theme."""
+    """Draw one cell. The shade stays light enough for its number to be readable in both themes."""
     from matplotlib.patches import Rectangle
 
     share = count / in_row if in_row else 0

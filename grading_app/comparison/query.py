@@ -1,4 +1,4 @@
-"""What is compared, read from an address: every choice stands there, so that a page can be sent to a colleague."""
+"""The question of an agreement page: raters and units, read from an address. The address holds every choice."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from grading_app.comparison.raters import (
 from runs_app.models import Experiment
 
 MOST_RATERS = 1_000
-OF_UNITS = ("rater", "condition", "dimension")  # Choices that other units do not have: `of` says whose they were.
-FIRST_CHOICE = 6  # What is compared before anybody chose.
+# Choices that do not apply to other units. The parameter `of` names the units they were made for.
+OF_UNITS = ("rater", "condition", "dimension")
+FIRST_CHOICE = 6  # The number of raters that are compared by default.
 
 
 @dataclass(frozen=True)
 class Question:
-    """Which raters are compared on which units. `chosen` may hold groups, `raters` has their people one by one."""
+    """The raters to compare, and the units. `chosen` may hold groups; in `raters` they are expanded to single people.
+    """
 
     experiment: Experiment
     units: str
     chosen: list[Rater]
     raters: list[Rater]
     narrowed: Mapping[str, Any]  # wave, condition, dimension: keys; category: a text. None or "" for all.
-    as_shares: bool = False  # Each value as its place between the ends of its rater's scale, 0 to 1.
-    unheard: int = 0  # People beyond as many as are compared at a time.
+    as_shares: bool = False  # Rescale each value to its rater's scale: 0 is the low end, 1 is the high end.
+    unheard: int = 0  # The number of people beyond the limit of one comparison.
 
     @property
     def on_answers(self) -> bool:
@@ -45,24 +47,24 @@ class Question:
 
     @property
     def in_pairs(self) -> bool:
-        """Whether a unit is two answers, of which raters choose the better one."""
+        """True if a unit is a pair of answers, of which raters choose the better one."""
         return self.units == PAIRS
 
     @property
     def criterion(self) -> str:
-        """The criterion that answers are compared on; "" for the whole score."""
+        """The criterion on which answers are compared; "" for the whole score."""
         return criterion_of(self.units)[1] if self.units.startswith(CRITERION) else ""
 
     @property
     def content(self) -> list[Any]:
-        """What tells it from every other question."""
+        """The values that identify this question, for a cache key."""
         keys = [rater.key for rater in self.chosen]
         people = [rater.key for rater in self.raters]
         return [self.experiment.pk, self.units, keys, people, dict(self.narrowed), self.as_shares]
 
     @property
     def scales_differ(self) -> bool:
-        """Whether values are compared that mean different things."""
+        """True if the raters' scales differ, so that equal values mean different things."""
         ends = {rater.scale.ends if rater.scale else None for rater in self.raters}
         return len(ends) > 1 and not self.as_shares
 
@@ -72,13 +74,13 @@ def on_answers(units: str) -> bool:
 
 
 def _rated(experiment: Experiment, units: list[str]) -> tuple[str, list[Rater]]:
-    """The first of these that somebody rated, and by whom; else the first."""
+    """Return the first of these units that has raters, with its raters; or else the first, without raters."""
     rated = ((name, offered(experiment, name)) for name in units)
     return next((found for found in rated if found[1]), (units[0], []))
 
 
 class QuestionForm(forms.Form):
-    """Choices as they are in this experiment. What an address says beyond them is an error, not a guess."""
+    """The choices that this experiment offers. Any other value in an address is an error."""
 
     units = forms.ChoiceField(label="Rated were", required=False)
     rater = forms.MultipleChoiceField(label="Raters", required=False, widget=forms.CheckboxSelectMultiple)
@@ -107,7 +109,7 @@ class QuestionForm(forms.Form):
         self._of_answers()
 
     def _of_answers(self) -> None:
-        """What narrows answers."""
+        """Set the choices of the fields that narrow answers."""
         conditions = self.experiment.conditions.filter(stage="generate").select_related("model", "prompt", "sampler")
         of_answers = on_answers(self.rated) or self.rated == PAIRS
         dimensions = self.experiment.dimensions.values_list("pk", "name") if of_answers else []
@@ -127,14 +129,14 @@ class QuestionForm(forms.Form):
 
     @property
     def narrowing(self) -> list[Any]:
-        """The fields that narrow what was rated, for the page: those that leave a choice."""
+        """The bound fields that narrow the rated units and leave a choice, for the page."""
         fields: Any = self.fields
         choices = [name for name in ("condition", "wave", "dimension") if len(fields[name].choices) > 2]
         scale = () if self.rated == PAIRS else ("scale",)
         return [self[name] for name in (*choices, "category", *scale)]
 
     def question(self) -> Question | None:
-        """None where the address asks for what is not there."""
+        """Return the question; None if the address asks for something that does not exist."""
         if not self.is_valid():
             return None
         wanted = self.cleaned_data["rater"]
@@ -146,7 +148,7 @@ class QuestionForm(forms.Form):
         return Question(self.experiment, self.rated, chosen, heard, narrowed, as_shares, unheard)
 
     def _first_choice(self) -> list[Rater]:
-        """Those who rated on one scale: the one that most have. Single ratings only where they are asked for."""
+        """Return the first raters of the most common scale. A first rating of a model is included only on request."""
         raters = [rater for rater in self.offered if not rater.key.startswith("s")]
         scales = Counter(rater.scale.ends if rater.scale else None for rater in raters)
         commonest = scales.most_common(1)[0][0] if scales else None

@@ -1,4 +1,4 @@
-"""What each rater said of one answer, side by side; and the values of a page of units."""
+"""Each rater's verdict on one answer, side by side, and the values of a page of units."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from runs_app.models import Trial
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One rater's word on one answer. value: None where none was given; why: the code of what could not be read;
-    label: the name that was chosen, where that is known: several labels may have one score."""
+    """One rater's verdict on one answer.
+
+    value: None if the rater gave none. why: the error code of a verdict that could not be read. label: the chosen
+    label, if it is stored; several labels may have the same score.
+    """
 
     rater: Rater
     value: float | None
@@ -31,13 +34,14 @@ class Side:
 
     @property
     def name(self) -> str:
-        """The name of the point of the scale that was chosen, where it has one; all that it may be called."""
+        """The name of the chosen point of the scale, if it has one. Several names are joined by "or"."""
         points = self.rater.scale.points if self.rater.scale and self.rater.is_scored else ()
         return self.label or " or ".join(name for value, name in points if value == self.value)
 
 
 def sides_of(trial: Trial, raters: list[Rater], criterion: str = "") -> list[Side]:
-    """Every rater of the question, also those who said nothing of this answer; on one criterion, or in total."""
+    """Return a side for every rater of the question, also without a verdict: on one criterion, or on the whole score.
+    """
     gradings = {f"g{grading.condition_id}": grading for grading in Grading.objects.filter(trial=trial)}
     ratings = {
         f"p{rating.assignment_id}-{rating.dimension_id}": rating.value
@@ -55,6 +59,6 @@ def _side(rater: Rater, trial: Trial, grading: Grading | None, value: float | No
 
 
 def values_by_unit(question: Question, units: list[int]) -> dict[tuple[int, str], float]:
-    """(unit, rater) -> value, of these units."""
+    """Return the values of these units by (unit, rater)."""
     given, chosen = given_by(question)
     return {(unit, rater): value for unit, rater, value in rows(f"WITH {given} {RATINGS}", {**chosen, "units": units})}

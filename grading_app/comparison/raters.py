@@ -1,4 +1,4 @@
-"""Who rated what an experiment asked: rules, judges, panels, people, the models themselves, and the norms."""
+"""The raters of an experiment: rules, judges, panels, people, the models themselves, and the norms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HUMAN: frozenset[Kind] = frozenset({"person", "norm"})
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The ends of a scale, and the names of its points where they have names."""
+    """The ends of a scale, and the names of its points if they have names."""
 
     low: float
     high: float
@@ -49,11 +49,11 @@ CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
 
 @dataclass(frozen=True, slots=True)
 class Rater:
-    """One who rates, or a group that is chosen at once (the people of a queue); `key` stands in addresses.
+    """A rater, or a group of raters that is chosen as one (the people of a queue). `key` is used in addresses.
 
-    g12: grade condition 12; r3: the people of queue 3, who rate by a rubric; own: the rating that the answer itself is;
-    q3-7: the people of queue 3 on dimension 7; p5-7: one of them; c4, s4: condition 4's mean rating of an item, and its
-    first one; norm: the dataset's norms.
+    g12: grade condition 12. r3: the people of queue 3, who rate by a rubric. own: the rating that the answer itself
+    contains. q3-7: the people of queue 3 on dimension 7. p5-7: one of these people, with assignment 5. c4: condition
+    4's mean rating of an item. s4: condition 4's first rating of an item. norm: the dataset's norms.
     """
 
     key: str
@@ -67,17 +67,20 @@ class Rater:
 
     @property
     def is_scored(self) -> bool:
-        """Whether its ratings are numbers, not choices between two answers."""
+        """True if the ratings are numbers; False if they are choices between two answers."""
         return self.scale != CHOICE
 
     def text_of(self, value: float) -> str:
-        """A choice by its name, any other rating as a number."""
+        """Return the name of a choice, or any other rating as a number."""
         return f"{round(value, 4):g}" if self.is_scored else dict(CHOICE.points)[value]
 
 
 def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
-    """What can be rated: the answers, in total or on one criterion of a rubric; two of them beside each other; and the
-    items on each dimension."""
+    """Return the kinds of units that can be rated, with labels.
+
+    These are the answers (in total, or on one criterion of a rubric), pairs of answers, and the items on each
+    dimension.
+    """
     names = dict.fromkeys(experiment.dimensions.order_by("name").values_list("name", flat=True))
     kinds = (Rubric.Kind.CRITERIA, Rubric.Kind.PAIRWISE)
     rubrics = list(Rubric.objects.filter(grade_conditions__experiment=experiment, kind__in=kinds).distinct())
@@ -92,13 +95,13 @@ def unit_choices(experiment: Experiment) -> list[tuple[str, str]]:
 
 
 def criterion_of(units: str) -> tuple[int, str]:
-    """The rubric, and the name of its criterion, that answers are compared on."""
+    """Return the rubric's key, and the name of its criterion, on which answers are compared."""
     rubric, _, name = units.removeprefix(CRITERION).partition(":")
     return int(rubric), name
 
 
 def offered(experiment: Experiment, units: str) -> list[Rater]:
-    """Everybody who may have rated these units: those who graded first, then people, then models."""
+    """Return all raters that may have rated these units: graders first, then people, then models."""
     if units == ANSWERS:
         judged = [*_graders(experiment), *_own(experiment)]
         return [*judged, *_queues(experiment, subject="answers"), *_by_rubric(experiment)]
@@ -113,7 +116,7 @@ def offered(experiment: Experiment, units: str) -> list[Rater]:
 
 
 def expanded(chosen: list[Rater]) -> list[Rater]:
-    """The same with each queue's people in place of their queue, by their numbers."""
+    """Return the raters with each group replaced by its people, in the order of their numbers."""
     queues = {rater.key: rater for rater in chosen if rater.key.startswith("q")}
     people: dict[str, list[Rater]] = {key: [] for key in queues} | _people_by_rubric(chosen)
     for assignment in RaterAssignment.objects.counted().filter(queue__in={_ids(key)[0] for key in queues}):
@@ -126,7 +129,7 @@ def expanded(chosen: list[Rater]) -> list[Rater]:
 
 
 def _people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
-    """By group, its people, each as a grade condition of their own."""
+    """Return the people of each group by its key. Each person is a grade condition of their own."""
     groups = {_ids(rater.key)[0]: rater for rater in chosen if rater.key[0] == "r"}
     found: dict[str, list[Rater]] = {rater.key: [] for rater in groups.values()}
     theirs = GradeCondition.objects.filter(assignment__queue__in=groups, assignment__excluded_at=None)
@@ -139,17 +142,17 @@ def _people_by_rubric(chosen: list[Rater]) -> dict[str, list[Rater]]:
 
 
 def keys_of(raters: list[Rater], letter: str) -> list[int]:
-    """The numbers in the keys that begin with this letter."""
+    """Return the numbers of the keys that begin with this letter."""
     return [_ids(rater.key)[0] for rater in raters if rater.key[0] == letter and rater.key[1:2].isdigit()]
 
 
 def pairs_of(raters: list[Rater]) -> list[tuple[int, int]]:
-    """Queue and dimension of the groups of people."""
+    """Return (queue, dimension) for each group of people that rates dimensions."""
     return [(ids[0], ids[1]) for rater in raters if rater.key[0] == "q" for ids in [_ids(rater.key)]]
 
 
 def queues_of(raters: list[Rater]) -> list[int]:
-    """The queues of the groups of people, whatever they rate by."""
+    """Return the queues of all groups of people, whether they rate by dimension or by rubric."""
     return [_ids(rater.key)[0] for rater in raters if rater.key[0] in "qr"]
 
 
@@ -158,8 +161,11 @@ def _ids(key: str) -> list[int]:
 
 
 def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[Rater]:
-    """All but people, or those by this rubric. Pairwise verdicts are not scores; a rule that repeats the answer's own
-    rating is offered as that rating."""
+    """Yield all graders but people, or only those by this rubric.
+
+    Pairwise verdicts are left out, because they are not scores. A rule that repeats the answer's own rating is left
+    out, because that rating is offered as "own".
+    """
     conditions = experiment.grade_conditions.exclude(scorer="rating").exclude(rubric__kind=Rubric.Kind.PAIRWISE)
     conditions = conditions.exclude(kind=GradeCondition.Kind.PERSON)
     conditions = conditions.filter(rubric=rubric) if rubric else conditions
@@ -170,14 +176,14 @@ def _graders(experiment: Experiment, *, rubric: int | None = None) -> Iterator[R
 
 
 def _choosers(experiment: Experiment) -> Iterator[Rater]:
-    """The judges that chose between two answers."""
+    """Yield the judges that chose between two answers."""
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__kind=Rubric.Kind.PAIRWISE)
     for condition in judges.select_related("grader", "rubric").order_by("pk"):
         yield Rater(f"g{condition.pk}", grade_label(condition), "judge", CHOICE)
 
 
 def grade_label(condition: GradeCondition) -> str:
-    """What people call it: grader and rubric, panel, or scorer with its parameters."""
+    """Return the display name: grader and rubric, panel, or scorer with its parameters."""
     if condition.kind == GradeCondition.Kind.ADJUDICATED:
         scale = grade_scale(condition)
         return f"adjudicated, {scale}" if scale else "adjudicated"
@@ -192,7 +198,7 @@ def grade_label(condition: GradeCondition) -> str:
 
 
 def grade_scale(condition: GradeCondition) -> Scale | None:
-    """Of a rubric (of a panel: its members', which are one), of what was adjudicated, or 0 to 1, which rules give."""
+    """Return the scale of the rubric (for a panel, its members' rubric) or of the adjudication. Rules use 0 to 1."""
     graders = list(condition.panel.graders.all()) if condition.panel else []
     rubric = condition.rubric or (graders[0].rubric if graders else None)
     if rubric:
@@ -204,7 +210,7 @@ def grade_scale(condition: GradeCondition) -> Scale | None:
 
 def rubric_scale(rubric: Rubric) -> Scale:
     if rubric.kind == Rubric.Kind.CRITERIA:
-        return Scale(0, 1)  # The share of the weights whose criteria are met.
+        return Scale(0, 1)  # The share of the weights of the criteria that are met.
     if rubric.kind != Rubric.Kind.LABEL:
         return Scale(rubric.scale_min, rubric.scale_max)
     points = sorted((float(label["score"]), str(label["name"])) for label in rubric.labels if "score" in label)
@@ -226,7 +232,7 @@ def _own(experiment: Experiment) -> Iterator[Rater]:
 
 
 def _by_rubric(experiment: Experiment, *, rubric: int | None = None, in_pairs: bool = False) -> Iterator[Rater]:
-    """The people of each queue that asks by a rubric, who give scores, or choices, as a judge does."""
+    """Yield the people of each queue that uses a rubric, as a group. They give scores, or choices, as a judge does."""
     queues = experiment.rating_queues.exclude(status=RatingQueue.Status.DRAFT).exclude(rubric=None)
     pairwise = Q(rubric__kind=Rubric.Kind.PAIRWISE)
     asking = queues.filter(pairwise if in_pairs else ~pairwise).select_related("rubric").order_by("pk")

@@ -1,6 +1,6 @@
-"""The ratings of a question, added up by the database: how many units of each item were rated alike.
+"""The ratings of a question, counted by the database: how many units of each item have the same ratings.
 
-The SQL is fixed text; what a request chooses travels as parameters alone.
+The SQL is fixed text. Values from a request are passed only as parameters.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ PEOPLE = """FROM grading_app_rating p JOIN grading_app_raterassignment a ON a.id
     WHERE p.kind = 'item' AND p.value IS NOT NULL AND a.excluded_at IS NULL"""
 PERSON = "'p' || p.assignment_id || '-' || p.dimension_id"
 
-# In total, or whether one criterion was met: the words of a judge and of a person are kept in one form.
+# Either the whole score, or 1 if one criterion was met and 0 if not. Judges' and people's verdicts have the same
+# format.
 GRADED_AS = """CASE WHEN %(criterion)s = '' THEN g.score
     ELSE (g.detail -> 'criteria' ->> %(criterion)s)::boolean::integer END"""
 
@@ -70,7 +71,7 @@ SAID_OF_ITEMS = f"""scope AS ({ITEMS_IN_SCOPE}), of_models AS ({RATED_BY_MODELS}
         WHERE m.place = 1 AND m.condition_id = ANY(%(singles)s)
 )"""  # noqa: S608
 
-# Two answers stand in the order of their conditions, or with those of the one that was chosen first.
+# Two answers are in the order of their conditions. If a condition was chosen, its answers come first.
 MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
         CASE WHEN o.a_first THEN ta.id ELSE tb.id END AS one, CASE WHEN o.a_first THEN tb.id ELSE ta.id END AS other,
         CASE p.winner WHEN '' THEN NULL WHEN 'tie' THEN 0.5 ELSE ((p.winner = 'a') = o.a_first)::integer END AS choice
@@ -86,8 +87,8 @@ MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
         AND (%(condition)s::bigint IS NULL OR %(condition)s IN (ra.condition_id, rb.condition_id))
         AND (%(dimension)s::bigint IS NULL OR ta.dimension_id = %(dimension)s)
         AND (%(category)s = '' OR i.category = %(category)s)"""
-# A pair goes by the first verdict on it, whoever gave it. A judge that was asked in both orders says one thing: where
-# the order decides, it prefers neither (Zheng et al. 2023, section 3.4).
+# The key of the first verdict identifies a pair, whoever gave it. A judge that saw both orders gives one choice: if the
+# order changes the verdict, it counts as a tie (Zheng et al. 2023, section 3.4).
 SAID_OF_PAIRS = f"""met AS ({MET}), scope AS (
     SELECT min(id) AS id, item_id, one, other FROM met GROUP BY item_id, one, other
 ), said AS (
@@ -107,7 +108,7 @@ UNITS = """SELECT given.unit, count(*) OVER () FROM given JOIN scope ON scope.id
     GROUP BY given.unit ORDER BY bool_or(given.by_people) DESC, md5(given.unit || %(drawn)s) LIMIT %(most)s"""
 RATINGS = """SELECT given.unit, given.rater, given.value::float8 FROM given
     WHERE given.unit = ANY(%(units)s) ORDER BY given.unit, given.rater"""
-# A unit's ratings as {{rater's place, value}, ...}: units with the same text were rated alike.
+# A unit's ratings as {{rater's place, value}, ...}: units with the same text have the same ratings.
 TALLY = """SELECT item, said::text, count(*) FROM (
         SELECT min(scope.item_id) AS item, array_agg(ARRAY[given.place, given.value] ORDER BY given.place) AS said
         FROM given JOIN scope ON scope.id = given.unit
@@ -118,9 +119,10 @@ TALLY = """SELECT item, said::text, count(*) FROM (
 
 @dataclass(frozen=True)
 class Frame:
-    """lines: (item, kind, how many of the item's units were rated like that); kinds: kind -> rater -> value.
+    """The counted ratings of a question.
 
-    total: how many units there are, of which `units` are compared.
+    lines: (item, kind, number of the item's units with these ratings). kinds: kind -> rater -> value. total: the number
+    of units, of which `units` are compared.
     """
 
     lines: list[tuple[int, str, int]]
@@ -133,7 +135,7 @@ class Frame:
 
 
 def load_frame(question: Question, most: int = MOST_UNITS) -> Frame:
-    """All units that a chosen rater rated; where they were rated in too many ways, `most` of them."""
+    """Load all units that a chosen rater rated. If there are too many kinds of units, load a sample of `most` units."""
     whole = _tally(question, None, MOST_LINES + 1)
     if len(whole.lines) <= MOST_LINES and _fits(whole):
         return whole
@@ -157,14 +159,17 @@ def _tally(question: Question, units: list[int] | None, most: int | None) -> Fra
 
 
 def _said(kind: str, keys: list[str]) -> dict[str, float]:
-    """'{{1,4},{3,2.5}}' -> the first rater's 4, the third's 2.5."""
+    """Parse '{{1,4},{3,2.5}}' into the first rater's 4 and the third rater's 2.5."""
     pairs = json.loads(kind.replace("{", "[").replace("}", "]"))
     return {keys[round(place) - 1]: float(value) for place, value in pairs}
 
 
 def given_by(question: Question) -> tuple[str, dict[str, Any]]:
-    """Common table expressions and their parameters. For use are `scope` (id, item_id; of pairs also one and other, the
-    answers) and `given` (unit, rater, value, by_people)."""
+    """Return common table expressions and their parameters.
+
+    They define `scope` (id, item_id; for pairs also the two answers, one and other) and `given` (unit, rater, value,
+    by_people).
+    """
     pairs, keys = pairs_of(question.chosen), {rater.key for rater in question.chosen}
     wanted: dict[str, Any] = {
         "experiment": question.experiment.pk,
@@ -187,12 +192,14 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
 
 
 def _scales(question: Question) -> dict[str, list[Any]]:
-    """What is taken off each rater's values and what they are divided by: nothing, unless they are to be shares."""
+    """Return the offset and the divisor of each rater's values: 0 and 1 unless values are shown as shares of the scale.
+    """
     scales = [rater.scale if question.as_shares else None for rater in question.raters]
     return {
         "raters": [rater.key for rater in question.raters],
         "lows": [float(scale.low) if scale else 0.0 for scale in scales],
-        "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],  # Of one point: none.
+        # A scale of one point has no span; 1 avoids a division by zero.
+        "spans": [float(scale.high - scale.low) or 1.0 if scale else 1.0 for scale in scales],
     }
 
 

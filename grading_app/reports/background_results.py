@@ -1,4 +1,5 @@
-"""What takes longer than anybody waits: pages ask for it, one worker at a time works it out, its row keeps it."""
+"""Results that take too long for a request: pages request them, one worker at a time computes them, a row stores them.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +17,16 @@ from grading_app.models import BackgroundResult
 
 WAITING = "waiting for a worker"
 GAVE_UP = "the worker gave up; its log says why"
-PAUSE_S, PAUSE_SHARE = 30.0, 10.0  # While ratings come in, so long or so many times as long as it took.
+# While ratings arrive, wait at least PAUSE_S seconds, or PAUSE_SHARE times the last duration.
+PAUSE_S, PAUSE_SHARE = 30.0, 10.0
 LOST_AFTER = timedelta(minutes=15)
 
 
 def claimed(rows: QuerySet[Any], *, at_once: Q) -> list[int]:
-    """Keys of those of these rows that a worker is to be asked for: each caller gets others.
+    """Claim the rows that need a worker, and return their keys. Concurrent callers claim different rows.
 
-    One worker at a time; of ratings that keep coming in not at once again, but for the rows of `at_once`.
+    Only one worker computes a row at a time. After a result there is a pause, because ratings may keep arriving. The
+    rows of `at_once` skip the pause.
     """
     now = timezone.now()
     is_idle = Q(asked_at=None) | Q(ended_at__gte=F("asked_at")) | Q(asked_at__lt=now - LOST_AFTER)
@@ -38,7 +41,7 @@ def claimed(rows: QuerySet[Any], *, at_once: Q) -> list[int]:
 
 
 def worked(row: BackgroundResult, work: Callable[[], str]) -> None:
-    """Do the work, which returns why it could not be done, or nothing; whatever comes of it, the row says so."""
+    """Run the work and record its end in the row, even if it fails. `work` returns the reason for no result, or ""."""
     started, problem = time.monotonic(), GAVE_UP
     try:
         problem = work()

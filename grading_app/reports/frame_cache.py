@@ -1,4 +1,4 @@
-"""Aggregates and pictures, kept as long as nothing that they show has changed."""
+"""Cached aggregates and figures. They are valid until something that they show changes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from grading_app.reports.waves import WavePair, compare_waves
 from runs_app.models import Experiment, Point, Wave
 
 SECONDS = 24 * 3600
-LOOKS = 3  # Raise it when figures are drawn differently, or of other numbers: the browsers' copies are then old.
+LOOKS = 3  # Increase it when figures are drawn differently or show other numbers. Then browsers' copies are outdated.
 
 
 def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
-    """Another text whenever trials have ended or grades have come; read from counters and indexes, never from the rows.
+    """Return a text that changes whenever trials end or grades are written.
 
-    Grade conditions count what is written of them, new or in place of what was there.
+    It is read from counters and indexes, never from the rows. Grade conditions count all writes, new gradings and
+    replaced ones.
     """
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     counters = runs.order_by("pk").values_list("pk", "n_pending", "n_running", "n_done", "n_failed", "n_cancelled")
@@ -40,13 +41,13 @@ def fingerprint(experiment: Experiment, wave: Wave | None) -> str:
 
 
 def kept_frames(experiment: Experiment, wave: Wave | None, state: str) -> Frames:
-    """The aggregates of the experiment in this state (a fingerprint)."""
+    """Return the aggregates of the experiment in this state (a fingerprint)."""
     found: Frames | None = cache.get_or_set(f"frames:{state}", lambda: load_frames(experiment, wave), SECONDS)
     return found or load_frames(experiment, wave)
 
 
 def kept_picture(figure: AnyFigure, frames: Frames, state: str, width: int, theme: plot_style.Theme) -> bytes | None:
-    """The figure as SVG, or None where the experiment has nothing to show of it."""
+    """Return the figure as SVG; None if the experiment has no data for it."""
 
     def draw() -> bytes | None:
         frame = figure.frame(frames)
@@ -57,7 +58,7 @@ def kept_picture(figure: AnyFigure, frames: Frames, state: str, width: int, them
 
 
 def kept_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
-    """Wave b against wave a, as the experiment stands."""
+    """Return the comparison of wave b with wave a at the experiment's present state."""
     key = f"waves:{fingerprint(experiment, None)}:{a.pk}:{b.pk}"
     found: WavePair | None = cache.get_or_set(key, lambda: compare_waves(experiment, a, b), SECONDS)
     return found or compare_waves(experiment, a, b)

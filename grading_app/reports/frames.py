@@ -1,6 +1,6 @@
-"""What tables and figures are made from: counts and sums of an experiment's rows, added up by the database.
+"""The aggregates behind tables and figures: counts and sums of an experiment's rows, added up by the database.
 
-Every frame has at most a row for each condition, dimension and category (or item): never one for each trial.
+Every frame has at most one row for each condition, dimension and category (or item). It never has a row for each trial.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """What became of the trials of one condition.
+    """The outcomes of the trials of one condition.
 
-    `unread`, `empty` and `truncated` count among the done ones, `refused` also among the failed ones; they may overlap.
+    `unread`, `empty` and `truncated` are counts of done trials. `refused` also counts failed trials. They may overlap.
     """
 
     condition: int
@@ -57,7 +57,7 @@ class Outcomes:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The scores of one condition in one category: ratings of a dimension (`rule` None), or what a rule said.
+    """The scores of one condition in one category: ratings of a dimension (`rule` is None), or scores by a rule.
 
     `unread` counts the answers from which no score could be read.
     """
@@ -73,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class NormPair:
-    """One item on one dimension: the mean of a condition's ratings beside the mean of people."""
+    """One item on one dimension: the mean of a condition's ratings and the mean of people."""
 
     condition: int
     dimension: int
@@ -85,9 +85,11 @@ class NormPair:
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """All of an experiment's aggregates, in one wave or in all; `labels` names its conditions in the order of the
-    design, `rules` what has graded here, the people of each queue together, but for the rating itself, which the trials
-    hold."""
+    """All of an experiment's aggregates, in one wave or in all.
+
+    labels: the names of its conditions, in the order of the design. rules: the names of its graders, with the people of
+    each queue as one grader. The rating itself is not among them, because the trials hold it.
+    """
 
     labels: dict[int, str]
     dimensions: dict[int, Asked]
@@ -101,7 +103,7 @@ class Frames:
 
 
 def load_frames(experiment: Experiment, wave: Wave | None = None) -> Frames:
-    """Reads every aggregate that the experiment can have: up to five passes over its rows, all in the database."""
+    """Load every aggregate that the experiment can have, in at most five passes over its rows, all in the database."""
     where = {"experiment": experiment.pk, "wave": wave.pk if wave else None}
     dimensions = dimensions_of(experiment)
     rules, people = rule_labels(experiment), people_labels(experiment)
@@ -127,14 +129,17 @@ def dimensions_of(experiment: Experiment) -> dict[int, Asked]:
 
 
 def rule_labels(experiment: Experiment) -> dict[int, str]:
-    """But for people, whose scores of a queue are taken together: `people_labels`."""
+    """Return labels of all graders but people. `people_labels` has the people, one label for each queue."""
     rules = experiment.grade_conditions.exclude(scorer="rating").exclude(kind=GradeCondition.Kind.PERSON)
     return {rule.pk: _rule_label(rule) for rule in rules.select_related("grader", "rubric", "panel")}
 
 
 def people_labels(experiment: Experiment) -> dict[int, str]:
-    """The people of each queue that graded answers by a rubric, with how many graded an answer; by the queue's key,
-    negative."""
+    """Return a label for the people of each queue that graded answers by a rubric, with the number of raters per
+    answer.
+
+    The keys are the negated keys of the queues.
+    """
     counted = rows_of(RATERS, {"experiment": experiment.pk})
     return {
         -queue: f"people of {name} ({rubric}@{version}), mean of {spread_text(least, most)}"
@@ -152,27 +157,27 @@ RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_ans
 
 
 def spread_text(least: int, most: int) -> str:
-    """'1 rater', '1 to 3 raters'."""
+    """Return a text such as '1 rater an answer' or '1 to 3 raters an answer'."""
     if least < most:
         return f"{least} to {most} raters an answer"
     return f"{most} rater{'' if most == 1 else 's'} an answer"
 
 
 def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:
-    """Of the conditions that have runs (in this wave), in the order of the design."""
+    """Return labels of the conditions that have runs (in this wave), in the order of the design."""
     runs = experiment.runs.generating().filter(wave=wave) if wave else experiment.runs.generating()
     conditions = Condition.objects.filter(pk__in=runs.values("condition"))
     return condition_labels(list(conditions.select_related("model", "prompt", "sampler").order_by("pk")))
 
 
 def sum_of(parts: Collection[Outcomes]) -> Outcomes:
-    """Of several conditions; it names none of them."""
+    """Return the sum over several conditions. Its condition is 0."""
     counts = ([getattr(part, name) for part in parts] for name in Outcomes.__slots__[1:])
     return Outcomes(0, *map(sum, counts))
 
 
 def outcomes(where: Where) -> list[Outcomes]:
-    """A row for each condition, in the order of the design."""
+    """Return a row for each condition, in the order of the design."""
     statement = f"""SELECT r.condition_id, count(*), count(*) FILTER (WHERE t.status = 'done'),
             count(*) FILTER (WHERE t.status = 'failed'),
             count(*) FILTER (WHERE t.status IN ('pending', 'running')),
@@ -187,7 +192,7 @@ def outcomes(where: Where) -> list[Outcomes]:
 
 
 def rating_cells(where: Where) -> list[Cell]:
-    """Ratings by condition, dimension and category."""
+    """Return ratings by condition, dimension and category."""
     statement = f"""SELECT condition_id, category, dimension_id, {SUMS} FROM (
             SELECT r.condition_id, i.category, t.dimension_id, t.item_id, count(*) AS asked, count(t.rating) AS n,
                 coalesce(sum(t.rating), 0) AS s, coalesce(sum(t.rating * t.rating), 0) AS q
@@ -202,7 +207,7 @@ def rating_cells(where: Where) -> list[Cell]:
 
 BY_RULES = """SELECT condition_id AS rule, trial_id, score FROM grading_app_grading
     WHERE condition_id = ANY(%(rules)s)"""
-# One score of each answer by the people of a queue; queues are told from conditions by their sign.
+# The people of a queue give one score to each answer, their mean. Negative numbers mark queues, not conditions.
 BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FROM grading_app_grading g
     JOIN grading_app_gradecondition gc ON gc.id = g.condition_id
     JOIN grading_app_raterassignment a ON a.id = gc.assignment_id
@@ -210,7 +215,7 @@ BY_PEOPLE = """SELECT -a.queue_id AS rule, g.trial_id, avg(g.score) AS score FRO
 
 
 def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[Cell]:
-    """Scores by rule, condition and category; a rated item is one cluster on each dimension."""
+    """Return scores by rule, condition and category. A rated item is one cluster on each dimension."""
     statement = f"""SELECT condition_id, category, dimension_id, rule, bool_and(zero_or_one), {SUMS} FROM (
             SELECT r.condition_id, i.category, t.dimension_id, g.rule, t.item_id, count(*) AS asked,
                 count(g.score) AS n, coalesce(sum(g.score), 0) AS s, coalesce(sum(g.score * g.score), 0) AS q,
@@ -226,7 +231,7 @@ def grade_cells(where: Where, rules: list[int], graded: str = BY_RULES) -> list[
 
 
 def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
-    """How often each rating was given, by condition and dimension."""
+    """Return how often each rating was given, by condition and dimension."""
     statement = f"""SELECT r.condition_id, t.dimension_id, t.rating, count(*)
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {IN_SCOPE} AND t.status = 'done' AND t.dimension_id IS NOT NULL AND t.rating IS NOT NULL
@@ -238,7 +243,7 @@ def rating_counts(where: Where) -> dict[tuple[int, int], dict[int, int]]:
 
 
 def norm_pairs(where: Where) -> list[NormPair]:
-    """Items that have both ratings and a human mean, matched by the dimension's name."""
+    """Return the items that have both ratings and a human mean, matched by the dimension's name."""
     statement = f"""SELECT of_item.condition_id, of_item.dimension_id, i.key, of_item.n, of_item.mean, h.mean FROM (
             SELECT r.condition_id, t.dimension_id, t.item_id, count(*) AS n, avg(t.rating)::float8 AS mean
             FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
@@ -252,8 +257,11 @@ def norm_pairs(where: Where) -> list[NormPair]:
 
 
 def condition_labels(conditions: list[Condition]) -> dict[int, str]:
-    """What tells conditions apart: the names of the facets that differ; versions too where names alone do not; and the
-    hash of what is asked where both are the same, as of a model that was changed behind its name."""
+    """Return labels that distinguish the conditions.
+
+    They name the facets that differ. If the names are equal, they add versions. If these are equal too, they add the
+    hash of the request, for example for a model that was changed under the same name.
+    """
     for versioned in (False, True):
         parts = {condition.pk: _facet_names(condition, versioned) for condition in conditions}
         differs = [len(set(column)) > 1 for column in zip(*parts.values(), strict=True)]

@@ -1,4 +1,4 @@
-"""One line for each way in which an experiment's answers are graded: progress, mean, failures by code, cost, flags."""
+"""The rows of the grading page: for each grade condition its progress, mean, failures by code, cost and flags."""
 
 from __future__ import annotations
 
@@ -20,8 +20,11 @@ from runs_app.monitoring.progress import Totals
 
 @dataclass(frozen=True, slots=True)
 class GradeLine:
-    """A grade condition with its runs (none for a rule or a panel) and what came of them. kin: names of the models that
-    are of the judge's own family. missing: of a panel, its members by name with how many answers each lacks."""
+    """A grade condition with its runs (none for a rule or a panel) and their results.
+
+    kin: names of the answering models that belong to the judge's own family. missing: for a panel, (name of a member,
+    number of answers without its verdict).
+    """
 
     condition: GradeCondition
     runs: tuple[Run, ...]
@@ -35,7 +38,7 @@ class GradeLine:
 
     @property
     def scores(self) -> Scores:
-        """Of no verdict, while none was added up."""
+        """The scores; empty scores while nothing was added up."""
         return self.kept.value or Scores()
 
     @property
@@ -52,7 +55,7 @@ class GradeLine:
 
     @property
     def errors(self) -> list[tuple[str, int]]:
-        """Calls that failed, by error class, the most frequent first."""
+        """Failed calls by error class, the most frequent first."""
         added: dict[str, int] = {}
         for run in self.runs:
             for name, n in run.errors.items():
@@ -65,12 +68,14 @@ class GradeLine:
 
     @property
     def verdicts(self) -> int:
-        """On pairs: one of each in each order, the newest, read or not."""
+        """The number of pairwise verdicts, read or unread. Each pair counts once in each order, with its newest
+        verdict.
+        """
         return self.scores.preferred + self.scores.unread
 
     @property
     def quorum(self) -> str:
-        """Of a panel: who must have judged an answer for it to get a score."""
+        """For a panel: how many members must have judged an answer before it gets a score."""
         seats = len(members_of(self.condition))
         wanted = self.condition.parameters.get("quorum")
         return f"at least {wanted} of {seats} members must have given a score" if wanted else f"all {seats} must judge"
@@ -81,7 +86,7 @@ class GradeLine:
 
 
 def grade_lines(experiment: Experiment) -> list[GradeLine]:
-    """In the order in which they were made; a constant number of queries."""
+    """Return the lines in the order in which the conditions were created, in a constant number of queries."""
     conditions = list(
         experiment.grade_conditions.select_related(
             "grader__language_model__endpoint",
@@ -113,7 +118,7 @@ def _missing(scores: CachedAggregate[Scores]) -> tuple[tuple[int, int], ...]:
 
 
 def tries_of(experiment: Experiment) -> list[Run]:
-    """Runs of judges that only tried a rubric: their verdicts are no gradings. The newest first."""
+    """Return the runs of judges that only tested a rubric, newest first. Their verdicts are not gradings."""
     runs = Run.objects.filter(experiment=experiment, condition__stage="judge", condition__grade_condition=None)
     return list(runs.with_design().order_by("-pk")[:20])
 
@@ -127,7 +132,7 @@ def _runs_of(experiment: Experiment) -> dict[int | None, list[Run]]:
 
 
 def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, tuple[str, ...]]:
-    """By condition, the solvers of a judge's family; of a panel, those of any of its members' families."""
+    """Return the answering models of the judge's family by condition; for a panel, of any member's family."""
     solvers = solvers_of(experiment)
     found = {
         condition.pk: tuple(model.name for model in kin_among(solvers, condition.grader))
@@ -142,6 +147,6 @@ def _kin_of(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dic
 
 
 def is_moving(runs: Iterable[Run], for_s: float) -> bool:
-    """Whether a judge is at work or ended so recently that its last replies may not be read yet."""
+    """Return True if a judge is running, or ended so recently that its last replies may still be unread."""
     since = timezone.now() - timedelta(seconds=for_s)
     return any(run.status in Run.UNDER_WAY or (run.finished_at and run.finished_at > since) for run in runs)

@@ -1,4 +1,5 @@
-"""Whether a judge rewards length: scores by the length of the answer, within conditions; how often the longer wins."""
+"""Length bias of a judge: scores by the length of the answer, within conditions, and how often the longer answer wins.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from grading_app.reports.verdict_cache import Aggregate, Among
 from grading_app.statistics.clusters import ClusterSums, Share, clustered_share_of
 
 BINS = 8
-FEW = 3  # answers in a bin from which its mean is drawn
+FEW = 3  # A bin needs at least this number of answers to get a point in the plot.
 
 BY_LENGTH = """WITH said AS (
     SELECT r.condition_id AS of, char_length(t.answer) AS length, g.score
@@ -24,7 +25,7 @@ edges AS (SELECT percentile_disc(%(shares)s::float8[]) WITHIN GROUP (ORDER BY le
 SELECT of, width_bucket(length, edges.at) AS bin, count(*), min(length), max(length), avg(length)::float8,
     avg(score), regr_sxx(score, length), regr_syy(score, length), regr_sxy(score, length)
 FROM said, edges GROUP BY GROUPING SETS ((1, 2), (1), ())"""
-# Verdicts that prefer one of two answers of different lengths: how often, by item, the longer one.
+# Verdicts that prefer one of two answers of different lengths: counts by item of wins of the longer one.
 LONGER = """WITH said AS (
     SELECT p.winner, a.item_id, char_length(a.answer) AS a, char_length(b.answer) AS b
     FROM grading_app_preference p JOIN runs_app_trial a ON a.id = p.trial_a_id
@@ -39,7 +40,7 @@ SELECT coalesce(sum(n), 0), coalesce(sum(s), 0), coalesce(sum(s), 0), count(*), 
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Answers of like length: how many, their mean length in characters, their mean score."""
+    """A bin of answers of similar length: their number, mean length in characters, and mean score."""
 
     n: int
     length: float
@@ -48,10 +49,11 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """Scores by length. edges: the shortest and longest answer of each bin; bins: by condition, by the bin's number.
+    """Scores by length.
 
-    r: over all answers. within: pooled within conditions, sum S_xy / sqrt(sum S_xx sum S_yy) over conditions, which a
-    better model's longer answers do not move; None where nothing varies.
+    edges: the shortest and longest answer of each bin. bins: condition -> number of the bin -> bin.
+    r: over all answers. within: pooled within conditions, sum S_xy / sqrt(sum S_xx sum S_yy) over conditions. It is not
+    affected if a better model writes longer answers. None if nothing varies.
     """
 
     edges: dict[int, tuple[int, int]]
@@ -63,8 +65,10 @@ class Lengths:
 
 @dataclass(frozen=True, slots=True)
 class Longer:
-    """The share of verdicts that the longer answer won, with an interval over items; ties and answers of one length are
-    counted apart."""
+    """The share of verdicts that the longer answer won, with an interval over items.
+
+    ties: verdicts for neither. equal: verdicts on answers of equal length. Both are counted apart.
+    """
 
     share: Share | None
     ties: int
@@ -102,7 +106,8 @@ def _lengths(condition: GradeCondition) -> Lengths:
 
 
 def _r(moments: Sequence[Sequence[Any]]) -> float | None:
-    """Of sums of squares and products (S_xx, S_yy, S_xy), each about its own means."""
+    """Return r from sums of squares and products (S_xx, S_yy, S_xy), each about its own means; None if nothing varies.
+    """
     xx, yy, xy = (sum(row[at] or 0.0 for row in moments) for at in range(3))
     return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
 

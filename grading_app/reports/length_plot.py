@@ -1,4 +1,4 @@
-"""Mean score by length of the answer, a panel for each condition."""
+"""The plot of mean score by length of the answer, with a panel for each condition."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def grid_of(lengths: Lengths, width: int) -> plot_style.Grid:
 
 
 def draw(lengths: Lengths, labels: dict[int, str], width: int) -> Figure:
-    """All panels on the same axes; a bin of fewer than FEW answers has no point."""
+    """Draw all panels on the same axes. A bin of fewer than FEW answers has no point."""
     grid = grid_of(lengths, width)
     figure, axes = grid.figure()
     scores = [one.score for bins in lengths.bins.values() for one in bins.values() if one.n >= FEW] or [0.0, 1.0]
@@ -45,7 +45,7 @@ def draw(lengths: Lengths, labels: dict[int, str], width: int) -> Figure:
 
 
 def table(lengths: Lengths, labels: dict[int, str]) -> Table:
-    """A row for each condition and bin."""
+    """Return a table with a row for each condition and bin."""
     rows = [
         (labels.get(of, str(of)), f"{low:,} to {high:,}", f"{one.n:,}", number(one.score))
         for of, bins in lengths.bins.items()

@@ -1,4 +1,4 @@
-"""Who chose between answers: each judge, and the people of each queue together, with what their choices come to."""
+"""The raters that chose between answers: each judge, and the people of each queue together, with their results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grading_app.reports.verdict_cache import CachedAggregate, kept
 
 @dataclass(frozen=True, slots=True)
 class Chooser:
-    """A judge, or the people of a queue. people: how many gave a verdict; 0 of a judge."""
+    """A judge, or the people of a queue. people: the number of people who gave a verdict; 0 for a judge."""
 
     key: str
     label: str
@@ -22,7 +22,7 @@ class Chooser:
 
 
 def choosers(lines: Sequence[GradeLine]) -> list[Chooser]:
-    """Judges that gave a verdict, then people, whose choices of one queue are taken together."""
+    """Return judges that gave a verdict, then people. The choices of all people of one queue are combined."""
     compared = [line for line in lines if line.in_pairs and (line.totals.done or line.scores.preferred)]
     judges = [line for line in compared if line.condition.kind != GradeCondition.Kind.PERSON]
     queues: dict[str, list[GradeCondition]] = {}
@@ -39,7 +39,7 @@ def choosers(lines: Sequence[GradeLine]) -> list[Chooser]:
 
 
 def standings(lines: Sequence[GradeLine]) -> list[tuple[Chooser, CachedAggregate[PairwiseStanding]]]:
-    """Each beside the others, so that people's wins stand beside judges'."""
+    """Return each rater with its result, so that people's and judges' wins are shown side by side."""
     among, chose = [line.condition for line in lines], choosers(lines)
     found = kept(PAIRS, [chooser.conditions[0] for chooser in chose], among)
     return [(chooser, found[chooser.conditions[0].pk]) for chooser in chose]

@@ -1,4 +1,4 @@
-"""What pairwise verdicts come to: whether the order decides them, and who is preferred to whom."""
+"""Statistics of pairwise verdicts: order bias, and the strength of each condition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESAMPLES = 400
 SEED = 1
 SMOOTHING = 0.5
 
-# The verdicts that say which is better; sides: 1 where the answer shown first won, -1, or 0 for a tie.
+# The verdicts that could be read; for_first: 1 if the answer shown first won, -1 if not, or 0 for a tie.
 SAID = """SELECT p.condition_id AS rater, p.trial_a_id AS a, p.trial_b_id AS b,
         CASE p.winner WHEN 'tie' THEN 0 WHEN 'a' THEN 1 ELSE -1 END AS for_first
     FROM grading_app_preference p WHERE p.condition_id = ANY(%(conditions)s) AND p.winner <> ''"""
@@ -32,8 +32,8 @@ SELECT count(*) FILTER (WHERE orders = 2), count(*) FILTER (WHERE orders = 2 AND
     count(*) FILTER (WHERE orders = 2 AND for_first > 0), count(*) FILTER (WHERE orders = 2 AND for_first < 0),
     (SELECT count(*) FROM said WHERE for_first > 0), (SELECT count(*) FROM said WHERE for_first <> 0)
 FROM pairs"""  # noqa: S608 - fixed text
-# How often each condition won against each other one on an item, a tie being half a win for both; items whose tallies
-# are the same make one row, so that there are as many rows as different tallies, however many verdicts.
+# How often each condition won against each other condition on an item; a tie is half a win for both. Items with the
+# same tally make one row. So the number of rows depends on the distinct tallies, not on the verdicts.
 TALLIES = f"""WITH said AS ({SAID}), met AS (
     SELECT ta.item_id AS item, least(ra.condition_id, rb.condition_id) AS low,
         greatest(ra.condition_id, rb.condition_id) AS high,
@@ -50,8 +50,12 @@ SELECT count(*), tally FROM of_item GROUP BY tally ORDER BY tally"""  # noqa: S6
 
 @dataclass(frozen=True, slots=True)
 class OrderBias:
-    """Of the pairs that one rater saw in both orders: how many verdicts flipped with the order, and which place gained.
-    Of all verdicts for one of the two (`decided`): how often the answer that was shown first won."""
+    """The order bias of one rater.
+
+    pairs: the pairs that the rater saw in both orders. flipped: pairs whose verdict changed with the order. for_first,
+    for_second: pairs for which the first or the second position gained. decided: all verdicts that are not ties.
+    first_won: how many of them chose the answer shown first.
+    """
 
     pairs: int
     flipped: int
@@ -66,18 +70,18 @@ class OrderBias:
 
     @property
     def interval(self) -> Interval | None:
-        """Wilson's, of the share that flipped, 0 to 1; None without pairs in both orders."""
+        """Wilson's interval of the share that flipped, 0 to 1; None without pairs in both orders."""
         return wilson(self.flipped, self.pairs) if self.pairs else None
 
     @property
     def first_interval(self) -> Interval | None:
-        """Wilson's, of the share that the answer shown first won; None where neither ever did."""
+        """Wilson's interval of the share that the answer shown first won; None if all verdicts are ties."""
         return wilson(self.first_won, self.decided) if self.decided else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A condition with its log-strength and interval, and its chance to win against the mean competitor."""
+    """A condition with its log-strength and interval."""
 
     label: str
     strength: float
@@ -87,7 +91,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseStanding:
-    """`problem` says why there are no strengths; `note` how the intervals were made."""
+    """The result of a rater. `problem` says why there are no strengths; `note` says how the intervals were made."""
 
     bias: OrderBias
     ranked: tuple[Ranked, ...]
@@ -98,8 +102,10 @@ class PairwiseStanding:
 
 
 def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, str]) -> PairwiseStanding:
-    """Strengths by Bradley and Terry over all verdicts of a judge, or of several people together, and the bias of the
-    order. `labels` names the conditions that answered."""
+    """Return Bradley-Terry strengths over all verdicts of a judge, or of several people together, and the order bias.
+
+    `labels` names the conditions that answered.
+    """
     from grading_app.statistics.bradley_terry import Tally, comparisons_from_tallies
 
     raters = [one.pk for one in conditions]
@@ -118,7 +124,7 @@ def pairwise_standing(conditions: Sequence[GradeCondition], labels: dict[int, st
 
 
 def together(condition: GradeCondition, among: Among) -> list[GradeCondition]:
-    """Whose choices are taken together with this one's: those of the people of its queue, or a judge's alone."""
+    """Return the conditions whose choices are combined with this one's: the people of its queue, or a judge alone."""
     if condition.kind != GradeCondition.Kind.PERSON:
         return [condition]
     queue = condition.parameters["queue"]
@@ -142,10 +148,10 @@ PAIRS: Aggregate[PairwiseStanding] = Aggregate(
 
 
 def _fitted(comparisons: Any) -> tuple[Any, str]:
-    """The model with how it was made. None with the reason where it has no estimate.
+    """Return the fitted model and how it was made; None and the reason if it has no estimate.
 
-    Where some never lost nothing bounds the distance to them: smoothing gives an order, and no resample of the same
-    wins an interval.
+    If a name never lost, nothing bounds its distance to the others. Then smoothing gives an order, and there is no
+    interval, because every resample has the same problem.
     """
     from grading_app.statistics.bradley_terry import bradley_terry, bradley_terry_by_items
 

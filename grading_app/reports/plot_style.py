@@ -1,7 +1,8 @@
-"""How figures look: one set of colours for light and dark, hairlines, words beside the marks instead of a legend.
+"""The style of the figures: one set of colours for light and dark, hairlines, and labels beside the marks, not a
+legend.
 
-matplotlib is imported inside the functions: pages that show no figure do not pay for it. pyplot is never used, its
-figures would live for ever. Each colour is a pair; the picture follows the reader's theme by CSS `light-dark`.
+matplotlib is imported inside the functions, so that pages without a figure do not load it. pyplot is never used,
+because it never frees its figures. Each colour is a pair; the picture follows the reader's theme by CSS `light-dark`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 Theme = Literal["auto", "light", "dark"]
 
-# As in tokens.css. Light values are unique: they stand for the pair until the picture is written.
+# The same values as in tokens.css. Light values are unique: they stand for the pair until the picture is written.
 TEXT = "#1e2228"
 MUTED = "#585c63"
 LINE = "#e0e0dc"
@@ -38,7 +39,7 @@ DARK_OF = {
     DATA_SOFT: "#4a6296",
     HUMAN: "#e6bd77",
 }
-# No system-ui: inside a picture it is another font than on the page around it.
+# No system-ui: inside a picture it is another font than on the surrounding page.
 FONTS = ["-apple-system", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans", "Arial", "sans-serif"]
 FONT_FAMILY = ", ".join(f"'{name}'" if " " in name else name for name in FONTS)
 
@@ -51,7 +52,7 @@ DRAWING = threading.Lock()  # Fonts and settings of matplotlib are shared by all
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Panels in columns; all sizes are CSS pixels. `left` is room for the words beside the first panel of a row."""
+    """Panels in columns. All sizes are CSS pixels. `left` is the space for the labels of the first panel of a row."""
 
     panels: int
     columns: int
@@ -77,7 +78,7 @@ class Grid:
         return (self.width - self.left - self.right - (self.columns - 1) * self.gap_x) / self.columns
 
     def figure(self) -> tuple[Figure, list[Axes]]:
-        """An empty figure and its panels, row by row."""
+        """Return an empty figure and its panels, row by row."""
         figure = new_figure(self.width, self.height)
         axes = [self._place(figure, number) for number in range(self.panels)]
         return figure, axes
@@ -91,7 +92,7 @@ class Grid:
 
 
 def new_figure(width: int, height: int) -> Figure:
-    """A transparent figure of so many CSS pixels."""
+    """Return a transparent figure of this size in CSS pixels."""
     from matplotlib.figure import Figure as MatplotlibFigure
 
     figure = MatplotlibFigure(figsize=(width * PIXEL / 72, height * PIXEL / 72), dpi=72)
@@ -100,7 +101,7 @@ def new_figure(width: int, height: int) -> Figure:
 
 
 def plain_axes(axes: Axes) -> Axes:
-    """A bottom line and small words; no box, no tick marks, no background."""
+    """Style the axes: a bottom line and small labels; no box, no tick marks, no background."""
     axes.set_facecolor("none")
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
@@ -116,12 +117,12 @@ def gridlines(axes: Axes, axis: Literal["x", "y"]) -> None:
 
 
 def head(axes: Axes, text: str, *, left: float = 0, offset: float = 6) -> None:
-    """The name of a panel, so many pixels above it, from so many to the left of it."""
+    """Write the name of a panel, `offset` pixels above it and `left` pixels to the left of it."""
     note(axes, 0, 1, text, left=left, offset=offset, va="bottom", fontsize=NORMAL, color=TEXT, fontweight="bold")
 
 
 def note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: float = 0, **how: Any) -> None:
-    """A few muted words at a place of the panel, in shares of it; moved left and raised by so many pixels."""
+    """Write a short muted text at (x, y), as shares of the panel; moved left and up by a number of pixels."""
     style: dict[str, Any] = {"fontsize": SMALL, "color": MUTED, "ha": "left", "va": "top"}
     axes.annotate(
         text,
@@ -135,7 +136,7 @@ def note(axes: Axes, x: float, y: float, text: str, *, left: float = 0, offset: 
 
 
 def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 0, up: float = 0, **how: Any) -> None:
-    """Words at a place of the data, moved by so many pixels."""
+    """Write a text at a point of the data, moved right and up by a number of pixels."""
     axes.annotate(
         text,
         place,
@@ -147,7 +148,9 @@ def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 
 
 
 def shortened(text: str, width: float) -> str:
-    """What fits into so many pixels at the normal size, by the average letter; the middle goes, both ends tell more."""
+    """Cut a text to this width in pixels at the normal size, by the average letter. The middle is cut, because both
+    ends identify it better.
+    """
     room = max(6, int(width / LETTER))
     if len(text) <= room:
         return text
@@ -156,7 +159,7 @@ def shortened(text: str, width: float) -> str:
 
 
 def interval_rows(axes: Axes, rows: Sequence[tuple[int, float, float | None, float | None]]) -> None:
-    """Place, value, low and high: a dot and the line of its interval, at y = -place, so from the top down."""
+    """Draw a dot and the line of its interval for each (place, value, low, high), at y = -place, from the top down."""
     for place, value, low, high in rows:
         if low is not None and high is not None:
             axes.plot([low, high], [-place, -place], color=DATA, linewidth=2 * PIXEL, solid_capstyle="butt")
@@ -164,9 +167,9 @@ def interval_rows(axes: Axes, rows: Sequence[tuple[int, float, float | None, flo
 
 
 def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
-    """The picture as SVG with real text; the same figure gives the same bytes.
+    """Return the picture as SVG with real text. The same figure gives the same bytes.
 
-    "auto" follows the preference of the page that shows it; "light" and "dark" are fixed, with their own background.
+    "auto" follows the theme of the page that shows it. "light" and "dark" are fixed, with their own background.
     """
     import matplotlib as mpl
 
@@ -185,11 +188,13 @@ def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
 
 
 def _themed(picture: str, theme: Theme) -> str:
-    """Fonts as on the page; colours of the theme, or both, and the reader's preference decides."""
+    """Return the picture with the page's fonts and the theme's colours. "auto" keeps both colours for the reader's
+    setting.
+    """
     picture = picture[picture.index("<svg") :]
     picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)
     for light, dark in DARK_OF.items():
-        # The plain colour first, for readers that do not know light-dark.
+        # The plain colour comes first, for browsers without light-dark.
         both = {"dark": dark, "light": light, "auto": f"{light}; \\1: light-dark({light}, {dark})"}[theme]
         picture = re.sub(rf"(fill|stroke): {light}\b", rf"\1: {both}", picture)
     if theme != "auto":

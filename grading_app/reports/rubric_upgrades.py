@@ -1,4 +1,4 @@
-"""Judges whose rubric, or whose rubrics of items, were corrected since: the same judge by the newest version."""
+"""Judges whose rubric or item rubrics have a newer version: a link to the same judge with the newest version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.models import Experiment, TextSet
 
 @dataclass(frozen=True, slots=True)
 class Newer:
-    """What a judge would read instead of what it reads, and where that is asked for, with its cost seen first."""
+    """The newer texts for a judge, and the address of the form that adds it. The form shows the cost first."""
 
     parts: tuple[Rubric | TextSet, ...]
     address: str
@@ -26,9 +26,9 @@ class Newer:
 
 
 def newer_versions(experiment: Experiment, conditions: Sequence[GradeCondition]) -> dict[int, Newer]:
-    """By condition, of the judges whose rubric or set of texts has a newer approved version that none of them reads.
+    """Return the judges whose rubric or text set has a newer approved version that no judge uses yet, by condition.
 
-    Two queries, however many judges.
+    It takes two queries, however many judges there are.
     """
     graders = {condition.pk: condition.grader for condition in conditions if condition.grader is not None}
     rubrics = _newest(Rubric, (grader.rubric.name for grader in graders.values()))
@@ -46,7 +46,7 @@ def newer_versions(experiment: Experiment, conditions: Sequence[GradeCondition])
 
 
 def judging_address(experiment: Experiment, **said: Any) -> str:
-    """Where a judge is asked, with what its form would say."""
+    """Return the address of the judge form, with its fields filled in."""
     return f"{reverse('experiment_judge', args=[experiment.slug])}?{urlencode(said)}"
 
 

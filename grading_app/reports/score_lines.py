@@ -1,4 +1,4 @@
-"""One line for each measure and condition: how many scores, their mean or share, and how sure one can be of it."""
+"""Summary lines by measure and condition: the number of scores, and their mean or share with its interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clus
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is summarised: a dimension's ratings, or the scores of a rule (on a dimension, where items are rated)."""
+    """The summarised values: a dimension's ratings, or a rule's scores (for rated items, on a dimension)."""
 
     label: str
     rule: int | None
@@ -21,9 +21,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ScoreLine:
-    """`mean` is a share between 0 and 1 where the measure is one; then `sd` is None and the interval is Wilson's.
+    """A mean or share with its interval. If the measure is a share, `mean` is 0 to 1, `sd` is None, and the interval is
+    Wilson's.
 
-    Everything but the counts is None where no score could be read; `se`, `low` and `high` where there is one item.
+    Everything but the counts is None if no score could be read. `se`, `low` and `high` are None with one item.
     """
 
     measure: Measure
@@ -41,7 +42,7 @@ class ScoreLine:
 
 
 def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = False) -> list[ScoreLine]:
-    """Lines by measure, then condition in the order of the design, then (if asked for) category."""
+    """Return lines by measure, then condition in the order of the design, then (if requested) category."""
     cells = list(cells)
     binary = _binary_measures(cells)
     sums: dict[tuple[int | None, int | None, int, str | None], tuple[ClusterSums, int]] = {}
@@ -59,7 +60,7 @@ def score_lines(cells: Iterable[Cell], frames: Frames, *, by_category: bool = Fa
 
 
 def _binary_measures(cells: list[Cell]) -> set[tuple[int | None, int | None]]:
-    """A rule scores in shares only if all that it ever said, in any condition, is 0 or 1."""
+    """Return the measures whose scores are all 0 or 1, in every condition. These are shown as shares."""
     seen = {(cell.rule, cell.dimension) for cell in cells}
     return seen - {(cell.rule, cell.dimension) for cell in cells if not cell.is_binary}
 
@@ -74,7 +75,7 @@ def measure_label(
 
 
 def place_of(measure: Measure) -> tuple[bool, bool, int, int]:
-    """Where it stands among others: ratings first, people (whose keys are negative) last."""
+    """Return the sort key of a measure: ratings first, people (whose keys are negative) last."""
     rule = measure.rule or 0
     return (measure.rule is not None, rule < 0, abs(rule), measure.dimension or 0)
 

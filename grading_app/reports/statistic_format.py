@@ -1,4 +1,4 @@
-"""Statistics as people read them in a paper. Pure: numbers in, plain text out."""
+"""Statistics formatted as in a paper. Pure functions: numbers in, plain text out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def per_cent(share: float | None, places: int = 1) -> str:
 
 
 def coefficient(r: float | None) -> str:
-    """A correlation, which never passes 1: without the zero before the point."""
+    """Format a correlation without the zero before the decimal point."""
     if r is None:
         return MISSING
     text = f"{abs(r):.2f}"
@@ -32,7 +32,7 @@ def per_cent_interval(low: float | None, high: float | None) -> str:
 
 
 def signed(text: str) -> str:
-    """A difference that is said: with a plus where it is above zero."""
+    """Add a plus sign to the text of a positive difference."""
     is_above = any(digit in text for digit in "123456789") and not text.startswith(MINUS)
     return f"+{text}" if is_above else text
 

@@ -1,4 +1,4 @@
-"""What a worker does for the pages that oversee grading: it adds up the verdicts of which there are many."""
+"""The worker's part of the grading pages: it adds up verdicts if there are many."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS: dict[str, Aggregate[Any]] = {part.name: part for part in (SCORES, LENGTHS
 
 
 def add_up(keys: Sequence[int], *, seconds: float) -> list[int]:
-    """Each of these rows, at least one, until the time is over; returns those that are left."""
+    """Compute these rows, at least one, until the time is over. Return the keys that are left."""
     end = time.monotonic() + seconds
     for at, key in enumerate(keys):
         if at and time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""Sums over verdicts: added up at once where these are few; of many, as a worker last found them."""
+"""Sums over verdicts: few are added up at once and cached; for many, a worker's last result is shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Among = Sequence[GradeCondition]
 
 WORK_OUT = "grading_app.tasks.work_out_sums"
 ADDING_UP = "adding up"
-VERSION = 1  # Raise it when the same verdicts are added up differently.
+VERSION = 1  # Increase it when the same verdicts are added up differently.
 KEPT_SECONDS = 24 * 3600
 MOST_AT_ONCE = 10_000
 """So many verdicts are added up while the page waits: 10 ms, but 100 with their answers' lengths, 200 in pairs."""
@@ -28,10 +28,10 @@ MOST_AT_ONCE = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Generic[T]):
-    """One respect in which verdicts are added up. kind: the class of what comes of it, made of plain fields.
+    """One kind of sum over verdicts. kind: the class of the result, made of plain fields.
 
-    read: of some grade conditions among all of their experiment, by their keys. rests_on: of one of them, the keys of
-    those whose verdicts count.
+    read: returns the results of some grade conditions by their keys, given all conditions of the experiment.
+    rests_on: returns the keys of the conditions whose verdicts enter the result of one condition.
     """
 
     name: str
@@ -42,8 +42,11 @@ class Aggregate(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CachedAggregate(Generic[T]):
-    """value: None before it was first added up. row: what a worker keeps; None where all was added up at once.
-    is_fresh: whether no verdict was written since."""
+    """The sum of one grade condition.
+
+    value: None before the first result. row: the row with a worker's result; None if everything was added up at once.
+    is_fresh: True if no verdict was written since.
+    """
 
     value: T | None
     row: Sums | None = None
@@ -55,9 +58,10 @@ class CachedAggregate(Generic[T]):
 
 
 def kept(part: Aggregate[T], conditions: Sequence[GradeCondition], among: Among) -> dict[int, CachedAggregate[T]]:
-    """By the keys of these conditions; `among` are all of their experiment. A constant number of queries.
+    """Return the sums by the keys of these conditions, in a constant number of queries.
 
-    What is missing or out of date is read here and now where few verdicts count, and else asked of a worker.
+    `among` are all conditions of the experiment. A missing or outdated sum is computed now if few verdicts count.
+    Otherwise a worker is asked for it.
     """
     states = {one.pk: state_of(part, one, among) for one in conditions}
     found = _at_hand(part, states)
@@ -76,14 +80,14 @@ def kept(part: Aggregate[T], conditions: Sequence[GradeCondition], among: Among)
 
 
 def state_of(part: Aggregate[Any], condition: GradeCondition, among: Among) -> str:
-    """Another text whenever a verdict that counts was written."""
+    """Return a text that changes whenever a verdict that counts is written."""
     changes = {one.pk: one.changes for one in among}
     counted = sorted((pk, changes.get(pk, 0)) for pk in part.rests_on(condition, among))
     return content_hash([VERSION, part.name, counted])
 
 
 def read_by_worker(row: Sums, part: Aggregate[Any], among: Among) -> str:
-    """Add up and keep; what is written meanwhile makes it out of date. Returns why not, or nothing."""
+    """Add up and store the sum. Verdicts written meanwhile outdate it. Return the reason for no result, or ""."""
     condition = next(one for one in among if one.pk == row.condition_id)
     state, read_at = state_of(part, condition, among), timezone.now()
     tell(row, ADDING_UP)
@@ -106,7 +110,7 @@ def _rows(part: Aggregate[Any], conditions: Collection[int]) -> list[Sums]:
 
 
 def _are_many(conditions: Collection[int]) -> bool:
-    """Counted no further than it matters."""
+    """Return True for more than MOST_AT_ONCE verdicts; counting stops there."""
     said = (model.objects.filter(condition__in=conditions).order_by() for model in (Grading, Preference))
     return sum(rows[: MOST_AT_ONCE + 1].count() for rows in said) > MOST_AT_ONCE
 

@@ -1,4 +1,4 @@
-"""What the verdicts of grade conditions add up to."""
+"""Statistics over the verdicts of grade conditions."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from grading_app.reports.frames import SUMS
 from grading_app.reports.verdict_cache import Aggregate, Among
 from grading_app.statistics.clusters import ClusterSums, Mean, clustered_mean_of
 
-LENGTH_MATTERS = 0.3  # Correlation of score and length, either way, from which it is worth a look ...
-ENOUGH = 30  # ... and the answers that it needs to rest on.
+LENGTH_MATTERS = 0.3  # A correlation of score and length of at least this size is flagged ...
+ENOUGH = 30  # ... if it is based on at least this number of answers.
 
 BY_ITEM = f"""SELECT rule, {SUMS} FROM (
     SELECT g.condition_id AS rule, t.item_id, count(*) AS asked, count(g.score) AS n,
@@ -28,13 +28,13 @@ BY_CODE = """SELECT g.condition_id, g.parse_error, count(*) FROM grading_app_gra
     WHERE g.condition_id = ANY(%(conditions)s) AND g.parse_error <> '' GROUP BY 1, 2
     UNION ALL SELECT p.condition_id, p.parse_error, count(*) FROM grading_app_preference p
     WHERE p.condition_id = ANY(%(conditions)s) GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
-# Of the answers that judges graded: those that got their score without a call, and why; those that were cut off or
-# refused, and judged all the same.
+# For graded answers: how many got a score without a call, by reason; and how many were cut off or refused but judged
+# nevertheless.
 BY_NOTE = """SELECT g.condition_id, note, count(*) FROM grading_app_grading g
     CROSS JOIN LATERAL (SELECT g.detail ->> 'code' AS note WHERE g.detail ? 'code'
         UNION ALL SELECT jsonb_array_elements_text(g.detail -> 'flags')) AS notes
     WHERE g.condition_id = ANY(%(judges)s) AND g.detail ?| ARRAY['code', 'flags'] GROUP BY 1, 2 ORDER BY 3 DESC, 2"""
-# Of the answers that a member of a panel graded and the panel did not: how many each member said nothing of.
+# For the answers that a member of a panel graded and the panel did not: how many lack each member's verdict.
 WITHOUT_PANEL = """WITH seat AS (SELECT p.id AS panel, member::bigint FROM grading_app_gradecondition p
         CROSS JOIN LATERAL jsonb_array_elements_text(p.parameters -> 'members') AS member WHERE p.id = ANY(%(panels)s)),
     met AS (SELECT seat.panel, g.trial_id, array_agg(g.condition_id) AS there
@@ -47,13 +47,13 @@ FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """What a condition's verdicts add up to. `mean` is None where no score could be read.
+    """The sums of a condition's verdicts. `mean` is None if no score could be read.
 
-    codes: (code, how many) of those that say nothing, the most frequent first. length: Pearson's r of score and length
-    of the answer in characters, over `length_n` answers; None where either does not vary. graded: gradings, read or
-    not; preferred: verdicts on pairs that say which is better. noted: as `codes`, of answers that were scored without a
-    call, were cut off or refused. left_out: of a panel, answers that a member graded and the panel could not; missing:
-    the conditions of members with how many of these each gave no verdict on.
+    codes: (error code, count) of unreadable verdicts, the most frequent first. length: Pearson's r of score and length
+    of the answer in characters, over `length_n` answers; None if either does not vary. graded: the number of gradings,
+    read or unread. preferred: pairwise verdicts that could be read. noted: as `codes`, for answers that were scored
+    without a call, were cut off or refused. left_out: for a panel, answers that a member graded and the panel could
+    not. missing: for a panel, (condition of a member, number of these answers without its verdict).
     """
 
     mean: Mean | None = None
@@ -76,13 +76,13 @@ class Scores:
 
 
 def members_of(condition: GradeCondition) -> list[int]:
-    """The conditions that a panel takes together; of all others, none."""
+    """Return the conditions of a panel's members; none for other conditions."""
     found: list[int] = condition.parameters["members"] if condition.kind == GradeCondition.Kind.PANEL else []
     return found
 
 
 def read_scores(conditions: Sequence[GradeCondition], among: Among = ()) -> dict[int, Scores]:
-    """Of these, by condition."""
+    """Return the scores of these conditions, by condition."""
     judges = [condition.pk for condition in conditions if condition.kind == GradeCondition.Kind.JUDGE]
     wanted = {"conditions": [condition.pk for condition in conditions], "judges": judges}
     sums = {rule: numbers for rule, *numbers in _rows(BY_ITEM, wanted)}
@@ -104,7 +104,7 @@ SCORES: Aggregate[Scores] = Aggregate("scores", lambda _: Scores, read_scores, _
 
 
 def _may_leave_out(condition: GradeCondition, scores: Mapping[int, Scores]) -> bool:
-    """Whether a panel may lack an answer that a member graded: not where all have graded as many as it has."""
+    """Return True if the panel may lack an answer that a member graded: their numbers of gradings differ."""
     members = members_of(condition)
     graded = {scores[pk].graded if pk in scores else None for pk in members}
     return bool(members) and graded != {scores[condition.pk].graded}

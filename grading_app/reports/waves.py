@@ -1,6 +1,7 @@
-"""Two waves of one experiment beside each other: what each item scored in both, and what became of the trials.
+"""The comparison of two waves of one experiment: each item's scores in both, and the outcomes of the trials.
 
-The database adds up: a row for each condition and measure, with an item's differences only where items are few.
+The database adds up: the result has a row for each condition and measure. It includes the items' differences only if
+there are few items.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ OF_PAIR = f"{OF_DESIGN} AND r.wave_id IN (%(a)s, %(b)s)"
 class WaveLine:
     """One measure in one condition (None: all of them), over the items with a score in both waves.
 
-    `alone` counts items with a score in one wave at most, `unread_a` and `unread_b` answers without a score.
-    `adjusted` is p after Holm's correction over the lines of single conditions, or over those of all conditions.
+    `alone` counts items without a score in one of the waves. `unread_a` and `unread_b` count answers without a score.
+    `adjusted` is p after Holm's correction, over the lines of single conditions or over the lines of all conditions.
     """
 
     measure: Measure
@@ -57,21 +58,21 @@ class WaveLine:
 
 
 class Differs(NamedTuple):
-    """Served as other models, or by other providers, in one wave than in the other."""
+    """True if the served models, or the providers, differ between two waves."""
 
     models: bool = False
     providers: bool = False
 
     @classmethod
     def of(cls, one: ServedModels, other: ServedModels) -> Differs:
-        """A wave that does not say is no change."""
+        """Compare two waves. A wave without a served model or provider counts as unchanged."""
         pairs = ((one.models, other.models), (one.providers, other.providers))
         return cls(*(bool(first and second and first != second) for first, second in pairs))
 
 
 @dataclass(frozen=True, slots=True)
 class WaveOutcome:
-    """What became of the trials of one condition (None: of all) in one of the two waves, a or b."""
+    """The outcomes of the trials of one condition (None: of all) in one of the two waves, a or b."""
 
     condition: str | None
     is_b: bool
@@ -95,17 +96,17 @@ class WavePair:
 
     @property
     def served_otherwise(self) -> list[str]:
-        """Labels of conditions."""
+        """Labels of the conditions that were served by other models or providers in wave b."""
         return [row.condition for row in self.outcomes if row.is_b and any(row.differs) and row.condition]
 
 
 def compare_waves(experiment: Experiment, a: Wave, b: Wave) -> WavePair:
-    """Wave b against wave a. Six passes over the rows of both at most, all in the database."""
+    """Compare wave b with wave a, in at most six passes over the rows of both, all in the database."""
     return WavePair(wave_lines(experiment, a, b), wave_outcomes(experiment, a, b))
 
 
 def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
-    """By measure, all conditions first where there are several, then each in the order of the design."""
+    """Return lines by measure: first all conditions if there are several, then each in the order of the design."""
     labels, dimensions = labels_of(experiment), dimensions_of(experiment)
     rules, people = rule_labels(experiment), people_labels(experiment)
     where = {"experiment": experiment.pk, "a": a.pk, "b": b.pk, "few": FEW}
@@ -116,7 +117,7 @@ def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
     lines = []
     for condition, rule, dimension, is_share, n, mean, sd, few, *rest in found:
         if condition is None and not several:
-            continue  # It would say the same again.
+            continue  # It would repeat the line of the only condition.
         measure = Measure(measure_label({**rules, **people}, dimensions, rule, dimension), rule, dimension, is_share)
         change = change_of(n, mean, sd, few or ())
         lines.append(WaveLine(measure, labels[condition] if condition is not None else None, change, *rest))
@@ -125,7 +126,9 @@ def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
 
 
 def _adjusted(lines: list[WaveLine]) -> list[WaveLine]:
-    """One family of tests are the single conditions, another the sums over them: a sum repeats its parts."""
+    """Set the adjusted p. Single conditions and sums over them are two families of tests, because a sum repeats its
+    parts.
+    """
     found = list(lines)
     for is_sum in (True, False):
         at = [k for k, line in enumerate(lines) if (line.condition is None) == is_sum and line.change]
@@ -135,7 +138,7 @@ def _adjusted(lines: list[WaveLine]) -> list[WaveLine]:
     return found
 
 
-# Of each item in a condition: its mean in either wave, and how many answers have no score.
+# For each item in a condition: its mean in each wave, and the number of answers without a score.
 _OF_ITEM = """avg({score}::float8) FILTER (WHERE r.wave_id = %(a)s) AS a,
     avg({score}::float8) FILTER (WHERE r.wave_id = %(b)s) AS b,
     count(*) FILTER (WHERE r.wave_id = %(a)s AND {score} IS NULL) AS unread_a,
@@ -147,7 +150,7 @@ RATINGS = f"""SELECT r.condition_id, NULL::bigint AS rule, t.dimension_id, t.ite
 
 
 def _grades(graded: str) -> str:
-    """The same of scores: `graded` selects rule, trial and score."""
+    """Return the same query for scores. `graded` selects rule, trial and score."""
     return f"""SELECT r.condition_id, g.rule, t.dimension_id, t.item_id,
             coalesce(bool_and(g.score IN (0, 1)), true) AS zero_or_one, {_OF_ITEM.format(score="g.score")}
         FROM ({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id JOIN runs_app_run r ON r.id = t.run_id
@@ -155,8 +158,11 @@ def _grades(graded: str) -> str:
 
 
 def _compared(of_item: str) -> str:
-    """A row for each condition and measure, and one for each measure over all conditions: there an item enters with the
-    mean of its differences. What differs by less than means of equal scores can, for their rounding, is equal."""
+    """Return SQL with a row for each condition and measure, and a row for each measure over all conditions.
+
+    Over all conditions, an item enters with the mean of its differences. Differences below rounding error count as
+    zero.
+    """
     return f"""WITH of_item AS ({of_item}), paired AS (
             SELECT *, CASE WHEN abs(b - a) <= 1e-12 * greatest(abs(a), abs(b)) THEN 0 ELSE b - a END AS d FROM of_item
         ), lines AS (
@@ -176,7 +182,9 @@ def _compared(of_item: str) -> str:
 
 
 def wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
-    """Two rows for each condition, wave a first; before them two for all, where there are several."""
+    """Return two rows for each condition, wave a first. If there are several conditions, two rows for all come before
+    them.
+    """
     labels, served = labels_of(experiment), _served(experiment, a, b)
     counted = [{row.condition: row for row in outcomes(_in(experiment, wave))} for wave in (a, b)]
     rows = []
@@ -199,7 +207,7 @@ def _in(experiment: Experiment, wave: Wave) -> Where:
 
 
 def _served(experiment: Experiment, a: Wave, b: Wave) -> dict[tuple[int, int], ServedModels]:
-    """By condition and wave."""
+    """Return the served models and providers by condition and wave."""
     statement = f"""SELECT r.condition_id, r.wave_id, t.served_model, t.served_provider
         FROM runs_app_trial t JOIN runs_app_run r ON r.id = t.run_id
         WHERE {OF_PAIR} AND t.status = 'done' GROUP BY 1, 2, 3, 4"""  # noqa: S608

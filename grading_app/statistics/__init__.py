@@ -1,8 +1,9 @@
-"""How far raters agree: people with each other, judges with people. Pure: tables of numbers in, estimates out.
+"""Measures of agreement between raters: people with each other, and judges with people.
 
-`ratings.ratings_from` makes the table of units x raters. A measure (`alpha.krippendorff_alpha`, `kappas.cohens_kappa`
-and so on) makes a `Coefficient` of it, whose `result()` tells the estimate, with an interval where a formula gives
-one; `resampling.bootstrap` gives an interval to any of them.
+The functions are pure: they take tables of numbers and return estimates. `ratings.ratings_from` builds the table of
+units x raters. A measure (for example `alpha.krippendorff_alpha` or `kappas.cohens_kappa`) turns it into a
+`Coefficient`. `Coefficient.result()` returns the estimate, with an interval if a formula gives one.
+`bootstrap.bootstrap` gives an interval to any measure.
 
 All modules but `estimates` import numpy. Code that a web process loads imports them inside the function that computes.
 """

@@ -16,15 +16,15 @@ ROUNDING = 1e-24
 
 
 def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
-    """1 - D_o / D_e: the disagreement within units over that of all ratings, whatever they rate.
+    """Return 1 - D_o / D_e: the disagreement within units over the disagreement among all ratings of all units.
 
     D_o = 1/n sum over units of 1/(m_u - 1) sum over ordered pairs of its m_u ratings of delta^2,
     D_e = 1/(n (n - 1)) sum over ordered pairs of all n ratings of delta^2, with a distance delta^2 of c and k
     nominal: 1 if c != k; interval: (c - k)^2; ratio: ((c - k) / (c + k))^2;
     ordinal: (sum of n_g for g from c to k - (n_c + n_k) / 2)^2, n_g ratings being g: their mid-ranks' distance.
     K. Krippendorff (2011), "Computing Krippendorff's alpha-reliability", University of Pennsylvania.
-    Only ratings of units with two ratings or more can be paired; other units are left out. Not defined where all
-    ratings are the same. A ratio scale takes up to some thousand different ratings (their distances are a table).
+    Units with fewer than two ratings are left out, because nothing can be paired. Alpha is not defined if all ratings
+    are the same. A ratio scale takes some thousand distinct ratings at most (their distances form a table). Raise
     ValueError for negative ratings on a ratio scale.
     """
     if level == "ratio" and (ratings.values < 0).any():
@@ -36,7 +36,7 @@ def krippendorff_alpha(ratings: Ratings, level: Level) -> Coefficient:
 
 
 def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
-    """Scales whose distances are those of the categories, however often each comes."""
+    """Return alpha for scales whose distances depend on the categories alone (nominal, ratio)."""
     categories, counts = used.categories, used.counts
     distances = _nominal(categories) if level == "nominal" else _ratio(categories)
     within = ((counts @ distances) * counts).sum(axis=1) / (used.per_unit - 1)
@@ -50,7 +50,8 @@ def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
 
 
 def _by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
-    """Scales whose distances are squares of differences: of the ratings, or of their mid-ranks among all that count."""
+    """Return alpha for scales whose distances are squared differences: of the ratings, or of their mid-ranks (ordinal).
+    """
     unit, sizes = np.nonzero(used.given)[0], used.per_unit
     starts = np.cumsum(sizes) - sizes
     values = used.values[used.given]
@@ -67,14 +68,14 @@ def _by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
 
 
 def _squares_by_unit(positions: Floats, unit: Whole, starts: Whole, sizes: Whole) -> Floats:
-    """(resamples, ratings) -> (resamples, units): sums of squares about each unit's mean."""
+    """Return sums of squares about each unit's mean: (resamples, ratings) -> (resamples, units)."""
     means = np.add.reduceat(positions, starts, axis=1) / sizes
     squares: Floats = np.add.reduceat((positions - means[:, unit]) ** 2, starts, axis=1)
     return squares
 
 
 def _squares(positions: Floats, counted: Floats) -> Floats:
-    """(resamples,): sums of squares about the mean of what counts; what is below rounding is zero."""
+    """Return sums of squares about the weighted mean: (resamples,). Values below rounding error become zero."""
     means = (counted * positions).sum(axis=1, keepdims=True) / counted.sum(axis=1, keepdims=True)
     squares = (counted * (positions - means) ** 2).sum(axis=1)
     return np.where(squares > ROUNDING * (counted * positions**2).sum(axis=1), squares, 0.0)

@@ -1,4 +1,4 @@
-"""Bland and Altman's limits: between which values nearly all differences of two raters lie."""
+"""Bland and Altman's limits of agreement: the range that holds nearly all differences of two raters."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ REACH = 1.96
 
 @dataclass(frozen=True, slots=True)
 class LimitsOfAgreement:
-    """differences: judge less the mean of the people, means: of both, and `times`: of how many units; low, high: in
-    them, as the mean of the differences."""
+    """Bland and Altman's limits, with the points of their plot.
+
+    differences: the judge's rating minus the people's mean. means: the mean of both. times: the number of units at each
+    point. mean: the mean of the differences. low, high: the limits.
+    """
 
     means: tuple[float, ...]
     differences: tuple[float, ...]
@@ -37,12 +40,12 @@ def limits_of_agreement(
     items: Mapping[Hashable, Hashable] | None = None,
     resamples: int = 2000,
 ) -> LimitsOfAgreement:
-    """The mean difference of judge and people -+ 1.96 standard deviations of the differences (n - 1 below).
+    """Return the mean difference of judge and people -+ 1.96 standard deviations of the differences (divided by n - 1).
 
     J. M. Bland & D. G. Altman (1986), "Statistical methods for assessing agreement between two methods of clinical
-    measurement", Lancet 327, 307-310. Each limit has the interval of `bootstrap`, whole items being drawn. Only units
-    that the judge and a person rated are used; limits are None below two of them. ValueError as of `judge_bias`, and
-    where no unit has both.
+    measurement", Lancet 327, 307-310. Each limit has the interval of `bootstrap`, which draws whole items. Only units
+    that the judge and a person rated are used. With fewer than two units the limits are None. Raise ValueError if no
+    unit has both ratings, and in the cases of `judge_bias`.
     """
     used, left_out = compared(ratings, judge)
     if not used.units:
@@ -67,7 +70,7 @@ def _limit(apart: Floats, reach: float) -> Callable[[Floats], Floats]:
         n = times.sum(axis=1)
         means = times @ apart / n
         squares = (times * (apart[None, :] - means[:, None]) ** 2).sum(axis=1)
-        # Below two units the quotient is not defined, and so is the limit.
+        # With fewer than two units the quotient is not defined, so the limit is not defined either.
         limits: Floats = means + reach * np.sqrt(quotient(squares, n - 1))
         return limits
 

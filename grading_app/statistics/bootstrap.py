@@ -1,4 +1,5 @@
-"""Bootstrap intervals for any measure of agreement: whole items are drawn, since answers to one item go together."""
+"""Bootstrap intervals for any measure of agreement. Whole items are drawn, because answers to one item are correlated.
+"""
 
 from __future__ import annotations
 
@@ -25,16 +26,16 @@ def bootstrap(
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Estimate:
-    """The measure with its percentile interval over resamples of items; the same seed gives the same interval.
+    """Return the measure with its percentile interval over resamples of items. The same seed gives the same interval.
 
-    items: unit -> item, where an item has several units (its answers): items are drawn with replacement and bring all
-    their units along. Without it each unit is an item.
-    Resamples for which the measure is not defined (one category alone) are left out and counted; where they are more
-    than a tenth of all, no interval is given, because what was left out would have shaped it.
-    Ratings that all agree agree in every resample: their interval is a point, whatever their number.
-    B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole clusters:
-    A. C. Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
-    ValueError for fewer than 100 resamples, a confidence outside 0 to 1, or a unit without an item.
+    items: unit -> item, if an item has several units (its answers). Items are drawn with replacement, with all their
+    units. Without it each unit is an item.
+    Resamples for which the measure is not defined (one category alone) are left out and counted. If they are more than
+    a tenth, there is no interval, because leaving them out would bias it.
+    If all ratings agree, they agree in every resample. Then the interval is a point, however few the ratings are.
+    B. Efron & R. J. Tibshirani (1993), "An introduction to the bootstrap", ch. 13; resampling whole clusters: A. C.
+    Davison & D. V. Hinkley (1997), "Bootstrap methods and their application", section 3.8.
+    Raise ValueError for fewer than 100 resamples, a confidence outside 0 to 1, or a unit without an item.
     """
     if resamples < 100 or not 0 < confidence < 1:
         raise ValueError("a bootstrap takes 100 resamples or more, and a confidence between 0 and 1")
@@ -93,7 +94,7 @@ class Clusters:
 
     @property
     def n(self) -> int:
-        """How many items have units."""
+        """The number of units of an item of each kind: (kinds,)."""
         return round(float(self.alike[self.sizes > 0].sum()))
 
     def where(self, kept: NDArray[np.bool_]) -> Clusters:
@@ -102,16 +103,13 @@ class Clusters:
         return Clusters(self.alike, codes, None if self.held is None else self.held[:, kept])
 
     def times(self, drawn: Floats) -> Floats:
-        """(resamples, kinds), how many items were drawn of each -> (resamples, units), how often each unit was."""
+        """Return the clusters of these units alone. All kinds stay, also kinds without any unit."""
         found: Floats = drawn[:, self.codes] if self.held is None else drawn @ self.held
         return found
 
 
 def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
-    """The items of these units: as `items` (unit -> item) says, or else each unit is one.
-
-    Rows that stand for many units know their items themselves. ValueError for a unit without an item.
-    """
+    """Return how often each unit was drawn: (resamples, kinds) draws of items -> (resamples, units)."""
     if ratings.holding is not None:
         held, alike = ratings.holding.units, ratings.holding.alike
         some = held.sum(axis=1) > 0
@@ -121,7 +119,7 @@ def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> 
 
 
 def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None) -> Whole:
-    """(units,): the number of each unit's item, from 0. ValueError for a unit without one."""
+    """Return the number of each unit's item, from 0: (units,). Raise ValueError for a unit without an item."""
     if items is None:
         return np.arange(len(units))
     lacking = next((unit for unit in units if unit not in items), None)
@@ -132,10 +130,10 @@ def _codes(units: Sequence[Hashable], items: Mapping[Hashable, Hashable] | None)
 
 
 def draws_of_kinds(alike: Floats, resamples: int, seed: int, cells: int) -> Iterator[Floats]:
-    """(some resamples, kinds) at a time: how many clusters were drawn of each kind.
+    """Yield how many clusters of each kind were drawn: (some resamples, kinds) at a time.
 
-    alike: (kinds,), how many clusters there are that tell the same, of which it is all one which is drawn.
-    cells: how many numbers a resample takes, which bounds how many are made at once.
+    alike: (kinds,), the number of interchangeable clusters of each kind. Only the number drawn of a kind matters.
+    cells: the number of values of one resample. It bounds how many resamples are made at once.
     """
     n = int(alike.sum())
     random = np.random.default_rng(seed)

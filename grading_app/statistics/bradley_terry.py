@@ -1,4 +1,4 @@
-"""Who is preferred to whom, and how strongly: the Bradley-Terry model of pairwise comparisons."""
+"""The Bradley-Terry model of pairwise comparisons: how strongly each name is preferred to the others."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from grading_app.statistics.bootstrap import MOST_DEGENERATE, draws_of_kinds, to
 from grading_app.statistics.ratings import Floats, Whole
 
 STEPS = 50_000
-PRECISION = 1e-9  # of the wins of whoever won most
+PRECISION = 1e-9  # relative to the largest number of wins
 
 
 class Comparison(NamedTuple):
-    """One comparison. outcome: the share of the win that went to `first`: 1, 0, or 0.5 for a tie.
+    """One comparison of two names.
 
-    item: what both answered; comparisons of one item are resampled together. None: an item of its own.
+    outcome: the share of the win that went to `first`: 1, 0, or 0.5 for a tie.
+    item: the item that both answered. Comparisons of one item are resampled together. With None the comparison is an
+    item of its own.
     """
 
     first: Hashable
@@ -31,7 +33,7 @@ class Comparison(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What the comparisons of two on one item add up to, a tie being half a win each way."""
+    """The sums of the comparisons of two names on one item. A tie is half a win for each."""
 
     first: Hashable
     second: Hashable
@@ -41,11 +43,12 @@ class Tally(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparisons:
-    """Who beat whom, line by line, a tie being half a win each way.
+    """The wins of each name over each other name, line by line. A tie is half a win for each.
 
-    names: those compared; alike: (kinds,), how many items there are of each kind, those of one kind having the same
-    tally; kind, pair, wins: (lines,), the kind of item a line is of, the place of its winner and loser in a table of
-    names x names, and how many wins it tells of.
+    names: the compared names.
+    alike: (kinds,), the number of items of each kind. Items of one kind have the same tally.
+    kind, pair, wins: (lines,). kind is the kind of item. pair is the cell of winner and loser in a flat table of names
+    x names. wins is the number of wins.
     """
 
     names: tuple[Hashable, ...]
@@ -60,12 +63,15 @@ class Comparisons:
 
     @property
     def total(self) -> Floats:
-        """(names, names): how often row beat column."""
+        """The number of times the row beat the column: (names, names)."""
         total: Floats = self.drawn(self.alike[None])[0]
         return total
 
     def drawn(self, times: Floats) -> Floats:
-        """(resamples, kinds), how many items count of each -> (resamples, names, names), how often row beat column."""
+        """Return how often the row beat the column for each resample: (resamples, names, names).
+
+        times: (resamples, kinds), how many items count of each kind.
+        """
         size = len(self.names)
         tables = [np.bincount(self.pair, self.wins * row[self.kind], minlength=size * size) for row in times]
         stacked: Floats = np.stack(tables).astype(np.float64).reshape(len(times), size, size)
@@ -74,7 +80,7 @@ class Comparisons:
 
 @dataclass(frozen=True, slots=True)
 class Strength:
-    """A log-strength, their mean being 0: one more multiplies the odds of winning by e. se, low, high: its interval."""
+    """A log-strength with its interval. All log-strengths have mean 0; one more multiplies the odds of winning by e."""
 
     name: Hashable
     strength: float
@@ -85,7 +91,7 @@ class Strength:
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """One against another: difference of log-strengths with its interval, and the chance to win that they make."""
+    """Two names compared: the difference of log-strengths with its interval, and the resulting chance to win."""
 
     first: Hashable
     second: Hashable
@@ -103,9 +109,10 @@ class Odds:
 
 @dataclass(frozen=True, eq=False)
 class BradleyTerry:
-    """The fitted model. strengths: in the order of the names; covariance: (names, names), None without an interval.
+    """The fitted model.
 
-    comparisons: how many there were; items, resamples, degenerate: of a bootstrap, as of `Estimate`.
+    strengths: in the order of the names. covariance: (names, names), None without an interval.
+    comparisons: the number of comparisons. items, resamples, degenerate: for a bootstrap, as in `Estimate`.
     """
 
     formula: str
@@ -119,12 +126,12 @@ class BradleyTerry:
     degenerate: int = 0
 
     def without_intervals(self) -> BradleyTerry:
-        """The strengths alone."""
+        """Return the strengths without intervals."""
         alone = tuple(Strength(one.name, one.strength, None, None, None) for one in self.strengths)
         return replace(self, strengths=alone, covariance=None, interval="")
 
     def odds(self, first: Hashable, second: Hashable) -> Odds:
-        """One against another. ValueError for a name that was not compared."""
+        """Return the odds of one name against another. Raise ValueError for a name that was not compared."""
         names = [strength.name for strength in self.strengths]
         one, other = names.index(first), names.index(second)
         difference = self.strengths[one].strength - self.strengths[other].strength
@@ -137,9 +144,9 @@ class BradleyTerry:
 
 
 def comparisons_from(rows: Iterable[Comparison | tuple[Hashable, Hashable, float]]) -> Comparisons:
-    """Comparisons row by row; names keep the order in which they first come.
+    """Return the comparisons of these rows. Names keep the order in which they first appear.
 
-    ValueError for an outcome outside 0 to 1, or something compared with itself.
+    Raise ValueError for an outcome outside 0 to 1, or for a name compared with itself.
     """
     names: dict[Hashable, int] = {}
     items: dict[Hashable, int] = {}
@@ -155,10 +162,10 @@ def comparisons_from(rows: Iterable[Comparison | tuple[Hashable, Hashable, float
 
 
 def comparisons_from_tallies(tallies: Iterable[tuple[int, Iterable[Tally]]]) -> Comparisons:
-    """Comparisons that were added up: (how many items have this tally, the tally) for each kind of item.
+    """Return the comparisons of tallies. Each entry is the number of items with a tally, and the tally.
 
-    The same as their comparisons one by one: what is drawn is items, and those of one kind are alike.
-    ValueError for something compared with itself, or fewer wins than none.
+    The result equals that of the single comparisons: items are drawn, and the items of one kind are alike. Raise
+    ValueError for a name compared with itself, or for a negative number of wins.
     """
     names: dict[Hashable, int] = {}
     alike: list[float] = []
@@ -174,16 +181,16 @@ def comparisons_from_tallies(tallies: Iterable[tuple[int, Iterable[Tally]]]) -> 
 
 
 def _comparisons(names: Iterable[Hashable], alike: Floats, found: list[tuple[int, int, int, float]]) -> Comparisons:
-    """found: kind of item, winner, loser, wins."""
+    """Return the comparisons of rows (kind of item, winner, loser, wins)."""
     every, lines = tuple(names), np.array(found, dtype=np.float64).reshape(-1, 4)
     kind, winner, loser = lines[:, :3].astype(np.intp).T
     return Comparisons(every, alike, kind, winner * len(every) + loser, lines[:, 3])
 
 
 def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
-    """Comparisons as a table: how often the row beat the column, half a win for a tie.
+    """Return the comparisons of a table: how often the row beat the column, with half a win for a tie.
 
-    ValueError unless it is a square table of counts with a name for each row.
+    Raise ValueError unless it is a square table of counts with a name for each row.
     """
     table = np.array(wins, dtype=np.float64)
     if table.shape != (len(names), len(names)) or not (table >= 0).all() or np.trace(table):
@@ -193,15 +200,16 @@ def comparisons_of(wins: ArrayLike, names: Sequence[Hashable]) -> Comparisons:
 
 
 def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing: float = 0.0) -> BradleyTerry:
-    """Strengths such that the odds of i against j are exp(s_i - s_j), by maximum likelihood.
+    """Fit strengths by maximum likelihood such that the odds of i against j are exp(s_i - s_j).
 
-    R. A. Bradley & M. E. Terry (1952), Biometrika 39, 324-345; found by the MM algorithm of D. R. Hunter (2004), "MM
-    algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 384-406. The covariance is the
-    pseudo-inverse of the information sum n_ij p_ij (1 - p_ij), for independent comparisons: `bradley_terry_by_items`
-    where several are of one item. A tie is half a win for each, which makes the intervals somewhat wide.
-    smoothing: wins added both ways to each pair that was compared, for those who never lost (or won).
-    ValueError where the strengths have no finite estimate (L. R. Ford 1957): some were never compared with the others,
-    or some never lost to the others; it names them.
+    R. A. Bradley & M. E. Terry (1952), Biometrika 39, 324-345. The fit uses the MM algorithm of D. R. Hunter (2004),
+    "MM algorithms for generalized Bradley-Terry models", Annals of Statistics 32, 384-406. The covariance is the
+    pseudo-inverse of the information sum n_ij p_ij (1 - p_ij), which assumes independent comparisons. Use
+    `bradley_terry_by_items` if several comparisons belong to one item. A tie is half a win for each, which makes the
+    intervals somewhat wide.
+    smoothing: wins added in both directions to each compared pair. It allows for names that never lost (or never won).
+    Raise ValueError if the strengths have no finite estimate (L. R. Ford 1957): some names were never compared with the
+    others, or never lost to them. The error lists these names.
     """
     wins = _smoothed(comparisons.total, smoothing)
     refuse_unbounded(wins, comparisons.names)
@@ -218,10 +226,11 @@ def bradley_terry(comparisons: Comparisons, confidence: float = 0.95, smoothing:
 def bradley_terry_by_items(
     comparisons: Comparisons, *, seed: int, resamples: int = 1000, confidence: float = 0.95, smoothing: float = 0.0
 ) -> BradleyTerry:
-    """As `bradley_terry`, with percentile intervals over resamples of items, whose comparisons are drawn together.
+    """Fit `bradley_terry`, with percentile intervals over resamples of items. The comparisons of an item stay together.
 
-    Resamples without finite strengths are left out and counted; where they are more than a tenth there is no interval
-    (smoothing makes them rarer). The same seed gives the same intervals. ValueError as of `bradley_terry`.
+    Resamples without finite strengths are left out and counted. If they are more than a tenth, there is no interval
+    (smoothing makes them rarer). The same seed gives the same intervals. Raise ValueError in the cases of
+    `bradley_terry`.
     """
     fitted = bradley_terry(comparisons, confidence, smoothing)
     items, cells = comparisons.items, len(comparisons.alike) + len(comparisons.names) ** 2
@@ -240,7 +249,9 @@ def bradley_terry_by_items(
 
 
 def maximum_likelihood(wins: Floats) -> Floats:
-    """(tables, names, names) -> (tables, names), log-strengths of mean 0; NaN for a table without a finite estimate."""
+    """Return log-strengths of mean 0: (tables, names, names) -> (tables, names); NaN for a table without a finite
+    estimate.
+    """
     games, won = wins + wins.swapaxes(1, 2), wins.sum(axis=2)
     found = np.full(won.shape, np.nan)
     left = np.flatnonzero(strongly_connected(wins))
@@ -259,7 +270,7 @@ def maximum_likelihood(wins: Floats) -> Floats:
 
 
 def information(wins: Floats, strengths: Floats) -> Floats:
-    """(names, names): Fisher's information about the log-strengths; its rows add up to 0."""
+    """Return Fisher's information about the log-strengths: (names, names). Its rows add up to 0."""
     chances = 1 / (1 + np.exp(strengths[None, :] - strengths[:, None]))
     weights = (wins + wins.T) * chances * (1 - chances)
     found: Floats = np.diag(weights.sum(axis=1)) - weights
@@ -267,13 +278,17 @@ def information(wins: Floats, strengths: Floats) -> Floats:
 
 
 def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
-    """(tables, names, names) -> (tables,): whether everyone beat everyone, through others where not directly."""
+    """Return True for each table in which every name beat every other, directly or through others.
+
+    (tables, names, names) -> (tables,).
+    """
     connected: NDArray[np.bool_] = np.all(_reached(wins), axis=(1, 2))
     return connected
 
 
 def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
-    """ValueError that names who was never compared with the others, or never lost to them."""
+    """Raise ValueError if some names were never compared with the others, or never lost to them. The error lists them.
+    """
     if len(names) < 2:
         raise ValueError("a comparison takes two")
     groups = np.unique(_reached((wins + wins.T)[None])[0], axis=0)
@@ -283,7 +298,7 @@ def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
     reached = _reached(wins[None])[0]
     if reached.all():
         return
-    # Someone whom nobody reaches but those whom they reach themselves: a group at the top.
+    # Find a name that is reached only by names that it reaches itself: it belongs to a group at the top.
     top = next(at for at in range(len(names)) if (reached[:, at] <= reached[at]).all())
     group = reached[:, top] & reached[top]
     raise ValueError(
@@ -293,7 +308,9 @@ def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
 
 
 def _reached(wins: Floats) -> NDArray[np.bool_]:
-    """(tables, names, names): whether row beat column, or someone who beat column, and so on; all reach themselves."""
+    """Return where the row beat the column, directly or through others: (tables, names, names). Each name reaches
+    itself.
+    """
     size = wins.shape[1]
     reached = (wins > 0) | np.eye(size, dtype=bool)
     for _ in range(max(1, math.ceil(math.log2(size)))):

@@ -1,6 +1,6 @@
-"""Means and shares of scores that come in clusters (the answers to one item), from sums alone.
+"""Means and shares of clustered scores (the answers to one item form a cluster), computed from sums alone.
 
-The sums are what a database can add up over millions of rows; they also add up over disjoint sets of items.
+A database can compute these sums over millions of rows. Sums of disjoint sets of items can be added.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from evalsite.lib.stats.wilson import wilson
 
 @dataclass(frozen=True, slots=True)
 class ClusterSums:
-    """With n_i scores and their sum S_i in cluster i: sums over the scores, then over the clusters."""
+    """Sums over scores and over clusters, with n_i scores of sum S_i in cluster i."""
 
     n: float = 0.0
     total: float = 0.0
@@ -25,7 +25,7 @@ class ClusterSums:
     sizes_squared: float = 0.0  # sum of n_i^2
 
     def __add__(self, other: ClusterSums) -> ClusterSums:
-        """Of both, provided that no cluster is in both."""
+        """Return the sums of both. No cluster may be in both."""
         return ClusterSums(*(one + another for one, another in zip(astuple(self), astuple(other), strict=True)))
 
     @property
@@ -34,14 +34,14 @@ class ClusterSums:
 
     @property
     def sd(self) -> float | None:
-        """Sample standard deviation of the scores (n - 1); None below two."""
+        """The sample standard deviation of the scores (n - 1); None below two scores."""
         if self.n < 2:
             return None
         return math.sqrt(_not_negative(self.squares - self.n * self.mean**2, self.squares) / (self.n - 1))
 
     @property
     def residuals_squared(self) -> float:
-        """Sum over clusters of (S_i - n_i mean)^2."""
+        """The sum over clusters of (S_i - n_i mean)^2."""
         m = self.mean
         found = self.totals_squared - 2 * m * self.sizes_by_totals + m * m * self.sizes_squared
         return _not_negative(found, self.totals_squared)
@@ -49,7 +49,7 @@ class ClusterSums:
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean of n values in so many clusters, with its standard error and interval (None with one cluster)."""
+    """A mean of n values in a number of clusters, with standard error and interval (None with one cluster)."""
 
     n: int
     clusters: int
@@ -61,7 +61,8 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of successes with an interval that knows of the clusters; all but n and share None with one cluster."""
+    """A share of successes, with an interval that allows for clusters. All but n and share are None with one cluster.
+    """
 
     n: int
     clusters: int
@@ -73,12 +74,12 @@ class Share:
 
 
 def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | None:
-    """The mean, with a standard error that allows the scores of one cluster (an item) to go together.
+    """Return the mean, with a standard error that allows the scores of one cluster (an item) to be correlated.
 
-    se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters; the interval
-    is Student's with G - 1 degrees of freedom. Where clusters are equally large it is the standard error of the mean
+    se^2 = G / (G - 1) * sum over clusters of (sum of residuals in the cluster)^2 / n^2, for G clusters. The interval is
+    Student's with G - 1 degrees of freedom. If all clusters have the same size, this is the standard error of the mean
     of the cluster means. K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22, for the mean, with the usual
-    correction for few clusters. None for no scores.
+    correction for few clusters. Return None for no scores.
     """
     if not sums.n:
         return None
@@ -91,11 +92,11 @@ def clustered_mean_of(sums: ClusterSums, confidence: float = 0.95) -> Mean | Non
 
 
 def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | None:
-    """The share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
+    """Return the share of ones among scores of 0 and 1, with Wilson's interval at the effective sample size.
 
-    The effective size is n / D, D being the design effect: the clustered variance of the mean over that of as many
-    independent answers, taken as 1 where it is below. With one answer an item this is Wilson's interval itself. Where
-    all scores are equal D cannot be estimated; then every item counts as one answer.
+    The effective size is n / D, where D is the design effect. D is the clustered variance of the mean over the variance
+    of as many independent answers, and at least 1. With one answer per item this is Wilson's interval itself. If all
+    scores are equal, D cannot be estimated; then each item counts as one answer.
     E. L. Korn & B. I. Graubard (1998), "Confidence intervals for proportions with small expected number of positive
     counts estimated from survey data", Survey Methodology 24, 193-201, with Wilson's interval in place of theirs.
     """
@@ -105,7 +106,8 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
     if mean.se is None:
         return Share(mean.n, mean.clusters, mean.mean, None, None, None, None)
     variance = mean.mean * (1 - mean.mean)
-    # Of the estimates without their corrections for few clusters and scores: then one answer an item gives exactly 1.
+    # Both variances are taken without their corrections for few clusters and scores, so that one answer per item gives
+    # exactly 1.
     effect = max(1.0, sums.residuals_squared / (sums.n * variance)) if variance > 1e-12 else mean.n / mean.clusters
     effective = mean.n / effect
     interval = wilson(min(mean.mean, 1.0) * effective, effective, confidence)
@@ -113,5 +115,5 @@ def clustered_share_of(sums: ClusterSums, confidence: float = 0.95) -> Share | N
 
 
 def _not_negative(difference: float, scale: float) -> float:
-    """Differences of large sums leave rounding noise: what is below it is zero."""
+    """Return the difference, or zero if it is below the rounding noise of large sums."""
     return difference if difference > 1e-12 * scale else 0.0

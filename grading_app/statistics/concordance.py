@@ -1,4 +1,4 @@
-"""How two columns of numbers go together, each unit counting as often as it is said to."""
+"""Lin's concordance and Pearson's correlation of two columns of numbers, with a weight for each unit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDING_OF_R = 1e-13
 
 
 class Moments(NamedTuple):
-    """(resamples,) each: the mean difference, variances (divided by n) and covariance of two columns."""
+    """The mean difference, variances (divided by n) and covariance of two columns; each is (resamples,)."""
 
     difference: Floats
     variance_x: Floats
@@ -26,7 +26,10 @@ class Moments(NamedTuple):
 
 
 def moments(x: Floats, y: Floats, times: Floats) -> Moments:
-    """x, y: (units,); times: (resamples, units), how often each counts. What is below rounding is zero."""
+    """Return the moments of two columns. Values below rounding error become zero.
+
+    x, y: (units,). times: (resamples, units), how often each unit counts.
+    """
     n = times.sum(axis=1, keepdims=True)
     center = (x.mean() + y.mean()) / 2
     x, y = x - center, y - center
@@ -44,25 +47,25 @@ def _variance(values: Floats, off: Floats, shares: Floats) -> Floats:
 
 
 def concordance(x: Floats, y: Floats, times: Floats) -> Floats:
-    """Lin's coefficient for each resample; NaN where neither column varies and their means are equal."""
+    """Return Lin's coefficient for each resample; NaN if neither column varies and their means are equal."""
     found = moments(x, y, times)
     return quotient(2 * found.covariance, found.variance_x + found.variance_y + found.difference**2)
 
 
 def correlation(x: Floats, y: Floats, times: Floats) -> Floats:
-    """Pearson's r for each resample; NaN where a column does not vary."""
+    """Return Pearson's r for each resample; NaN if a column does not vary."""
     found = moments(x, y, times)
     return np.clip(quotient(found.covariance, np.sqrt(found.variance_x * found.variance_y)), -1.0, 1.0)
 
 
 def lins_concordance(ratings: Ratings) -> Coefficient:
-    """Lin's concordance correlation coefficient of two raters: how near their pairs are to the line of equality.
+    """Return Lin's concordance correlation coefficient: how near the pairs of two raters are to the line of equality.
 
-    rho_c = 2 s_xy / (s_x^2 + s_y^2 + (mean x - mean y)^2), moments divided by n.
+    rho_c = 2 s_xy / (s_x^2 + s_y^2 + (mean x - mean y)^2), with moments divided by n.
     L. I.-K. Lin (1989), "A concordance correlation coefficient to evaluate reproducibility", Biometrics 45, 255-268.
-    The interval is tanh(atanh(rho_c) -+ z se), its variance as corrected in Biometrics 56 (2000), 324-325, for three
-    units or more. Only units that both rated are used. Not defined where neither rater varies and both are equal.
-    ValueError unless there are two raters.
+    The interval is tanh(atanh(rho_c) -+ z se). Its variance is as corrected in Biometrics 56 (2000), 324-325, and it
+    needs at least three units. Only units that both raters rated are used. The coefficient is not defined if neither
+    rater varies and both are equal. Raise ValueError unless there are two raters.
     """
     if len(ratings.raters) != 2:
         raise ValueError(f"Lin's coefficient is of two raters, not of {len(ratings.raters)}")
@@ -94,7 +97,10 @@ def _transformed(x: Floats, y: Floats, times: Floats, confidence: float) -> Spre
 
 
 def _variance_of_z(n: float, rho_c: float, r: float, shift: float) -> float:
-    """shift: the squared difference of the means over the product of the standard deviations (Lin's u^2)."""
+    """Return the variance of Fisher's z of rho_c.
+
+    shift: the squared difference of the means over the product of the standard deviations (Lin's u^2).
+    """
     rest = 1 - rho_c**2
     terms = (
         (1 - r**2) * rho_c**2 / (rest * r**2),

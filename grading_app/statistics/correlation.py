@@ -1,6 +1,6 @@
 """Pearson's correlation of pairs, with its uncertainty.
 
-numpy and scipy are imported where they are used, so that pages without numbers do not pay for them.
+numpy and scipy are imported inside the functions, so that pages without numbers do not load them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Correlation:
-    """A correlation of n pairs with its interval (None below four pairs) and the p-value of no correlation."""
+    """A correlation of n pairs, with its interval (None below four pairs) and the p-value of no correlation."""
 
     r: float
     n: int
@@ -30,10 +30,11 @@ class Correlation:
 
 
 def pearson(x: Sequence[float], y: Sequence[float], confidence: float = 0.95) -> Correlation | None:
-    """Pearson's r with Fisher's interval, tanh(atanh(r) -+ z / sqrt(n - 3)).
+    """Return Pearson's r with Fisher's interval, tanh(atanh(r) -+ z / sqrt(n - 3)).
 
     R. A. Fisher (1921), "On the probable error of a coefficient of correlation", Metron 1, 3-32.
-    None where r is undefined: fewer than two pairs, or a variable without variance. ValueError if the lengths differ.
+    Return None if r is undefined: fewer than two pairs, or a variable without variance. Raise ValueError if the lengths
+    differ.
     """
     r = _product_moment(x, y)
     return None if r is None else _with_interval(r, len(x), confidence)

@@ -1,4 +1,4 @@
-"""What is told of a measure."""
+"""The results that measures return."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number with what a page says beside it.
+    """An estimate with the counts and the interval that a page shows beside it.
 
-    formula: the measure's name, with its variant. estimate: None where the ratings do not define it.
-    se, low, high: None where there is no interval; `interval` then says nothing, and else how it was made.
-    units, raters, ratings: how many entered; left_out: units that could not.
-    clusters, resamples, degenerate: of a bootstrap: what was drawn, how often, and how many draws gave no number.
+    formula: the measure's name, with its variant.
+    estimate: None if the ratings do not define it.
+    se, low, high: None if there is no interval. `interval` says how the interval was made; it is empty without one.
+    units, raters, ratings: how many were used. left_out: the number of units that could not be used.
+    clusters, resamples, degenerate: for a bootstrap, the number of clusters, of resamples, and of resamples that gave
+    no number.
     """
 
     formula: str
@@ -33,7 +35,7 @@ class Estimate:
 
 
 class Spread(NamedTuple):
-    """An interval that comes from a formula: its standard error where it has one, its ends, and how it was made."""
+    """An interval from a formula: the standard error if it has one, the two ends, and how it was made."""
 
     se: float | None
     low: float

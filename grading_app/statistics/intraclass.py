@@ -29,20 +29,20 @@ class MeanSquares:
 
 
 def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
-    """ICC(1,1) to ICC(3,k): of a single rating (1) or of the mean of all k raters (k).
+    """Return ICC(1,1) to ICC(3,k): the correlation for a single rater (1) or for the mean of all k raters (k).
 
-    1: each unit has raters of its own; 2: the raters are a sample of all raters, and their level counts as
-    disagreement; 3: the raters are all there are, and their level does not count (consistency). With the mean squares
-    R between units, W within units, C between raters, E residual, of n units:
+    1: each unit has different raters. 2: the raters are a sample of all raters, and their level counts as disagreement.
+    3: the raters are all raters of interest, and their level does not count (consistency). The mean squares are R
+    between units, W within units, C between raters and E residual, for n units:
     (1,1) = (R - W) / (R + (k - 1) W)                           (1,k) = (R - W) / R
     (2,1) = (R - E) / (R + (k - 1) E + k (C - E) / n)           (2,k) = (R - E) / (R + (C - E) / n)
     (3,1) = (R - E) / (R + (k - 1) E)                           (3,k) = (R - E) / R
-    Intervals by the F distribution; those of (2,1) by Satterthwaite's degrees of freedom, and of (2,k) from them by
-    Spearman and Brown's formula. P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86, 420-428;
-    K. O. McGraw & S. P. Wong (1996), Psychological Methods 1, 30-46 (and 390).
-    Only units that every rater rated are used. Not defined where the denominator is not above zero: below two units,
-    and for the mean of all raters without variance between units.
-    ValueError for a single rater, or a form that is none of the six.
+    Intervals come from the F distribution. Those of (2,1) use Satterthwaite's degrees of freedom, and those of (2,k)
+    follow from them by Spearman and Brown's formula. P. E. Shrout & J. L. Fleiss (1979), Psychological Bulletin 86,
+    420-428; K. O. McGraw & S. P. Wong (1996), Psychological Methods 1, 30-46 (and 390).
+    Only units that every rater rated are used. The correlation is not defined if the denominator is not above zero:
+    below two units, and for the mean of all raters without variance between units. Raise ValueError for a single rater,
+    or for an unknown form.
     """
     if form not in FORMS:
         raise ValueError(f"an intraclass correlation is one of {', '.join(FORMS)}, not {form}")
@@ -60,12 +60,12 @@ def intraclass_correlation(ratings: Ratings, form: Form) -> Coefficient:
 
 
 def mean_squares(complete: Ratings, times: Floats) -> MeanSquares:
-    """The analysis of variance with each unit as often as `times` says, (resamples, units)."""
+    """Return the analysis of variance with each unit weighted by `times`, (resamples, units)."""
     values = complete.values - complete.values.mean()
     n, k = times.sum(axis=1), len(complete.raters)
     units, raters = values.mean(axis=1), times @ values / n[:, None]
     mean = raters.mean(axis=1, keepdims=True)
-    # What is below rounding is none: it would make an F of billions out of noise.
+    # Sums below rounding error become zero. Otherwise noise would give an F of billions.
     rounding = ROUNDING * np.abs(complete.values).max() ** 2 * n * k
     rows = _above(rounding, k * (times * (units - mean) ** 2).sum(axis=1))
     within = _above(rounding, times @ ((values - units[:, None]) ** 2).sum(axis=1))
@@ -93,7 +93,7 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
         return None
     rows, within, error = float(ms.rows[0]), float(ms.within[0]), float(ms.error[0])
     if form[0] == "2" and rows == error == 0:
-        return None  # Raters who each say one thing of all units: the estimate is 0, and nothing varies about it.
+        return None  # Each rater gives one value to all units: the estimate is 0, and nothing varies.
     if form[0] == "2":
         low, high = _absolute(ms, confidence)
     elif form[0] == "1":
@@ -106,14 +106,16 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
 
 
 def _by_ratio(rows: float, noise: float, df: tuple[float, float], k: int, confidence: float) -> tuple[float, float]:
-    """The limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise, written without dividing."""
+    """Return the limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise, without dividing by
+    noise.
+    """
     divisors = _quantile(confidence, *df), 1 / _quantile(confidence, df[1], df[0])
     low, high = ((rows - f * noise) / (rows + (k - 1) * f * noise) for f in divisors)
     return low, high
 
 
 def _absolute(ms: MeanSquares, confidence: float) -> tuple[float, float]:
-    """The limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C where it would divide by E."""
+    """Return the limits of (2,1): Shrout & Fleiss, p. 424, with F_J E in place of C to avoid a division by E."""
     n, k, rho = float(ms.n[0]), ms.k, float(_correlation("2,1", ms)[0])
     rows, columns, error = float(ms.rows[0]), float(ms.columns[0]), float(ms.error[0])
     if columns == error == 0:
@@ -128,7 +130,7 @@ def _absolute(ms: MeanSquares, confidence: float) -> tuple[float, float]:
 
 
 def _quantile(confidence: float, df: float, other: float) -> float:
-    """F such that a value of the F distribution stays below it with probability (1 + confidence) / 2."""
+    """Return the F that a value of the F distribution does not exceed with probability (1 + confidence) / 2."""
     from scipy.special import fdtri  # Not scipy.stats, which costs a web process 70 MB.
 
     return float(fdtri(df, other, (1 + confidence) / 2))

@@ -1,4 +1,4 @@
-"""A judge model beside people who rated the same units: its bias, its slope, and the agreement that people reach."""
+"""A judge model compared with people who rated the same units: bias, slope, and the agreement that people reach."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURES: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The judge's agreement with people, theirs with each other, and the one less the other, on the same resamples."""
+    """The judge's agreement with people, the people's with each other, and the difference, on the same resamples."""
 
     judge: Estimate
     people: Estimate
@@ -34,11 +34,11 @@ class Standing:
 
 
 def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] | None = None) -> Coefficient:
-    """How much higher the judge rates than the mean of the people, averaged over units (in units of the scale).
+    """Return how much higher the judge rates than the mean of the people, averaged over units (in units of the scale).
 
-    The interval is Student's on the standard error clustered by item (unit -> item; each unit one where not given):
-    K.-Y. Liang & S. L. Zeger (1986), Biometrika 73, 13-22. Only units rated by the judge and a person are used.
-    ValueError for a judge who is not among the raters, or a unit without an item.
+    The interval is Student's, with the standard error clustered by item: K.-Y. Liang & S. L. Zeger (1986), Biometrika
+    73, 13-22. `items` maps a unit to its item; without it each unit is an item. Only units rated by the judge and a
+    person are used. Raise ValueError if the judge is not among the raters, or a unit has no item.
     """
     used, left_out = compared(ratings, judge)
     excess = used.values[:, used.column(judge)] - people_means(used, judge)
@@ -56,7 +56,7 @@ def judge_bias(ratings: Ratings, judge: Hashable, items: Mapping[Hashable, Hasha
 
 
 def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSums:
-    """What the values of units (each so many `times`) add up to, over all and over items."""
+    """Return the sums of the units' values, over all units and over items. Each value counts `times` units."""
     totals, sizes, alike = clusters.totals(values), clusters.sizes, clusters.alike
     over_items = alike @ totals**2, alike @ (totals * sizes), alike @ sizes**2
     return ClusterSums(
@@ -65,14 +65,15 @@ def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSu
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
-    """The slope of the judge's ratings (y) over the people's means (x): below 1 the judge spares the ends of the scale.
+    """Return the slope of the judge's ratings (y) on the people's means (x). Below 1 the judge avoids the ends of the
+    scale.
 
-    deming: both are measured with error, error_ratio = error variance of the judge / of the people's means;
+    deming: both have measurement error; error_ratio = error variance of the judge / of the people's means;
     slope = (s_yy - e s_xx + sqrt((s_yy - e s_xx)^2 + 4 e s_xy^2)) / (2 s_xy).
     W. E. Deming (1943), "Statistical adjustment of data"; K. Linnet (1993), Clinical Chemistry 39, 424-432.
-    ols: s_xy / s_xx, least squares: error in the people's means pulls it towards 0.
-    Not defined where the two do not go together at all (s_xy = 0), or people's means do not vary. Its interval is the
-    bootstrap's. ValueError for a judge who is not among the raters, or an error ratio that is not above 0.
+    ols: s_xy / s_xx, least squares. Error in the people's means pulls it towards 0.
+    The slope is not defined if the two are uncorrelated (s_xy = 0), or if the people's means do not vary. Its interval
+    comes from the bootstrap. Raise ValueError if the judge is not among the raters, or the error ratio is not above 0.
     """
     if not 0 < error_ratio < np.inf:
         raise ValueError(f"an error ratio is above 0, not {error_ratio}")
@@ -101,15 +102,16 @@ def judge_standing(
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Standing:
-    """Does the judge agree with people as well as people agree with each other?
+    """Return whether the judge agrees with people as well as people agree with each other.
 
-    Each person in turn steps out, and both that person and the judge are compared with the others who rated the unit:
-    with their mean (concordance, correlation) or rating by rating (same answer). So the judge meets the very reference
-    that the person meets, and gains nothing from a mean of one rating more. Within a unit the persons who step out
-    share its weight: a unit counts once, whoever rated it.
-    The people's value is the ceiling; a gap whose interval lies below 0 says that the judge falls short of it.
-    Units need the judge and two people; others are left out. Intervals: `bootstrap`, all three on the same resamples.
-    ValueError for a judge who is not among the raters, and as of `bootstrap`.
+    Each person in turn is left out. Then both that person and the judge are compared with the other people who rated
+    the unit: with their mean (concordance, correlation), or rating by rating (same answer). So judge and person face
+    the same reference, and the judge gains nothing from a mean of one more rating. Within a unit the persons share its
+    weight: each unit counts once.
+    The people's value is the ceiling. A gap whose interval lies below 0 shows that the judge agrees less than people
+    do.
+    Units need the judge and two people; others are left out. All three intervals come from `bootstrap`, on the same
+    resamples. Raise ValueError if the judge is not among the raters, and in the cases of `bootstrap`.
     """
     three = standing_coefficients(ratings, judge, measure)
     return Standing(
@@ -118,7 +120,7 @@ def judge_standing(
 
 
 def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -> tuple[Coefficient, ...]:
-    """The three measures of a `Standing`, without intervals."""
+    """Return the three measures of a `Standing`, without intervals."""
     used, left_out = compared(ratings, judge, people=2)
     table = used.without(judge)
     unit, person = np.nonzero(table.given)
@@ -140,14 +142,14 @@ def standing_coefficients(ratings: Ratings, judge: Hashable, measure: Measure) -
 
 
 def compared(ratings: Ratings, judge: Hashable, people: int = 1) -> tuple[Ratings, int]:
-    """The units that the judge and so many people rated, and how many others there are."""
+    """Return the units that the judge and at least `people` people rated, and the number of other units."""
     enough = (ratings.without(judge).per_unit >= people) & ratings.given[:, ratings.column(judge)]
     used = ratings.where(enough)
     return used, ratings.n_units - used.n_units
 
 
 def people_means(ratings: Ratings, judge: Hashable) -> Floats:
-    """(units,): the mean over the people who rated the unit; every unit has one of them."""
+    """Return the mean over the people who rated each unit: (units,). Every unit has at least one."""
     people = ratings.without(judge)
     means: Floats = np.nansum(people.values, axis=1) / np.maximum(people.per_unit, 1)
     return means
@@ -156,9 +158,10 @@ def people_means(ratings: Ratings, judge: Hashable) -> Floats:
 def _agreement(
     measure: Measure, table: Ratings, unit: Whole, person: Whole, values: Floats
 ) -> Callable[[Floats], Floats]:
-    """(resamples, steppings out) -> (resamples,): `values` against the others of the unit when the person steps out.
+    """Return the agreement of `values` with the other raters of the unit, when a person is left out.
 
-    What the others said is what all said less the person's own, so that no table of raters by raters is made.
+    (resamples, left-out persons) -> (resamples,). The others' sum is the total minus the person's own rating, so that
+    no table of raters x raters is needed.
     """
     own, others = table.values[unit, person], table.per_unit[unit] - 1
     if measure == "same answer":
@@ -171,7 +174,7 @@ def _agreement(
 
 
 def _times_said(table: Ratings, unit: Whole, values: Floats) -> Floats:
-    """(steppings out,): how many raters of the unit gave this value."""
+    """Return how many raters of the unit gave this value: (left-out persons,)."""
     categories, counts = table.categories, table.counts
     at = np.searchsorted(categories, values).clip(max=len(categories) - 1)
     found: Floats = np.where(categories[at] == values, counts[unit, at], 0.0)

@@ -20,10 +20,10 @@ WEIGHTED: dict[Weights, str] = {"none": "", "linear": ", linear weights", "quadr
 
 @dataclass(frozen=True, slots=True)
 class ConfusionMatrix:
-    """How often one rater's category (rows) met another's (columns).
+    """Counts of one rater's categories (rows) against another's (columns).
 
-    categories: ascending, labels or numbers; counts[i][j]: units that `rows` put in i and `columns` in j.
-    left_out: units that not both rated.
+    categories: ascending, labels or numbers. counts[i][j]: units that `rows` put in i and `columns` in j.
+    left_out: units that only one of them rated, or none.
     """
 
     rows: Hashable
@@ -39,7 +39,7 @@ class ConfusionMatrix:
 
 
 def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> ConfusionMatrix:
-    """Two raters' categories crossed, over the units that both rated. ValueError for a rater who is not there."""
+    """Return two raters' categories crossed, over the units that both rated. Raise ValueError for an unknown rater."""
     both = ratings.of(rows, columns).complete()
     categories, codes = _codes(both)
     counts = np.zeros((len(categories), len(categories)), dtype=np.intp)
@@ -50,11 +50,11 @@ def confusion_matrix(ratings: Ratings, rows: Hashable, columns: Hashable) -> Con
 
 
 def percent_agreement(ratings: Ratings) -> Coefficient:
-    """The share of agreeing pairs of ratings of one unit, averaged over units (0 to 1).
+    """Return the share of agreeing pairs of ratings of one unit, averaged over units (0 to 1).
 
-    P = mean over units of sum over categories of n_uc (n_uc - 1) / (m_u (m_u - 1)), n_uc of a unit's m_u ratings being
-    c: the observed agreement of J. L. Fleiss (1971). Chance is not removed. Units with fewer than two ratings are left
-    out.
+    P = mean over units of sum over categories of n_uc (n_uc - 1) / (m_u (m_u - 1)), where n_uc of a unit's m_u ratings
+    are c. This is the observed agreement of J. L. Fleiss (1971). It is not corrected for chance. Units with fewer than
+    two ratings are left out.
     """
     used = ratings.with_at_least(2)
     agreeing = _agreeing_pairs(used)
@@ -66,15 +66,16 @@ def percent_agreement(ratings: Ratings) -> Coefficient:
 
 
 def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
-    """Cohen's kappa of two raters: 1 - observed / expected disagreement, expected from each rater's own shares.
+    """Return Cohen's kappa of two raters: 1 - observed / expected disagreement, expected from each rater's own shares.
 
-    q_o = mean over units of d(a_u, b_u), q_e = sum over i, j of p_i. p_.j d(i, j), with a distance of d = 1 for any
-    two categories (unweighted), |i - j| (linear) or (i - j)^2 (quadratic); i and j are the ratings themselves, so that
-    a category nobody chose does not bring its neighbours together.
+    q_o = mean over units of d(a_u, b_u), q_e = sum over i, j of p_i. p_.j d(i, j). The distance d is 1 for any two
+    categories (unweighted), |i - j| (linear) or (i - j)^2 (quadratic). i and j are the ratings themselves, so an unused
+    category does not bring its neighbours closer.
     J. Cohen (1960), Educational and Psychological Measurement 20, 37-46; J. Cohen (1968), Psychological Bulletin 70,
-    213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of
-    J. L. Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
-    Not defined where both raters use one and the same category alone. ValueError unless there are two raters.
+    213-220. The interval by formula is kappa -+ z se, within -1 and 1, with the large-sample standard error of J. L.
+    Fleiss, J. Cohen & B. S. Everitt (1969), Psychological Bulletin 72, 323-327, for independent units.
+    Kappa is not defined if both raters use one and the same category alone. Raise ValueError unless there are two
+    raters.
     """
     if len(ratings.raters) != 2:
         raise ValueError(f"Cohen's kappa is of two raters, not of {len(ratings.raters)}")
@@ -97,16 +98,16 @@ def cohens_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
 
 
 def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
-    """Fleiss' kappa of many raters, who need not be the same for each unit: 1 - observed / expected disagreement.
+    """Return Fleiss' kappa of many raters, who may differ between units: 1 - observed / expected disagreement.
 
-    observed: the mean, over units with two ratings or more, of sum over k, l of n_uk (n_ul - [k = l]) d(k, l) /
-    (m_u (m_u - 1)), n_uk of a unit's m_u ratings being k; expected: sum over k, l of p_k p_l d(k, l), p_k the mean over
-    units of n_uk / m_u. The distance d is as in `cohens_kappa`.
+    observed: the mean, over units with two ratings or more, of sum over k, l of n_uk (n_ul - [k = l]) d(k, l) / (m_u
+    (m_u - 1)), where n_uk of a unit's m_u ratings are k. expected: sum over k, l of p_k p_l d(k, l), where p_k is the
+    mean over units of n_uk / m_u. The distance d is as in `cohens_kappa`.
     J. L. Fleiss (1971), "Measuring nominal scale agreement among many raters", Psychological Bulletin 76, 378-382;
     weighted, and for units with different numbers of ratings, as generalised by K. L. Gwet (2014), "Handbook of
-    inter-rater reliability", 4th ed., chapters 2 and 3. Of two raters this is Scott's pi.
-    Units with a single rating enter the expected disagreement alone; those without any are left out. Not defined where
-    all ratings are in one category, or no unit has two.
+    inter-rater reliability", 4th ed., chapters 2 and 3. For two raters this is Scott's pi.
+    Units with a single rating enter the expected disagreement alone. Units without any rating are left out. Kappa is
+    not defined if all ratings are in one category, or if no unit has two ratings.
     """
     used = ratings.with_at_least(1)
     counts, sizes = used.counts, used.per_unit
@@ -123,11 +124,11 @@ def fleiss_kappa(ratings: Ratings, weights: Weights = "none") -> Coefficient:
 
 
 def fleiss_kappa_of(ratings: Ratings, category: float) -> Coefficient:
-    """Fleiss' kappa for one category against all others.
+    """Return Fleiss' kappa for one category against all others.
 
     1 - sum over units of n_uc (m - n_uc) / (N m (m - 1) p_c (1 - p_c)), of N units with m ratings each; J. L. Fleiss
-    (1971). Units without any rating are left out. Not defined where all ratings are in this category, or none is.
-    ValueError unless all other units have the same number of ratings, two or more.
+    (1971). Units without any rating are left out. It is not defined if all ratings are in this category, or none is.
+    Raise ValueError unless all other units have the same number of ratings, two or more.
     """
     used = ratings.with_at_least(1)
     sizes = set(used.per_unit.tolist())
@@ -151,7 +152,7 @@ def _name(ratings: Ratings, category: float) -> str:
 
 
 def _codes(ratings: Ratings) -> tuple[Floats, Whole]:
-    """The categories, ascending, and for complete ratings the number of each rating's category."""
+    """Return the categories, ascending, and (for complete ratings) the number of each rating's category."""
     categories = ratings.categories
     return categories, np.searchsorted(categories, ratings.values)
 
@@ -178,7 +179,10 @@ def _indicators(codes: Whole, categories: int) -> Floats:
 
 
 def _large_sample(distances: Floats, codes: Whole, times: Floats, confidence: float) -> Spread | None:
-    """Written with distances d in place of the paper's weights, w = 1 - d / max d, which changes nothing."""
+    """Return the interval by the large-sample standard error.
+
+    The formula uses distances d in place of the paper's weights, w = 1 - d / max d. The result is the same.
+    """
     n, size = float(times.sum()), len(distances)
     first, second = (np.bincount(codes[:, rater], times, minlength=size) / n for rater in (0, 1))
     expected = float(first @ distances @ second)

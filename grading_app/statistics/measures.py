@@ -1,4 +1,4 @@
-"""What a measure of agreement is."""
+"""The common interface of all measures of agreement."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from grading_app.statistics.ratings import Floats, Ratings
 
 @dataclass(frozen=True, eq=False)
 class Coefficient:
-    """A measure of agreement, ready to be computed for these ratings and for any resample of their units.
+    """A measure of agreement, ready to be computed for a table of ratings and for any resample of its units.
 
-    ratings: those that the measure can use; left_out: how many units it cannot.
-    of: (resamples, units), how often each unit counts -> (resamples,), the measure; NaN where it is not defined.
-        `ratings.times` is the sample itself; this one function serves the estimate and the bootstrap.
-    spread: the interval by formula at a confidence, where there is one; None where these ratings give none.
+    ratings: the ratings that the measure can use.
+    left_out: the number of units that the measure cannot use.
+    of: a function from weights (resamples, units) to values (resamples,). A weight counts how often a unit was drawn.
+    The value is NaN where the measure is not defined. With the weights `ratings.times` it computes the sample itself,
+    so one function serves the estimate and the bootstrap.
+    spread: a function from a confidence to the interval by formula. It is None if the measure has no formula. It
+    returns None if these ratings have no interval.
     """
 
     formula: str
@@ -29,12 +32,14 @@ class Coefficient:
 
     @property
     def estimate(self) -> float | None:
-        """The measure of the sample; None where it is not defined (no units, or no variation at all)."""
+        """The measure of the sample; None if it is not defined (no units, or no variation at all)."""
         value = float(self.of(self.ratings.times[None])[0]) if self.ratings.units else np.nan
         return None if np.isnan(value) else value
 
     def result(self, confidence: float = 0.95) -> Estimate:
-        """The estimate, with its interval by formula where there is one (`bootstrap` gives one to every measure)."""
+        """Return the estimate, with its interval by formula if there is one. `bootstrap` gives an interval to any
+        measure.
+        """
         estimate = self.estimate
         spread = self.spread(confidence) if self.spread and estimate is not None else None
         counts = (self.ratings.n_units, self.ratings.n_raters, self.ratings.n_ratings, self.left_out)
@@ -44,6 +49,6 @@ class Coefficient:
 
 
 def quotient(above: Floats, below: Floats) -> Floats:
-    """above / below, and NaN (not a warning) wherever below is not above zero."""
+    """Return above / below, and NaN (without a warning) wherever `below` is not above zero."""
     found: Floats = np.divide(above, below, out=np.full(np.shape(below), np.nan), where=below > 0)
     return found

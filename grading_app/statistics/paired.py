@@ -1,6 +1,6 @@
-"""Whether the same items score otherwise a second time: differences by item, their interval and a paired test.
+"""Paired tests: do the same items score differently the second time? Differences by item, their interval and p.
 
-numpy and scipy are imported where they are used, so that pages without numbers do not pay for them.
+numpy and scipy are imported inside the functions, so that pages without numbers do not load them.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from evalsite.lib.stats.t_interval import student_quantile
 FEW = 16
 """Up to so many items every pattern of signs is tried: 32,768 of them."""
 SIGN_FLIPS, STUDENT = "sign flips", "paired t"
-ALIKE = 1e-9  # A spread below this share of the mean is the rounding of means that are equal.
+ALIKE = 1e-9  # A spread below this share of the mean is rounding error: the values are equal.
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The mean of n differences, one an item: standard error, interval, and the two-sided p of no change by `test`.
+    """The mean of n differences, one for each item.
 
-    All but the first two are None, and `test` empty, with a single item.
+    It has a standard error, an interval, and the two-sided p of "no change" by `test`. With a single item these are
+    None, and `test` is empty.
     """
 
     n: int
@@ -36,12 +37,12 @@ class Change:
 def change_of(
     n: int, mean: float, sd: float | None, few: Sequence[float] = (), confidence: float = 0.95
 ) -> Change | None:
-    """From the mean and standard deviation (n - 1) of the items' differences; None for no items.
+    """Return the change from the mean and standard deviation (n - 1) of the items' differences; None for no items.
 
-    An item enters once, with the difference of its two means over repetitions, so repetitions never pass for items: the
-    standard error sd / sqrt(n) is that of clusters of one item each, the interval Student's with n - 1 degrees of
-    freedom. Up to FEW items the differences themselves are needed, in `few`, and p is exact, of `sign_flip_p`; beyond
-    it is of the paired t-test. ValueError where n is small and `few` has not n differences.
+    Each item enters once, with the difference of its two means over repetitions. So repetitions never count as items.
+    The standard error sd / sqrt(n) is that of clusters of one item each. The interval is Student's with n - 1 degrees
+    of freedom. With at most FEW items, `few` must hold the differences, and p is the exact one of `sign_flip_p`. With
+    more items, p comes from the paired t-test. Raise ValueError if n is small and `few` does not have n differences.
     """
     if n < 2 or sd is None:
         return Change(n, mean) if n else None
@@ -55,28 +56,32 @@ def change_of(
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """The share of all patterns of signs whose sum is at least as far from zero as the one seen. Two-sided, exact.
+    """Return the share of all sign patterns whose sum is at least as far from zero as the observed sum (two-sided,
+    exact).
 
-    Without a change an item's two means might as well have come the other way round, so each sign is even: nothing is
-    assumed of their distribution. R. A. Fisher (1935), The design of experiments, section 21. ValueError for no
-    differences, or more than FEW.
+    Without a change, the two means of an item could be swapped, so both signs are equally likely. The test assumes
+    nothing else about the distribution. R. A. Fisher (1935), The design of experiments, section 21. Raise ValueError
+    for no differences, or for more than FEW.
     """
     import numpy as np
 
     if not 0 < len(differences) <= FEW:
         raise ValueError(f"{len(differences)} differences; signs are flipped of 1 to {FEW}")
     values = np.asarray(differences, dtype=np.float64)
-    patterns = np.arange(2 ** (len(values) - 1))  # The last sign is left: the other half mirrors this one.
+    # The last sign is fixed: the other half of the patterns mirrors this half.
+    patterns = np.arange(2 ** (len(values) - 1))
     signs = 1 - 2 * (patterns[:, None] >> np.arange(len(values)) & 1)
-    room = ALIKE * float(np.abs(values).sum())  # Sums that are equal but for their rounding are as far.
+    # Sums that differ only by rounding error count as equally far from zero.
+    room = ALIKE * float(np.abs(values).sum())
     return float(np.mean(np.abs(signs @ values) >= abs(float(values.sum())) - room))
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """p-values adjusted for being several, in their order: below 5 % at most one time in twenty where nothing changed.
+    """Return Holm's adjusted p-values, in the order of `ps`.
 
-    S. Holm (1979), "A simple sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6,
-    65-70: the i-th smallest of m times m - i + 1, never less than a smaller one's, at most 1.
+    If nothing changed, some adjusted value falls below 5 % at most one time in twenty. S. Holm (1979), "A simple
+    sequentially rejective multiple test procedure", Scandinavian Journal of Statistics 6, 65-70. The i-th smallest of m
+    values is multiplied by m - i + 1. It is never less than the adjusted value of a smaller one, and at most 1.
     """
     adjusted, highest = [0.0] * len(ps), 0.0
     for rank, at in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
@@ -86,7 +91,10 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 
 def _student_p(n: int, mean: float, sd: float) -> float:
-    """Where all differences are alike t has no spread to go by; then signs decide: all of one sign, or of the other."""
+    """Return the two-sided p of the paired t-test.
+
+    If all differences are equal, t is not defined. Then p is the chance that all signs are the same.
+    """
     from scipy.special import stdtr  # Not scipy.stats, which costs a web process 70 MB.
 
     if sd <= ALIKE * abs(mean):

@@ -1,4 +1,4 @@
-"""The mean that people would give to all units, from the few they rated and the judge's ratings of all."""
+"""Prediction-powered inference: the people's mean over all units, from few ratings by people and all by the judge."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from grading_app.statistics.estimates import Estimate
 from grading_app.statistics.judge_bias import people_means
 from grading_app.statistics.ratings import Floats, Ratings
 
-FEWEST_FITTED = 4  # Items; of three the one degree of freedom left makes intervals twice as wide as people's own.
+# Items. With three, one degree of freedom is left, and intervals are twice as wide as the people's own.
+FEWEST_FITTED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """What is known of the people's mean, and how.
+    """Three estimates of the people's mean.
 
-    corrected: by prediction-powered inference; people: from the people's ratings alone; judge: the judge's own mean
-    over all units, with its bias. judge_share: how much of the judge entered, 0 to 1 (1 unless tuned).
-    rectifier: people less judge, on the units that both rated.
+    corrected: by prediction-powered inference. people: from the people's ratings alone. judge: the judge's own mean
+    over all units, with its bias. judge_share: the weight of the judge, 0 to 1 (1 unless tuned). rectifier: the mean of
+    people minus judge, on the units that both rated.
     """
 
     corrected: Estimate
@@ -35,9 +36,10 @@ class CorrectedMean:
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """f: the judge on units that people did not rate; y, g: people and judge on those that they rated.
+    """The ratings that the corrected mean uses.
 
-    unrated, rated: the items of both, kind by kind the same; times_f, times_y: how many units a row stands for.
+    f: the judge on units that people did not rate. y, g: people and judge on the units that people rated. unrated,
+    rated: the items of both parts, kind by kind the same. times_f, times_y: the number of units of each row.
     """
 
     f: Floats
@@ -56,22 +58,24 @@ def corrected_mean(
     confidence: float = 0.95,
     tuned: bool = False,
 ) -> CorrectedMean:
-    """The mean of the people's ratings over all units, where people rated a random part and the judge rated all.
+    """Return the mean of the people's ratings over all units. People rated a random part, and the judge rated all.
 
-    theta = share * mean over unrated units of f + mean over rated units of (y - share * f), y the people's mean rating
-    of a unit and f the judge's: the judge's mean, moved by what it gets wrong where people can tell. Unbiased whatever
-    the judge is worth; narrower than people alone where the judge predicts them.
+    theta = share * mean over unrated units of f + mean over rated units of (y - share * f). y is the people's mean
+    rating of a unit, and f is the judge's. So the judge's mean is corrected by its error on the units that people
+    rated. The estimate is unbiased however good the judge is. It is narrower than the people's own if the judge
+    predicts them.
     A. N. Angelopoulos, S. Bates, C. Fannjiang, M. I. Jordan & T. Zrnic (2023), "Prediction-powered inference", Science
-    382, 669-674 (share = 1). tuned: the share, within 0 and 1, that makes the interval narrowest, so that a bad judge
-    costs nothing: A. N. Angelopoulos, J. C. Duchi & T. Zrnic (2023), "PPI++", arXiv:2311.01453.
-    The standard error adds up, over items (unit -> item; each unit one where not given), the squares of the residuals
-    of both parts, times G / (G - 1) for G items that people rated; the interval is Student's with G - 1 degrees of
-    freedom. Where each unit is an item this is the paper's variance with n - 1 for n. A share that was fitted to the
-    same items takes one more degree, as a slope does: G / (G - 2) and G - 2. Without that, few items would promise
-    what they do not hold (of five, 95 % would be 89). Below four items there is too little to fit it to: it is 0.
-    What people rated has to be a random part of all units: chosen otherwise, nothing here is right.
-    Units without the judge's rating are left out. ValueError if no unit has both, the judge is not among the raters, or
-    a unit has no item.
+    382, 669-674 (share = 1). tuned: use the share, within 0 and 1, that makes the interval narrowest, so that a bad
+    judge costs nothing: A. N. Angelopoulos, J. C. Duchi & T. Zrnic (2023), "PPI++", arXiv:2311.01453.
+    The standard error adds up the squared residuals of both parts over items, times G / (G - 1) for G items that people
+    rated. `items` maps a unit to its item; without it each unit is an item. The interval is Student's with G - 1
+    degrees of freedom. If each unit is an item, this is the paper's variance with n - 1 in place of n. A share that was
+    fitted to the same items takes one more degree, as a slope does: G / (G - 2) and G - 2. Without it, intervals of few
+    items would be too narrow (for five items a 95 % interval would cover 89 %). Below four items the share is 0,
+    because there is too little to fit.
+    The units that people rated must be a random part of all units. Otherwise the result is wrong. Units without the
+    judge's rating are left out. Raise ValueError if no unit has both ratings, the judge is not among the raters, or a
+    unit has no item.
     """
     known = ratings.where(ratings.given[:, ratings.column(judge)])
     sample = _sample(known, judge, items)
@@ -102,7 +106,10 @@ def _sample(known: Ratings, judge: Hashable, items: Mapping[Hashable, Hashable] 
 
 
 def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fitted: int = 0) -> Estimate:
-    """fitted: how many numbers were fitted to what people rated, beside the mean."""
+    """Return the estimate with its interval.
+
+    fitted: how many numbers, besides the mean, were fitted to the people's ratings.
+    """
     rectified = sample.y - share * sample.g
     estimate = float(np.average(rectified, weights=sample.times_y))
     estimate += share * float(np.average(sample.f, weights=sample.times_f)) if share else 0.0
@@ -122,7 +129,7 @@ def _told(common: Estimate, sample: _Sample, share: float, confidence: float, fi
 
 
 def _best_share(sample: _Sample) -> float:
-    """The share at which the sum of squared residuals of all items is least: it is a parabola in the share."""
+    """Return the share that minimises the sum of squared residuals of all items, a parabola in the share."""
     if sample.rated.n < FEWEST_FITTED:
         return 0.0
     fixed, alike = _by_cluster(sample.rated, sample.y, sample.times_y), sample.rated.alike
@@ -133,5 +140,5 @@ def _best_share(sample: _Sample) -> float:
 
 
 def _by_cluster(clusters: Clusters, values: Floats, times: Floats) -> Floats:
-    """(kinds of items,): the residuals of a mean, as parts of it, added up over each item."""
+    """Return the residuals of a mean, as parts of it, added up over each item: (kinds of items,)."""
     return clusters.totals((values - np.average(values, weights=times)) / times.sum())

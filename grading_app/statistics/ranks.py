@@ -9,10 +9,10 @@ from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 
 class Ranking:
-    """The order of some values, from which their mid-ranks follow however often each of them counts."""
+    """The order of some values. It gives their mid-ranks for any weights of the values."""
 
     def __init__(self, values: Floats) -> None:
-        """values: (n,), none of them NaN."""
+        """Sort the values: (n,), without NaN."""
         self.order: Whole = np.argsort(values, kind="stable")
         ordered = values[self.order]
         last_of_tie = np.append(ordered[1:] != ordered[:-1], True)
@@ -22,25 +22,28 @@ class Ranking:
         self.tie_of[self.order] = tie
 
     def tie_sizes(self, times: Floats) -> Floats:
-        """(resamples, n), how often each value counts -> (resamples, different values), ascending: how often each."""
+        """Return how often each distinct value counts, ascending: (resamples, n) weights -> (resamples, distinct
+        values).
+        """
         upto = np.cumsum(times[:, self.order], axis=1)[:, self.ends]
         return np.diff(upto, axis=1, prepend=0.0)
 
     def midranks(self, times: Floats) -> Floats:
-        """(resamples, n), how often each value counts -> (resamples, n), its mean rank among all, from 1."""
+        """Return the mid-ranks among all values, from 1: (resamples, n) weights -> (resamples, n)."""
         sizes = self.tie_sizes(times)
         ranks: Floats = np.cumsum(sizes, axis=1) - (sizes - 1) / 2
         return ranks[:, self.tie_of]
 
 
 def kendalls_w(ratings: Ratings) -> Coefficient:
-    """Kendall's coefficient of concordance of m raters who each order the same n units, corrected for ties (0 to 1).
+    """Return Kendall's coefficient of concordance of m raters who each order the same n units, corrected for ties (0 to
+    1).
 
-    W = 12 S / (m^2 (n^3 - n) - m T), S the sum of squares of the units' rank sums about their mean m (n + 1) / 2, with
-    mid-ranks for ties, and T = sum over raters and ties of t units of t^3 - t.
+    W = 12 S / (m^2 (n^3 - n) - m T). S is the sum of squares of the units' rank sums about their mean m (n + 1) / 2,
+    with mid-ranks for ties. T = sum over raters and ties of t units of t^3 - t.
     M. G. Kendall (1948), "Rank correlation methods", ch. 6; with ties as in S. Siegel (1956), "Nonparametric
-    statistics", pp. 229-238. Only units that every rater rated are used. Not defined where each rater ties all units.
-    ValueError for a single rater.
+    statistics", pp. 229-238. Only units that every rater rated are used. W is not defined if each rater ties all units.
+    Raise ValueError for a single rater.
     """
     raters = len(ratings.raters)
     if raters < 2:

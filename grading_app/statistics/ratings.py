@@ -1,4 +1,4 @@
-"""Ratings as a table of units x raters: what every measure of agreement is computed from."""
+"""A table of ratings, units x raters: the input of every measure of agreement."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ Rater = TypeVar("Rater", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """Which item has how many of the units that a row stands for, where rows stand for many units that are alike.
+    """The number of units that each item has in each row, if a row stands for many units that are alike.
 
     units: (kinds of items, rows), how many units of each row an item of this kind has.
-    alike: (kinds of items,), how many items are of that kind.
+    alike: (kinds of items,), the number of items of that kind.
     """
 
     units: Floats
     alike: Floats
 
     def where(self, kept: NDArray[np.bool_]) -> Holding:
-        """Only these rows; items that are left without any stay, with none."""
+        """Return only these rows. Items that lose all their units stay, with none."""
         return Holding(self.units[:, kept], self.alike)
 
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """Who rated what, and how.
+    """A table of ratings by unit and rater.
 
     values: (units, raters), a number for each rating, NaN where a rater did not rate the unit.
     units, raters: the names of the rows and the columns, each name once.
-    labels: where the numbers stand for labels, value v is labels[v]; empty where they are numbers of their own.
-    holding: where each row stands for all units that were rated alike (`tallied`); None where it is one unit.
-    ValueError for a table of another shape, a name that comes twice, or an infinite rating.
+    labels: if the numbers stand for labels, value v is labels[v]; empty if they are plain numbers.
+    holding: set if each row stands for all units that were rated alike (`tallied`); None if each row is one unit.
+    Raise ValueError for a table of another shape, a repeated name, or an infinite rating.
     """
 
     values: Floats
@@ -71,7 +71,7 @@ class Ratings:
 
     @property
     def times(self) -> Floats:
-        """(units,): how many units each row stands for."""
+        """The number of units that each row stands for: (units,)."""
         return np.ones(len(self.units)) if self.holding is None else self.holding.alike @ self.holding.units
 
     @property
@@ -84,35 +84,35 @@ class Ratings:
 
     @property
     def n_raters(self) -> int:
-        """How many raters gave at least one rating."""
+        """The number of raters who gave at least one rating."""
         return int(self.given.any(axis=0).sum())
 
     @property
     def categories(self) -> Floats:
-        """The different ratings that were given, ascending."""
+        """The distinct ratings that were given, ascending."""
         return np.unique(self.values[self.given])
 
     @property
     def counts(self) -> Floats:
-        """(units, categories): how many raters put the unit into the category."""
+        """The number of raters who put the unit into the category: (units, categories)."""
         columns = [(self.values == category).sum(axis=1) for category in self.categories]
         return np.array(columns, dtype=np.float64).reshape(len(columns), len(self.units)).T
 
     def with_at_least(self, ratings: int) -> Ratings:
-        """Only the units that have as many ratings."""
+        """Return only the units with at least this number of ratings."""
         return self.where(self.per_unit >= ratings)
 
     def complete(self) -> Ratings:
-        """Only the units that every rater rated."""
+        """Return only the units that every rater rated."""
         return self.where(self.per_unit == len(self.raters))
 
     def of(self, *raters: Hashable) -> Ratings:
-        """Only these raters, in this order. ValueError for a rater who is not in the table."""
+        """Return only these raters, in this order. Raise ValueError for a rater who is not in the table."""
         columns = [self.column(rater) for rater in raters]
         return Ratings(self.values[:, columns], self.units, tuple(raters), self.labels, self.holding)
 
     def without(self, rater: Hashable) -> Ratings:
-        """All raters but this one. ValueError for a rater who is not in the table."""
+        """Return all raters but this one. Raise ValueError for a rater who is not in the table."""
         self.column(rater)
         return self.of(*(name for name in self.raters if name != rater))
 
@@ -122,14 +122,14 @@ class Ratings:
         return self.raters.index(rater)
 
     def where(self, kept: NDArray[np.bool_]) -> Ratings:
-        """Only these units: kept is (units,)."""
+        """Return only these units; kept is (units,)."""
         units = tuple(unit for unit, keep in zip(self.units, kept, strict=True) if keep)
         holding = self.holding and self.holding.where(kept)
         return Ratings(self.values[kept], units, self.raters, self.labels, holding)
 
 
 def ratings_of(table: ArrayLike) -> Ratings:
-    """The ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
+    """Return the ratings of a table of units x raters (NaN for none), with units and raters named 0, 1, 2 ..."""
     values = np.array(table, dtype=np.float64)
     if values.ndim != 2:
         raise ValueError(f"ratings are a table of units x raters, not of {values.ndim} dimensions")
@@ -139,12 +139,12 @@ def ratings_of(table: ArrayLike) -> Ratings:
 def ratings_from(
     triples: Iterable[tuple[Hashable, Hashable, float | str | None]], labels: Sequence[str] | None = None
 ) -> Ratings:
-    """The ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
+    """Return the ratings of (unit, rater, value) triples in any order; a value of None or NaN is no rating.
 
-    With `labels` the values are labels, and stand for 0, 1, 2 ... in the order given: the right order matters where a
-    measure uses it (weighted kappa, ordinal alpha).
-    Units and raters keep the order in which they first come. ValueError for a second rating of one unit by one rater,
-    a value that is no number, or a label that is not among the labels.
+    With `labels` the values are labels, numbered 0, 1, 2 ... in the given order. The order matters for weighted kappa
+    and ordinal alpha.
+    Units and raters keep the order in which they first appear. Raise ValueError for a second rating of one unit by one
+    rater, a value that is not a number, or an unknown label.
     """
     codes = None if labels is None else {label: code for code, label in enumerate(labels)}
     found: dict[tuple[int, int], float] = {}
@@ -164,11 +164,11 @@ def ratings_from(
 def tallied(
     lines: Iterable[tuple[Hashable, Kind, int]], said: Mapping[Kind, Mapping[Rater, float]], raters: Sequence[Rater]
 ) -> Ratings:
-    """Ratings that were added up: (item, kind of unit, how many units of the kind the item has) lines.
+    """Return ratings from counts: lines of (item, kind of unit, number of units of the kind in the item).
 
-    said: kind of unit -> rater -> value. A row stands for all units of its kind, and items that have the same units are
-    one kind of item: so a million units take as many rows as there are ways to rate one.
-    ValueError as of `Ratings`.
+    said: kind of unit -> rater -> value. A row stands for all units of its kind. Items with the same units form one
+    kind of item. So a million units take only as many rows as there are distinct ways to rate a unit. Raise ValueError
+    in the cases of `Ratings`.
     """
     rows = {kind: at for at, kind in enumerate(said)}
     items: dict[Hashable, int] = {}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Accuracies:
-    """Lines of the measures that are shares, by measure."""
+    """The lines of the measures that are shares, by measure."""
 
     measures: list[tuple[str, list[ScoreLine]]]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ROW = 20
 MOST_PANELS = 24
-WORDS = 150  # Pixels at most for the names of categories.
+WORDS = 150  # Maximum pixels for the names of categories.
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class ByCategory:
-    """`categories` from the easiest to the hardest, over all conditions; a panel may lack some."""
+    """The panels and categories. `categories` go from the easiest to the hardest, over all conditions; a panel may lack
+    some.
+    """
 
     panels: list[Panel]
     categories: list[str]
@@ -58,7 +60,7 @@ def _mean_of(lines: list[ScoreLine], category: str) -> float:
 
 
 def _grid(shown: ByCategory, width: int) -> plot_style.Grid:
-    """As many columns, up to three, as leave room for the names of the conditions."""
+    """Return the grid with up to three columns, as many as leave space for the names of the conditions."""
     left = int(min(WORDS, 14 + plot_style.LETTER * max(8, *map(len, shown.categories))))
     name = plot_style.LETTER * max(len(panel.condition) for panel in shown.shown) + 30
     columns = max(1, min(3, len(shown.shown), int((width - left) // max(name, 130))))

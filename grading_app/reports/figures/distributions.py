@@ -1,4 +1,4 @@
-"""How often each point of the scale was chosen: a small histogram for each condition and dimension."""
+"""The distribution of ratings: a small histogram for each condition and dimension."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FEW_POINTS = 11  # A scale with more has ticks at its ends and middle alone.
+FEW_POINTS = 11  # A scale with more points has ticks only at its ends and middle.
 MOST_ROWS = 30
 
 
@@ -41,7 +41,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Distributions:
-    """Panels by condition, then dimension; every combination is there, some may be without ratings (n = 0)."""
+    """Panels by condition, then dimension. Every combination has a panel, also without ratings (n = 0)."""
 
     panels: list[Panel]
     dimensions: int
@@ -102,14 +102,14 @@ def _draw_panel(axis: Axes, panel: Panel, tallest: float, width: float) -> None:
     axis.set_xticks(list(points) if few else [panel.low, (panel.low + panel.high) // 2, panel.high])
     plot_style.head(axis, plot_style.shortened(panel.dimension, width), offset=22)
     plot_style.note(axis, 0, 1, plot_style.shortened(panel.condition, width - 66), va="bottom", offset=7)
-    axis.tick_params(axis="x", pad=7)  # Room for the triangle.
+    axis.tick_params(axis="x", pad=7)  # Leaves space for the triangle.
     if panel.n:
         axis.plot([panel.mean], [-0.035 * tallest], marker="^", markersize=5, color=plot_style.HUMAN, clip_on=False)
         plot_style.note(axis, 1, 1, f"mean {number(panel.mean)}", ha="right", va="bottom", offset=7)
 
 
 def _round_share(tallest: float) -> float:
-    """A round share at or below the tallest bar."""
+    """Return a round share at or below the tallest bar."""
     return next((step for step in (0.8, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02) if step <= tallest), tallest)
 
 

@@ -1,4 +1,4 @@
-"""What a figure is: a picture, the table behind it, and the words that go with both, all from one frame."""
+"""The parts of a figure: a picture, its table, its caption and its alternative text, all from one frame."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Frame = TypeVar("Frame")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The numbers that a figure shows, as text; columns from `first_number` on are numbers."""
+    """The numbers that a figure shows, as text. Columns from `first_number` on are numbers."""
 
     head: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
@@ -25,7 +25,7 @@ class Table:
 
 @dataclass(frozen=True)
 class FigureKind(Generic[Frame]):
-    """One kind of figure. `frame` picks what it needs, or None where the experiment has nothing to show of it.
+    """One kind of figure. `frame` selects its data; it returns None if the experiment has no data for it.
 
     `size(frame, width)` and `draw(frame, width)` agree on width and height in CSS pixels.
     """

@@ -1,4 +1,4 @@
-"""The mean of a model's ratings beside the mean of people, item by item."""
+"""Scatter plots of model means over human means, item by item."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-MANY_POINTS = 1500  # From here on they are drawn as a bitmap: the file stays small.
+MANY_POINTS = 1500  # With more points they are drawn as a bitmap, to keep the file small.
 MOST_PANELS = 24
 
 
@@ -31,7 +31,7 @@ class Panel:
 
     @property
     def mean_difference(self) -> float:
-        """Model less people, over items."""
+        """The mean of model minus people, over items."""
         return sum(pair.model_mean - pair.human_mean for pair in self.pairs) / len(self.pairs)
 
 
@@ -61,7 +61,7 @@ def frame(frames: Frames) -> Comparison | None:
 def _grid(shown: Comparison, width: int) -> plot_style.Grid:
     most = 3 if width >= plot_style.WIDE else 1
     if most > 2 and len(shown.shown) % most == 1:
-        most -= 1  # Rather two rows of two than one panel alone in its row.
+        most -= 1  # Two rows of two look better than a single panel in the last row.
     columns = shown.dimensions if 1 < shown.dimensions <= most else min(most, len(shown.shown))
     left, right, gap = 40, 12, 30
     side = min(250, (width - left - right - (columns - 1) * gap) // columns)

@@ -16,12 +16,12 @@ from runs_app.monitoring.point_status import PointLine
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_ROWS = 80  # More are a table, not a picture.
+MOST_ROWS = 80  # More rows need a table, not a picture.
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """Lines with an accuracy or a mean, by condition, wave and scale."""
+    """The lines with an accuracy or a mean, by condition, wave and scale."""
 
     groups: list[tuple[str, list[PointLine]]]
 

@@ -1,4 +1,4 @@
-"""Shares or means with their intervals, a row for each, in panels one below the other: what several figures draw."""
+"""Rows of shares or means with their intervals, in panels one below the other. Several figures use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_TICKS = 8
 
 @dataclass(frozen=True, slots=True)
 class ShareRow:
-    """A share from 0 to 1, or a mean on the scale of its panel; and the ends of its interval."""
+    """A share from 0 to 1, or a mean on the scale of its panel, with the ends of its interval."""
 
     name: str
     value: float
@@ -29,7 +29,7 @@ class ShareRow:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`scale` is None of shares; of means, the ends of what they can be."""
+    """A group of rows with a title. `scale` is None for shares; for means it has the ends of their scale."""
 
     title: str
     rows: Sequence[ShareRow]
@@ -55,7 +55,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Names stand beside their rows where they leave room for the axis, else above them. Sizes are CSS pixels."""
+    """The layout of the rows. Names are beside their rows if there is space, or else above. Sizes are CSS pixels."""
 
     width: int
     left: int
