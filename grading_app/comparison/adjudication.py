@@ -1,4 +1,6 @@
-"""Adjudication: a person's final score of an answer, with a reason. A correction is another row; the last row counts.
+"""Adjudication: a person's final score of an answer, with a reason.
+
+A correction is another row; the last row counts.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ def measured(
 
 
 def fitting_level(ratings: Ratings, are_names: bool = False) -> tuple[Level, str]:
-    """Return the level of measurement that suits these ratings, and why. Only the scale's author knows what it means.
+    """Return the level of measurement that suits these ratings, and why.
+
+    Only the scale's author knows what it means.
     """
     if are_names:
         return "nominal", CHOICES

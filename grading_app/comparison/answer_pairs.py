@@ -39,7 +39,9 @@ def answers_of(question: Question, units: list[int]) -> dict[int, Pair]:
 
 
 def sides_of_pair(question: Question, unit: int, pair: Pair) -> list[Side]:
-    """Return a side for every rater of the question, also without a verdict. A judge's words are given for each order.
+    """Return a side for every rater of the question, also without a verdict.
+
+    A judge's words are given for each order.
     """
     first, second = pair
     said = Preference.objects.filter(_on(first.pk, second.pk), condition__in=keys_of(question.raters, "g"))

@@ -1,5 +1,5 @@
-"""Comparisons that take too long for a request: a page enqueues them, a worker computes them, a row stores the result.
-"""
+"""Comparisons that take too long for a request: a page enqueues them, a worker computes them, a row stores the
+result."""
 
 from __future__ import annotations
 

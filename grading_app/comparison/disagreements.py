@@ -89,7 +89,9 @@ def _splits(question: Question, by: By, comparison: Comparison | None) -> tuple[
 def find(
     question: Question, *, by: By = "range", after: str = "", before: str = "", comparison: Comparison | None = None
 ) -> Page:
-    """Return the splits beyond a cursor, largest first, then by unit. Read the stored splits of `comparison` if given.
+    """Return the splits beyond a cursor, largest first, then by unit.
+
+    Read the stored splits of `comparison` if given.
     """
     statement, chosen = _splits(question, by, comparison)
     edge = read_cursor(before or after)

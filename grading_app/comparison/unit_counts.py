@@ -192,8 +192,8 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
 
 
 def _scales(question: Question) -> dict[str, list[Any]]:
-    """Return the offset and the divisor of each rater's values: 0 and 1 unless values are shown as shares of the scale.
-    """
+    """Return the offset and the divisor of each rater's values: 0 and 1 unless values are shown as shares of the
+    scale."""
     scales = [rater.scale if question.as_shares else None for rater in question.raters]
     return {
         "raters": [rater.key for rater in question.raters],

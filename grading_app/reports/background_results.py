@@ -1,5 +1,5 @@
-"""Results that take too long for a request: pages request them, one worker at a time computes them, a row stores them.
-"""
+"""Results that take too long for a request: pages request them, one worker at a time computes them, a row stores
+them."""
 
 from __future__ import annotations
 

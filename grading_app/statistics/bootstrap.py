@@ -1,4 +1,6 @@
-"""Bootstrap intervals for any measure of agreement. Whole items are drawn, because answers to one item are correlated.
+"""Bootstrap intervals for any measure of agreement.
+
+Whole items are drawn, because answers to one item are correlated.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
-FEW_ITEMS = 30  # Of alpha over 5, 8 and 20 items, 95 % are 67, 83 and 89 %: resamples vary less than samples would.
+FEW_ITEMS = 30  # Over 5, 8 or 20 items, a 95 % interval of alpha covers 67, 83 or 89 %.
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
 
 
@@ -50,7 +52,7 @@ def bootstrap(
 
 
 def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estimate:
-    """The estimate with the interval that holds the middle of the values drawn (NaN: not defined)."""
+    """Return the estimate with the interval that holds the middle of the drawn values (NaN: not defined)."""
     defined = drawn[~np.isnan(drawn)]
     told = replace(told, degenerate=len(drawn) - len(defined))
     if told.degenerate > MOST_DEGENERATE * len(drawn):
@@ -62,17 +64,18 @@ def with_percentiles(told: Estimate, drawn: Floats, confidence: float) -> Estima
 
 
 def told_of_interval(items: int) -> str:
-    """How an interval was made; of few items, that it promises too much."""
+    """Describe how an interval was made. For few items, add that it is too narrow."""
     few = f", too narrow of fewer than {FEW_ITEMS}" if items < FEW_ITEMS else ""
     return f"percentile bootstrap of {items:,} items{few}"
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The items that units are answers to. Items that tell the same are one kind.
+    """The items that the units belong to. Items with the same ratings form one kind.
 
-    alike: (kinds,), how many items there are of each. Which units they have: `codes` (units,), the kind of each unit's
-    item, or for rows that stand for many units `held` (kinds, units), how many of each an item has.
+    alike: (kinds,), the number of items of each kind.
+    codes: (units,), the kind of each unit's item; None if rows stand for many units.
+    held: (kinds, units), the number of units of each row in an item of the kind; None if each row is one unit.
     """
 
     alike: Floats
@@ -80,7 +83,7 @@ class Clusters:
     held: Floats | None
 
     def totals(self, values: Floats) -> Floats:
-        """(units,) -> (kinds,): the values of an item's units, added up."""
+        """Return the sums of values over each item's units: (units,) -> (kinds,)."""
         if self.held is not None:
             return self.held @ values
         totals: Floats = np.bincount(self.codes, values, minlength=len(self.alike)).astype(np.float64)  # type: ignore[arg-type]
@@ -88,28 +91,31 @@ class Clusters:
 
     @property
     def sizes(self) -> Floats:
-        """(kinds,): how many units an item has."""
+        """The number of units of an item of each kind: (kinds,)."""
         units = self.codes if self.held is None else self.held.T
         return self.totals(np.ones(len(units)))  # type: ignore[arg-type]
 
     @property
     def n(self) -> int:
-        """The number of units of an item of each kind: (kinds,)."""
+        """The number of items that have units."""
         return round(float(self.alike[self.sizes > 0].sum()))
 
     def where(self, kept: NDArray[np.bool_]) -> Clusters:
-        """Of these units alone; the kinds stay what they are, also those without any unit."""
+        """Return the clusters of these units alone. All kinds stay, also kinds without any unit."""
         codes = None if self.codes is None else self.codes[kept]
         return Clusters(self.alike, codes, None if self.held is None else self.held[:, kept])
 
     def times(self, drawn: Floats) -> Floats:
-        """Return the clusters of these units alone. All kinds stay, also kinds without any unit."""
+        """Return how often each unit was drawn: (resamples, kinds) draws of items -> (resamples, units)."""
         found: Floats = drawn[:, self.codes] if self.held is None else drawn @ self.held
         return found
 
 
 def clusters_of(ratings: Ratings, items: Mapping[Hashable, Hashable] | None) -> Clusters:
-    """Return how often each unit was drawn: (resamples, kinds) draws of items -> (resamples, units)."""
+    """Return the items of these units. `items` maps a unit to its item; without it each unit is an item.
+
+    Rows that stand for many units hold their items themselves. Raise ValueError for a unit without an item.
+    """
     if ratings.holding is not None:
         held, alike = ratings.holding.units, ratings.holding.alike
         some = held.sum(axis=1) > 0

@@ -287,7 +287,9 @@ def strongly_connected(wins: Floats) -> NDArray[np.bool_]:
 
 
 def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
-    """Raise ValueError if some names were never compared with the others, or never lost to them. The error lists them.
+    """Raise ValueError if some names were never compared with the others, or never lost to them.
+
+    The error lists them.
     """
     if len(names) < 2:
         raise ValueError("a comparison takes two")

@@ -61,7 +61,9 @@ class Mean:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A share of successes, with an interval that allows for clusters. All but n and share are None with one cluster.
+    """A share of successes, with an interval that allows for clusters.
+
+    All but n and share are None with one cluster.
     """
 
     n: int

@@ -102,7 +102,7 @@ def judge_standing(
     resamples: int = 2000,
     confidence: float = 0.95,
 ) -> Standing:
-    """Return whether the judge agrees with people as well as people agree with each other.
+    """Compare the judge's agreement with people to the people's agreement with each other.
 
     Each person in turn is left out. Then both that person and the judge are compared with the other people who rated
     the unit: with their mean (concordance, correlation), or rating by rating (same answer). So judge and person face

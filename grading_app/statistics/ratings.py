@@ -60,12 +60,12 @@ class Ratings:
 
     @property
     def given(self) -> NDArray[np.bool_]:
-        """(units, raters): whether there is a rating."""
+        """True where there is a rating: (units, raters)."""
         return ~np.isnan(self.values)
 
     @property
     def per_unit(self) -> Whole:
-        """(units,): how many ratings a unit has."""
+        """The number of ratings of each unit: (units,)."""
         counts: Whole = self.given.sum(axis=1)
         return counts
 
