@@ -1,4 +1,4 @@
-"""Where models are served, what they are asked, and the record of every call."""
+"""The tables of the runs app: endpoints, models, designs, experiments, runs, trials and their calls."""
 
 from runs_app.models.batches import ProviderBatch
 from runs_app.models.cache import CachedAnswer

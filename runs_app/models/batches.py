@@ -1,4 +1,4 @@
-"""Batches: many calls handed to a provider in one file, answered within a day at a lower price."""
+"""Batches: many calls sent to a provider in one file, answered within a day at a lower price."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ class ProviderBatchQuerySet(TransitionQuerySet):
         return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
 
     def open(self) -> Self:
-        """Those that still hold trials, or may."""
+        """Return the batches that are not finished; they may still hold trials."""
         return self.filter(status__in=ProviderBatch.OPEN)
 
     def request_cancel(self, *, by: Actor, reason: str) -> list[int]:
-        """Have them cancelled by whichever worker is next at them. Those that are being collected are past it."""
+        """Mark these batches for cancellation and return their ids. The next worker that polls a batch cancels it.
+
+        A batch that is being collected is too late to cancel.
+        """
         Status = ProviderBatch.Status
         sources = [Status.PREPARING, Status.SUBMITTING, Status.SUBMITTED]
         return self.transition(sources=sources, target=Status.CANCELLING, by=by, reason=reason, next_poll_at=Now())
@@ -38,9 +41,11 @@ class ProviderBatchQuerySet(TransitionQuerySet):
 
 @constrain_choices
 class ProviderBatch(models.Model):
-    """Trials of one run at a provider. Its `key` is the token of their claims, and the provider knows it by it.
+    """A batch of trials of one run at a provider.
 
-    No lease ends a claim that a batch holds: the row itself is what workers take, renew and take over from each other.
+    Its `key` is the token of the trials' claims. The provider also stores this key, so that a lost batch can be found.
+    A claim that a batch holds has no lease. Workers claim the batch row instead, renew its lease, and take it over when
+    that lease expires.
     """
 
     class Status(TextChoices):
@@ -120,13 +125,17 @@ class ProviderBatch(models.Model):
 
     @property
     def sought_until(self) -> datetime | None:
-        """Where the answer to its submission was lost: until when that is looked for, before another is made."""
+        """Return until when a lost submission is searched for, or None if nothing is lost.
+
+        The response to the submission was lost, so the batch may exist at the provider. A worker submits again only
+        after this time.
+        """
         is_sought = self.is_open and not self.provider_id and self.tries and self.gone_by
         return max(filter(None, (self.gone_by, self.expires_at))) if is_sought else None
 
     @property
     def saved_usd(self) -> Decimal:
-        """What the same calls would have cost more, one by one."""
+        """Return what the batch discount saved, in US dollars."""
         return self.spent_usd * self.discount / (1 - self.discount) if self.discount < 1 else Decimal(0)
 
     @property

@@ -14,7 +14,7 @@ from runs_app.bounds import ADAPTIVE, BOUNDS, Bound
 
 @deconstructible
 class InRange:
-    """A validator: a finite number within the bound of this table's column."""
+    """A validator that accepts a finite number within the bound of this table's column."""
 
     def __init__(self, table: str, column: str) -> None:
         self.table, self.column = table, column
@@ -31,7 +31,7 @@ class InRange:
 
 
 class RangeConstraint(models.CheckConstraint):
-    """A CHECK beside the validator `InRange` of the same column, so that forms need no query to check it."""
+    """A CHECK that duplicates the validator `InRange` of the same column. Forms therefore need no query to check it."""
 
     def validate(self, *args: Any, **options: Any) -> None:
         """Do nothing: the validator has checked the value and names its field."""
@@ -46,7 +46,7 @@ def range_constraints(table: str) -> list[models.BaseConstraint]:
 
 
 def adaptive_constraint(table: str, column: str) -> models.CheckConstraint:
-    """Return a CHECK for the numbers of an `adaptive` mapping. Keys that are missing pass."""
+    """Return a CHECK for the numbers in an `adaptive` mapping. Missing keys pass."""
     condition = models.Q()
     for key, bound in ADAPTIVE.items():
         condition &= _between(f"{column}__{key}", bound) | models.Q(**{f"{column}__{key}__isnull": True})

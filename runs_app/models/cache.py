@@ -1,4 +1,4 @@
-"""The shared memory of answers: which stored trial answers a request that was asked before."""
+"""The response cache: it maps a request to the stored trial that has its answer."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from runs_app.models.trials import Trial
 
 class CachedAnswerQuerySet(models.QuerySet["CachedAnswer"]):
     def answered(self) -> Self:
-        """Not those whose request is being asked, or waits to be."""
+        """Return the entries whose trial is done, without those in flight or waiting."""
         return self.filter(trial__status=Trial.Status.DONE)
 
 
 class CachedAnswer(models.Model):
-    """`key` is the identity of a request and its epoch: taken by the trial that asks it, answered when that is done.
-    The answer itself is the trial's, stored once."""
+    """A cache entry: the identity of a request and its epoch (`key`), and the trial that makes the request.
+
+    The trial claims the key first. The entry is usable once the trial is done. The answer is stored only in the trial.
+    """
 
     key = models.CharField(max_length=64, primary_key=True)
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="+")

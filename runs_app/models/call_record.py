@@ -1,4 +1,4 @@
-"""What is kept of a call that was made: of a trial's attempt as of a preflight, so that one ledger adds up both."""
+"""The columns of a recorded call. Attempts and preflights share them, so that one ledger adds up both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class CallRecord(models.Model):
-    """How a call ended, what it used and what it cost: tokens and US dollars, empty where nobody knows."""
+    """The outcome, usage and cost of one call, in tokens and US dollars. An unknown value is empty."""
 
     error_class = models.CharField(max_length=40, default="")
     error = models.TextField(default="")

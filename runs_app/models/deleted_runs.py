@@ -1,4 +1,4 @@
-"""What deleted runs cost: their calls are no rows any more, and their money still counts."""
+"""The cost of deleted runs. Their calls have no rows any more, but their money still counts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from runs_app.models.experiments import Experiment
 
 
 class DeletedRun(models.Model):
-    """The money of one deleted run, which stays part of its experiment's spent and reserved dollars.
+    """The money of one deleted run. It stays part of its experiment's spent and reserved dollars.
 
-    So deleting a run makes no room in a budget. `reconcile` checks the sums.
+    Deleting a run therefore does not free any budget. `reconcile` checks the sums.
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="deleted_runs")

@@ -1,4 +1,4 @@
-"""What is asked and how: prompts, samplers and dimensions. Versions in use are frozen by the database."""
+"""Prompts, samplers and dimensions, in versions. The database freezes a version that is in use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def approval_constraint(table: str) -> models.CheckConstraint:
 
 class VersionedQuerySet(TransitionQuerySet):
     def transition(self, *, target: str, **how: Any) -> list[int]:
-        """As for any row with a status; an approval also stores its time."""
+        """Change the status as for any row with a history. An approval also stores its time."""
         if target == Versioned.Status.APPROVED:
             how.setdefault("approved_at", Now())
         return super().transition(target=target, **how)
@@ -42,7 +42,7 @@ class VersionedQuerySet(TransitionQuerySet):
         return self if is_member(user) else self.none()
 
     def named(self, reference: str) -> Self:
-        """`name@version`, or `name` alone for the newest version."""
+        """Return the version `name@version`, or the newest version for `name` alone."""
         name, _, version = reference.partition("@")
         if version:
             return self.filter(name=name, version=int(version)) if version.isdecimal() else self.none()
@@ -51,7 +51,7 @@ class VersionedQuerySet(TransitionQuerySet):
 
 
 class Versioned(models.Model):
-    """A named text in versions, whose content is hashed, and which changes only while it is a draft."""
+    """A named text in versions. Its content is hashed, and it can change only while it is a draft."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -86,7 +86,7 @@ class Versioned(models.Model):
         super().save(*args, **kwargs)
 
     def clean_fields(self, exclude: Any = None) -> None:
-        """As any field is checked, and that mappings and lists hold nothing that neither a hash nor a column takes."""
+        """Check the fields, and refuse JSON that cannot be hashed or stored in a column."""
         super().clean_fields(exclude)
         written = [field.name for field in self._meta.fields if isinstance(field, models.JSONField)]
         faults = {name: describe_unstorable(getattr(self, name)) for name in written if name not in (exclude or ())}
@@ -95,7 +95,7 @@ class Versioned(models.Model):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What identifies this version: everything that a model sees of it."""
+        """Return the part that identifies this version: everything that a model sees of it."""
         raise NotImplementedError
 
     @property
@@ -105,7 +105,7 @@ class Versioned(models.Model):
 
 @constrain_choices
 class Prompt(Versioned):
-    """Turns of a conversation, with `{{name}}` where the item's fields go; approved before use."""
+    """The turns of a conversation, with `{{name}}` as placeholder for a field of the item. Approved before use."""
 
     class AnswerFormat(models.TextChoices):
         TEXT = "text", "Free text"
@@ -138,7 +138,7 @@ class Prompt(Versioned):
 
 @constrain_choices
 class Dimension(Versioned):
-    """What a rating asks for: instructions and a scale of whole numbers, with a label for any of its points."""
+    """A dimension to rate: instructions and a scale of whole numbers. Any point of the scale may have a label."""
 
     title = models.CharField(max_length=120, blank=True)
     instructions = models.TextField()
@@ -170,7 +170,7 @@ class Dimension(Versioned):
 
     @property
     def scale(self) -> tuple[int, int]:
-        """The least and the highest rating."""
+        """Return the lowest and the highest rating."""
         return self.scale_min, self.scale_max
 
     def clean(self) -> None:
@@ -185,13 +185,16 @@ class Dimension(Versioned):
             raise ValidationError({"labels": f"Not on the scale: {', '.join(strangers)}."})
 
     def _has_point(self, point: str) -> bool:
-        """Compared as a number: a scale may be long, and a list of its points with it."""
+        """Return whether `point` lies on the scale.
+
+        Compares numbers, because a list of a long scale's points is too large.
+        """
         return bool(WHOLE_NUMBER.match(point)) and self.scale_min <= int(point) <= self.scale_max
 
 
 @constrain_choices
 class Sampler(Versioned):
-    """How an answer is drawn: the provider's own defaults where a setting is empty."""
+    """The sampling parameters of a call. An empty setting means the provider's own default."""
 
     temperature = models.FloatField(null=True, blank=True, validators=[InRange("sampler", "temperature")])
     top_p = models.FloatField(null=True, blank=True, validators=[InRange("sampler", "top_p")])
@@ -218,7 +221,10 @@ class Sampler(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Only what is set: a parameter that is added to this class later changes no identity."""
+        """Return only the settings that have a value.
+
+        A parameter added to this class later changes no existing hash.
+        """
         named = {
             "temperature": self.temperature,
             "top_p": self.top_p,
@@ -230,11 +236,11 @@ class Sampler(Versioned):
 
     @property
     def bounds_output(self) -> bool:
-        """Whether it sets a limit of the answer's length, under any name."""
+        """Return whether a parameter limits the length of the answer, under any name."""
         return parameters.sets_a_limit(self.content)
 
     def output_ceiling(self, model_limit: int | None = None) -> int | None:
-        """Return the most output tokens of one call; `model_limit` counts where the sampler sets no limit."""
+        """Return the most output tokens of one call. Use `model_limit` if the sampler sets no limit."""
         return parameters.output_ceiling(self.content, model_limit)
 
     def clean(self) -> None:

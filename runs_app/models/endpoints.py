@@ -1,4 +1,4 @@
-"""Where a model is served, and the models served there, with their prices."""
+"""Endpoints and the models that they serve, with their prices."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def zone_validator(name: str) -> None:
 
 
 class GroupOwnedQuerySet(models.QuerySet[Any]):
-    """Rows that belong to the group that runs the lab."""
+    """Rows that belong to the whole group: members see all of them."""
 
     def visible_to(self, user: Any) -> Self:
         return self if is_member(user) else self.none()
@@ -47,22 +47,25 @@ KEPT = "what a model was asked under never changes."
 
 
 class PricedResource(EngineOwnedColumns):
-    """What a call costs rests on its row, so a change of it changes what is set aside for calls to come."""
+    """A row that determines the price of calls. A change of it changes the reservations of future calls."""
 
-    PRICED_BY: ClassVar[str]  # The field that a missing ceiling is said at.
-    SERVES_BY: ClassVar[str]  # The way to it from a condition.
+    PRICED_BY: ClassVar[str]  # The field that shows the error about a missing cost ceiling.
+    SERVES_BY: ClassVar[str]  # The lookup from a condition to this row.
 
     class Meta:
         abstract = True
 
     def clean(self) -> None:
-        from runs_app.planning.reservations import problems_after  # It knows runs, which know this.
+        from runs_app.planning.reservations import problems_after  # Avoids an import cycle.
 
         if not self._state.adding and (problems := problems_after(self)):
             raise ValidationError({self.PRICED_BY: problems})
 
     def save(self, **how: Any) -> None:
-        """Unbounded where a budget would be without bound; `clean` says so before."""
+        """Save the row and update the reservations of the runs that it serves.
+
+        Raise Unbounded if a budgeted experiment would lose its cost ceiling. `clean()` reports this earlier.
+        """
         from runs_app.planning.reservations import served_by, update_reservations
 
         is_new = self._state.adding
@@ -72,7 +75,7 @@ class PricedResource(EngineOwnedColumns):
                 update_reservations(served_by(self))
 
     def serve(self, condition: Condition) -> None:
-        """In memory, let the condition be asked of this row as it is here, saved or not."""
+        """Make the condition use this row as it is in memory, saved or not."""
         raise NotImplementedError
 
     @property
@@ -82,7 +85,7 @@ class PricedResource(EngineOwnedColumns):
 
 @constrain_choices
 class Endpoint(PricedResource):
-    """One served API. Its row is what all workers lock to share its limits."""
+    """One API that serves models. Workers lock its row to share its limits."""
 
     class Provider(TextChoices):
         OPENAI = "openai", "OpenAI, or a server that speaks its API"
@@ -102,8 +105,8 @@ class Endpoint(PricedResource):
 
     PRICED_BY = "is_free"
     SERVES_BY = "model__endpoint"
-    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No list has the prices of one's own machines.
-    TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # That say where a provider's cache may begin.
+    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers one's own machines.
+    TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # They accept cache marks.
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
@@ -211,7 +214,10 @@ class Endpoint(PricedResource):
 
     @property
     def is_in_use(self) -> bool:
-        """Conditions say its provider, so it keeps that."""
+        """Return whether conditions exist for its models.
+
+        A condition records the provider, so the provider cannot change.
+        """
         return not self._state.adding and self.models.filter(conditions__isnull=False).exists()
 
     def clean(self) -> None:
@@ -232,7 +238,7 @@ class Endpoint(PricedResource):
 
 
 class EndpointTick(models.Model):
-    """Ten seconds of one endpoint: the curve of its concurrency limit, and what came of its calls."""
+    """Ten seconds of one endpoint: its concurrency limit and the outcomes of its calls."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="ticks")
     at = models.DateTimeField(help_text="Start of the ten seconds")
@@ -252,7 +258,7 @@ PRICES = ("input_price", "output_price", "cache_read_price", "cache_write_price"
 
 
 def _has_source() -> models.Q:
-    """A price has a source and a date."""
+    """Return the condition that a price has a source and a date."""
     unpriced = models.Q(**{f"{name}__isnull": True for name in PRICES})
     return unpriced | models.Q(~models.Q(price_source=""), price_date__isnull=False)
 
@@ -316,7 +322,7 @@ class LanguageModel(PricedResource):
         null=True, editable=False, help_text="When its id or its endpoint changed; set by a trigger"
     )
 
-    last_preflights: list[Any]  # Of `with_last_preflight` alone: the last one, or none.
+    last_preflights: list[Any]  # Only set by `with_last_preflight`: the last preflight, or none.
 
     objects = GroupOwnedQuerySet.as_manager()
 
@@ -335,12 +341,12 @@ class LanguageModel(PricedResource):
 
     @property
     def is_in_use(self) -> bool:
-        """Conditions say its id and its provider, so it keeps those."""
+        """Return whether conditions exist for it. A condition records its id and provider, so these cannot change."""
         return not self._state.adding and self.conditions.exists()
 
     @property
     def has_a_price(self) -> bool:
-        """Whether any of its prices is set."""
+        """Return whether any of its prices is set."""
         return any(getattr(self, name) is not None for name in PRICES)
 
     def clean(self) -> None:
@@ -355,7 +361,10 @@ class LanguageModel(PricedResource):
                 raise ValidationError(problems)
 
     def _lost(self, former: LanguageModel) -> dict[str, str]:
-        """What of its identity this would change, by field; the database refuses the same."""
+        """Return an error for each field of its identity that this change would break.
+
+        The database refuses the same.
+        """
         if self.model != former.model:
             return {"model": f"{former} is in use: {KEPT} Make a new model."}
         if self.endpoint.provider != former.endpoint.provider:
@@ -366,7 +375,7 @@ class LanguageModel(PricedResource):
 
     @property
     def prices(self) -> Prices:
-        """What a call costs here; a free endpoint's prices are zero, an unset price is unknown."""
+        """Return the prices of a call. At a free endpoint they are zero. An unset price is unknown."""
         if self.endpoint.is_free:
             return Prices(Decimal(0), Decimal(0), Decimal(0), Decimal(0), source="free endpoint")
         return Prices(
@@ -380,10 +389,13 @@ class LanguageModel(PricedResource):
 
     @property
     def marks_head(self) -> bool:
-        """Others than these take a mark for an unknown field, and may refuse the request."""
+        """Return whether requests carry cache marks.
+
+        Other providers may refuse a request that has this unknown field.
+        """
         return self.cache_marks and self.endpoint.provider in Endpoint.TAKES_MARKS
 
     @property
     def identity(self) -> dict[str, str]:
-        """What of a model belongs to a condition: who makes it and what it is called, not where it is served."""
+        """Return the part of a model that belongs to a condition: its provider and id, but not its endpoint."""
         return {"provider": self.endpoint.provider, "model": self.model}

@@ -1,4 +1,4 @@
-"""Rows that people edit while the engine counts in them."""
+"""Rows that people edit while the engine updates counters in them."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ from django.db import models
 
 
 class EngineOwnedColumns(models.Model):
-    """Columns that are not `editable` belong to the engine, which changes them by UPDATEs under locks.
+    """A row whose columns that are not `editable` belong to the engine. The engine updates them under locks.
 
-    Who edits a row read it earlier. To save all of it would put back counters, pauses and learned limits as they were
-    then; so a save of a row that is there writes what may be edited, unless it names its columns. A column of the
-    engine's that was set since it was read is refused by such a save, which would not have written it.
+    A person edits a row that was read earlier. Saving all its columns would restore old counters, pauses and learned
+    limits.
+    So `save()` of an existing row writes only the editable columns, unless `update_fields` names columns.
+    It refuses to run if the caller has set an engine-owned column, because it would not write that value.
     """
 
-    # The engine's columns as they were when this row was last read or written. Of a new row, nothing is known yet.
+    # The engine's columns as they were when this row was last read or written. Empty for a new row.
     _engine_read: Mapping[str, Any] = MappingProxyType({})
 
     class Meta:
         abstract = True
 
     def save(self, **how: Any) -> None:
-        """ValueError where the engine's columns were set and are not named in `update_fields`."""
+        """Save the editable columns.
+
+        Raise ValueError if an engine-owned column was set but not named in `update_fields`.
+        """
         if how.get("update_fields") is None and not self._state.adding and not how.get("force_insert"):
             self._refuse_unwritten()
             how["update_fields"] = [
@@ -62,7 +66,10 @@ class EngineOwnedColumns(models.Model):
             )
 
     def _engine_columns(self, names: Collection[str] | None = None) -> dict[str, Any]:
-        """Those that are loaded, of all or of `names`. Copies of what is JSON, since it may be changed in place."""
+        """Return the engine's columns that are loaded, all or only `names`.
+
+        JSON values are copied, because the caller may change them in place.
+        """
         loaded = self.__dict__
         return {
             attname: deepcopy(value) if isinstance(value := loaded[attname], dict | list) else value
@@ -73,5 +80,5 @@ class EngineOwnedColumns(models.Model):
 
 @cache
 def _engine_fields(kind: type[EngineOwnedColumns]) -> tuple[tuple[str, str], ...]:
-    """Attribute and name of each column that is the engine's."""
+    """Return the attribute and the name of each column that belongs to the engine."""
     return tuple((field.attname, field.name) for field in kind._meta.concrete_fields if not field.editable)

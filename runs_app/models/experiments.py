@@ -1,4 +1,4 @@
-"""An experiment, the conditions it crosses, and its waves."""
+"""Experiments, their conditions, their waves and their manifests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 class ExperimentQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """One's own, those shared with the group, and those shared with oneself; an operator sees all."""
+        """Return the user's own experiments and those shared with the user or the group. An operator sees all."""
         if is_operator(user):
             return self
         if not (is_member(user) or is_viewer(user)):
@@ -63,7 +63,7 @@ class Experiment(EngineOwnedColumns):
         PRIVATE = "private", "Only its owner"
         GROUP = "group", "Everyone in the group, and viewers"
 
-    PEOPLE = "people"  # An audience, no value of `sharing`: a private experiment that is shared with somebody.
+    PEOPLE = "people"  # An audience, not a value of `sharing`: a private experiment that is shared with chosen people.
     AUDIENCES = (Sharing.choices[0], (PEOPLE, "Chosen people"), Sharing.choices[1])
 
     slug = models.CharField("name", max_length=80, unique=True, validators=[slug_validator])
@@ -228,26 +228,26 @@ class Experiment(EngineOwnedColumns):
             raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
-        """Return the same words whoever has the name: it may be that of somebody's private experiment."""
+        """Return the same message whoever owns the name, because the name may belong to a private experiment."""
         return ValidationError("This name is not available. Choose another name.", code="unique")
 
     @property
     def audience(self) -> str:
-        """One of AUDIENCES."""
+        """Return one of AUDIENCES."""
         if self.sharing != self.Sharing.PRIVATE:
             return self.sharing
         return self.PEOPLE if self.shared_with.exists() else str(self.Sharing.PRIVATE)
 
     @property
     def audience_text(self) -> str:
-        """For people: the names of those it is shared with, or whom else."""
+        """Return the audience for people to read: the names of the chosen people, or the label of `sharing`."""
         if self.sharing != self.Sharing.PRIVATE:
             return self.get_sharing_display()
         names = self.shared_with.order_by("username").values_list("username", flat=True)
         return ", ".join(names) or self.get_sharing_display()
 
     def share(self, audience: str, people: Iterable[Any] = (), *, by: Actor, reason: str = "") -> bool:
-        """Share it with one of AUDIENCES; `people` count only for PEOPLE. Return whether that was a change."""
+        """Share it with one of AUDIENCES and return whether that changed anything. `people` count only for PEOPLE."""
         chosen = list(people) if audience == self.PEOPLE else []
         sharing = self.Sharing.GROUP if audience == self.Sharing.GROUP else self.Sharing.PRIVATE
         with transaction.atomic():
@@ -265,9 +265,9 @@ class Experiment(EngineOwnedColumns):
         return True
 
     def change_priority(self, priority: int, *, by: Actor, reason: str = "") -> bool:
-        """Its place among experiments that share an endpoint, from the next claim on. Whether that was a change.
+        """Set its priority among experiments that share an endpoint. Return whether that changed anything.
 
-        ValidationError for a number that is no priority.
+        The priority applies from the next claim on. Raise ValidationError if the number is outside the bounds.
         """
         type(self).priority.field.clean(priority, self)
         with transaction.atomic():
@@ -285,7 +285,7 @@ class Experiment(EngineOwnedColumns):
 
 
 class Wave(models.Model):
-    """A labelled observation of the design: its epochs are `epoch_offset + 1` to `epoch_offset + samples`."""
+    """A labelled observation of the design. Its epochs are `epoch_offset + 1` to `epoch_offset + samples`."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="waves")
     number = models.PositiveIntegerField(default=0)
@@ -306,15 +306,15 @@ class Wave(models.Model):
 
 class ConditionQuerySet(models.QuerySet["Condition"]):
     def generating(self) -> Self:
-        """Those of the design itself: without judges, and without writers of rubrics."""
+        """Return the conditions of the design itself, without judges and rubric writers."""
         return self.filter(stage=Condition.Stage.GENERATE)
 
 
 @constrain_choices
 class Condition(models.Model):
-    """One way of asking: a cell of models x prompts x samplers, or a judge of its answers.
+    """One combination of model, prompt and sampler, or a judge of the answers.
 
-    `content` is the snapshot that is asked; the database keeps it so.
+    `content` is the snapshot that is sent to the model. The database refuses to change it.
     """
 
     class Stage(models.TextChoices):
@@ -344,17 +344,20 @@ class Condition(models.Model):
 
     @property
     def asked_with(self) -> str:
-        """The prompt's name; of a judge, which has none, what it is asked for."""
+        """Return the prompt's name, or the kind of stage for a judge, which has no prompt."""
         return self.prompt.name if self.prompt else self.get_stage_display().lower()
 
     @property
     def label(self) -> str:
-        """For people: model, prompt and sampler by name."""
+        """Return the names of model, prompt and sampler, for people."""
         return f"{self.model.name} / {self.asked_with} / {self.sampler.name}"
 
 
 class Manifest(models.Model):
-    """What was launched: design, hashes, prices, package versions. One row a launch, never changed."""
+    """The record of a launch: design, hashes, prices and package versions.
+
+    Each launch adds a row, which never changes.
+    """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="manifests")
     content = models.JSONField()
@@ -369,13 +372,13 @@ class Manifest(models.Model):
 
     @property
     def launch(self) -> dict[str, Any]:
-        """Who launched which wave or pilot of it, at which estimate; empty in manifests that did not say."""
+        """Return the launched wave or pilot, its user and its estimate. Empty in manifests that did not record them."""
         found: dict[str, Any] = self.content.get("launch", {})
         return found
 
     @property
     def summary(self) -> str:
-        """`a pilot of 20, wave march, by ada`"""
+        """Return a description such as `a pilot of 20, wave march, by ada`."""
         what = f"a pilot of {self.launch['pilot']}" if self.launch.get("pilot") else "all trials"
         if self.launch.get("policy") == Experiment.BudgetPolicy.DEV:
             what = f"{what} of the policy dev"

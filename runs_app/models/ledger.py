@@ -1,4 +1,4 @@
-"""The ledger: sums of calls by run, or by model for preflights, and quarter of an hour; the database keeps them."""
+"""The ledger: sums of calls by quarter of an hour, and by run, or by model for preflights. Triggers update it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ from runs_app.models.runs import Run
 
 
 class LedgerEntry(models.Model):
-    """A quarter of an hour of one run, as far as one session of the database wrote it: small enough to make days of in
-    any time zone, few enough to add up at once; and no session waits for another's entry.
+    """A quarter of an hour of one run, as written by one database session.
 
-    Preflights belong to no run: their entries say the model, and the experiment that paid where there is one.
-    Triggers on the calls keep it (`runs_app_enter_attempts`, `runs_app_enter_preflights`), in the transaction that
-    writes them; `reconcile` proves it. In every entry list = paid + saved by the provider's cache, by batches and by
-    reuse; calls of unknown cost are counted in `unpriced` and have no part in any sum of money.
+    A quarter of an hour is short enough to add up days in any time zone. It is long enough that few rows need adding
+    up.
+    Each session has its own entry, so no session waits for another session's lock.
+
+    Preflights belong to no run. Their entries name the model and, if one paid, the experiment.
+    Triggers on the calls update the ledger in the same transaction (`runs_app_enter_attempts`,
+    `runs_app_enter_preflights`). `reconcile` checks it.
+    In every entry, list price = paid + saved by the provider's cache, by batches and by reuse.
+    Calls of unknown cost are counted in `unpriced` and are not part of any sum of money.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, related_name="ledger", db_index=False)

@@ -1,4 +1,4 @@
-"""Points: the places of a design at which enough may be known before every case was asked."""
+"""Points: the parts of a design that may be decided before every case was asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from runs_app.stopping.rules import Correction, Ratings, Tally
 
 
 def label_of(key: dict[str, Any], dimension: Dimension | None = None) -> str:
-    """`spatial`, or `depth 3, length 16`; with the dimension where it is rated: `calm, valence`."""
+    """Return a label such as `spatial` or `depth 3, length 16`. With a dimension: `calm, valence`."""
     if set(key) == {"category"}:
         place = str(key["category"]) or "no category"
     else:
@@ -35,11 +35,11 @@ class PointQuerySet(models.QuerySet["Point"]):
 
 @constrain_choices
 class Point(models.Model):
-    """The items of one category, or with the same parameters, in one run; asked in rounds until a rule says enough.
-    Where items are rated, a point is on one dimension.
+    """The items of one category, or with the same parameters, in one run. They are asked in rounds until a rule stops.
 
-    Case k (from 0) is repetition k // n_items of item `items[k % n_items]`; cases 0 to n_planned - 1 have a trial, the
-    others have none, and so reserve nothing. The counts are those of the last decision.
+    If items are rated, each point belongs to one dimension.
+    Case k (from 0) is repetition k // n_items of item `items[k % n_items]`. Cases 0 to n_planned - 1 have a trial.
+    Other cases have no trial and therefore no reservation. The counts are those of the last decision.
     """
 
     class Status(models.TextChoices):
@@ -89,7 +89,10 @@ class Point(models.Model):
         return label_of(self.key, self.dimension)
 
     def interval(self, confidence: float, correction: Correction) -> Interval | MeanInterval | None:
-        """Of the accuracy beyond guessing, or of the mean rating, at the last decision; None before any was scored."""
+        """Return the interval at the last decision, of the accuracy beyond guessing or of the mean rating.
+
+        Return None before any answer was scored.
+        """
         if not self.n_total:
             return None
         if self.dimension is None:

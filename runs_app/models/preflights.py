@@ -1,4 +1,4 @@
-"""A preflight: one tiny call that asks whether a model answers, on the record as every call is."""
+"""Preflights: a preflight is one tiny call that checks whether a model answers. It is recorded like every call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.models.call_record import CallRecord
 from runs_app.models.endpoints import Endpoint, LanguageModel
 from runs_app.models.experiments import Experiment
 
-PATIENCE = timedelta(minutes=10)  # For a worker to take it.
+PATIENCE = timedelta(minutes=10)  # The time that a worker has to claim it.
 
 
 class PreflightQuerySet(models.QuerySet["Preflight"]):
@@ -24,7 +24,7 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
         return self.order_by("model_id", "-pk").distinct("model_id")
 
     def ask(self, keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> list[Preflight]:
-        """One row for each model of these keys, which waits to be made; what it costs is the experiment's."""
+        """Create one waiting preflight for each model of these keys. The experiment, if given, pays for them."""
         user, actor = authorship(by)
         return self.bulk_create(
             Preflight(model_id=key, experiment=experiment, by=user, actor=actor, lease_until=Now() + PATIENCE)
@@ -34,12 +34,15 @@ class PreflightQuerySet(models.QuerySet["Preflight"]):
 
 @constrain_choices
 class Preflight(CallRecord):
-    """A row of its own kind, not an attempt without a trial: an attempt is its trial's, and so its run's, in every
-    counter, export and page, and none of them would know what to make of one that has neither.
+    """A check of one model. It is not an attempt without a trial, because every attempt belongs to a trial and a run.
 
-    It is asked for (waiting), holds a slot of its endpoint and a reservation (running), and ends as ok, dead or
-    unverified; each of these once, so its key is all that fences it. Its `lease_until` ends each of the first two: then
-    the sweep ends it. Where `started_at` is empty no call was made, and it is no part of the ledger.
+    Counters, exports and pages rely on that.
+
+    A preflight is waiting, then running, then ok, dead or unverified. While it runs it holds a slot of its endpoint and
+    a reservation.
+    It enters each state only once, so its primary key is a sufficient fencing token.
+    `lease_until` limits both waiting and running; after it, the sweep ends the preflight.
+    If `started_at` is empty, no call was made, and the preflight is not in the ledger.
     """
 
     class Status(models.TextChoices):
@@ -93,9 +96,9 @@ class Preflight(CallRecord):
 
     @property
     def outdated_since(self) -> datetime | None:
-        """Return when its model or endpoint changed after it was asked for: it says nothing of what is called now.
+        """Return when its model or endpoint changed after the request, or None. An outdated result no longer applies.
 
-        Reads the model with its endpoint.
+        Reads the model and its endpoint.
         """
         changes = (self.model.route_changed_at, self.model.endpoint.route_changed_at)
         latest = max((at for at in changes if at is not None), default=None)
@@ -103,19 +106,19 @@ class Preflight(CallRecord):
 
     @property
     def warning(self) -> str:
-        """A sentence for commands if it is outdated, else empty."""
+        """Return a sentence for commands if the result is outdated, else an empty string."""
         at = self.outdated_since
         return f"Checked before the endpoint changed on {at:%Y-%m-%d %H:%M} UTC; check again." if at else ""
 
     @property
     def said(self) -> str:
-        """What came of it, for people; empty until it has ended."""
+        """Return the result as a sentence for people; empty until it has ended."""
         if self.status == self.Status.OK and self.latency_ms is not None:
             return f"Answered in {self.latency_ms} ms as {self.served_model or 'an unnamed model'}."
         return f"{self.error_class}: {self.error}" if self.was_made and self.error_class else self.error
 
 
 def with_last_preflight(models_: models.QuerySet[Any]) -> models.QuerySet[Any]:
-    """Each model with `last_preflights`: a list of its last one, or of none."""
+    """Add `last_preflights` to each model: a list with its last preflight, or an empty list."""
     latest = Preflight.objects.last_of_each_model()
     return models_.prefetch_related(models.Prefetch("preflights", latest, to_attr="last_preflights"))

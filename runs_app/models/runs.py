@@ -1,4 +1,4 @@
-"""A run: one condition in one wave; what is launched, paused and finished."""
+"""Runs: a run is one condition in one wave. It is launched, paused and finished as a unit."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class RunQuerySet(TransitionQuerySet):
         return self.filter(experiment__in=Experiment.objects.visible_to(user))
 
     def generating(self) -> Self:
-        """Those that answer the design's items: without judges, and without writers of rubrics."""
+        """Return the runs that answer the design's items, without judges and rubric writers."""
         return self.filter(condition__stage=Condition.Stage.GENERATE)
 
     def with_reuse(self) -> Self:
-        """Each with `n_reused`: how many of its answers the response cache gave, for which no tokens are counted."""
+        """Annotate each run with `n_reused`: its answers from the response cache, for which no tokens are counted."""
         return self.annotate(n_reused=Coalesce(models.Sum("ledger__reused"), 0, output_field=models.BigIntegerField()))
 
     def with_design(self) -> Self:
@@ -35,9 +35,9 @@ class RunQuerySet(TransitionQuerySet):
 
 @constrain_choices
 class Run(EngineOwnedColumns):
-    """The counters equal the rows of its trials at every commit; `reconcile` proves it."""
+    """One condition in one wave. Its counters equal the rows of its trials at every commit; `reconcile` checks this."""
 
-    n_reused: int  # Of `with_reuse` alone.
+    n_reused: int  # Only set by `with_reuse`.
 
     class Status(models.TextChoices):
         PLANNED = "planned", "Planned"
@@ -112,7 +112,7 @@ class Run(EngineOwnedColumns):
 
     @property
     def is_live(self) -> bool:
-        """It makes calls, will make them unasked, or waits for an answer."""
+        """Return whether it makes calls, will make calls on its own, or waits for an answer."""
         return self.status in self.UNDER_WAY or self.n_running > 0
 
     @property
@@ -121,7 +121,7 @@ class Run(EngineOwnedColumns):
 
     @property
     def fits_budget(self) -> bool:
-        """Whether the budget of its experiment holds what one more of its calls reserves."""
+        """Return whether the experiment's remaining budget covers the reservation of one more call."""
         experiment = self.experiment
         if experiment.max_usd is None:
             return True
@@ -129,7 +129,7 @@ class Run(EngineOwnedColumns):
 
     @property
     def current_stop_reason(self) -> str:
-        """Return why it stopped, as far as that is still true."""
+        """Return why it stopped, if that reason still applies."""
         if self.is_paused_by_budget and self.fits_budget:
             return "Paused for lack of budget. Now there is room again: resume it."
         return self.stop_reason
@@ -144,7 +144,7 @@ class Run(EngineOwnedColumns):
 
 
 class Tick(models.Model):
-    """Ten seconds of one run: how many trials ended in them. What the rate and its curve are read from."""
+    """Ten seconds of one run: how many trials ended in them. The rate and its chart are computed from ticks."""
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="ticks")
     at = models.DateTimeField(help_text="Start of the ten seconds")

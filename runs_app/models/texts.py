@@ -1,4 +1,4 @@
-"""A text for each item, beside the item: what a model wrote about it once, and a curator may have corrected."""
+"""Texts about items, stored beside the items. A model writes them once, and a curator may correct them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs_app.models.designs import Versioned, approval_constraint
 
 @constrain_choices
 class TextSet(Versioned):
-    """A version of the texts of a dataset's items, such as a rubric for each. Frozen once it is no draft."""
+    """A version of the texts of a dataset's items, such as a rubric for each item. Only a draft can change."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="text_sets")
     written_by = models.ForeignKey(
@@ -34,13 +34,13 @@ class TextSet(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """Of a set that is not stored yet, no texts."""
+        """Return the texts by item key; empty for a set that is not stored yet."""
         texts = self.texts.order_by("item__key").values_list("item__key", "text") if self.pk else ()
         return {"texts": dict(texts)}
 
 
 class ItemText(models.Model):
-    """What a set says of one item, and who said it."""
+    """The text of one item in a set, and its author."""
 
     text_set = models.ForeignKey(TextSet, on_delete=models.CASCADE, related_name="texts")
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+")

@@ -15,24 +15,25 @@ from runs_app.models.designs import Dimension
 from runs_app.models.experiments import Condition, Experiment
 from runs_app.models.runs import Run
 
-# Answers that came and yet say nothing, or not all: results, not errors, and counted apart. One may be several.
+# Answers without text or with incomplete text. They are results, not errors, and are counted separately. An answer may
+# belong to several kinds.
 CHANNELS = {
     "empty": models.Q(answer=""),
     "truncated": models.Q(truncated=True),
     "refused": models.Q(refused=True),
     "unparsed": ~models.Q(parse_error=""),
 }
-# A refusal that a provider reports as an error: its trial fails with this class.
+# The error class of a trial whose provider reports a refusal as an error.
 REFUSED_CLASS = "content_refused"
 REFUSED = models.Q(status="done", refused=True) | models.Q(status="failed", error_class=REFUSED_CLASS)
-# An answer of white space alone says nothing: no judge and no rater is asked about it. In SQL, of the trial {t}.
+# An answer of white space alone is blank: judges and raters do not see it. BLANK is SQL for the trial {t}.
 WHITE_SPACE = " \t\r\n"
 BLANK = "btrim({t}.answer, E' \\t\\r\\n') = ''"
 ODD = models.Q(status="done") & (CHANNELS["empty"] | CHANNELS["truncated"] | CHANNELS["refused"] | CHANNELS["unparsed"])
 
 
 class WorkUnit(models.Model):
-    """What the engine needs to know of anything it drains: identity is its table's, the rest is here."""
+    """The columns that the engine needs to process a row. Each table adds its own identity."""
 
     class Status(models.TextChoices):
         PENDING = "pending", "Pending"
@@ -75,11 +76,11 @@ class TrialQuerySet(models.QuerySet["Trial"]):
         return self.filter(run__experiment__in=Experiment.objects.visible_to(user))
 
     def generating(self) -> Self:
-        """Calls that answer the design's items: without verdicts on answers."""
+        """Return the trials that answer the design's items, without verdicts on answers."""
         return self.filter(run__condition__stage=Condition.Stage.GENERATE)
 
     def with_text(self) -> Self:
-        """Done, with an answer that says something: what one can be asked about."""
+        """Return the trials that are done and whose answer is not blank."""
         trimmed = models.Func(models.F("answer"), models.Value(WHITE_SPACE), function="btrim")
         trimmed.output_field = models.TextField()
         return self.filter(status="done").exclude(Exact(trimmed, ""))
@@ -87,11 +88,14 @@ class TrialQuerySet(models.QuerySet["Trial"]):
 
 @constrain_choices
 class Trial(WorkUnit):
-    """One call to make, unique in the database: (run, item, dimension, sample_idx), and for a verdict the answers it is
-    on. `done` never changes."""
+    """One call to make. (run, item, dimension, sample_idx) is unique; a verdict adds the answers that it judges.
 
-    # Checked row by row, these three keys cost two thirds of planning a million trials. Nothing they refer to can go:
-    # items and dimensions in use are frozen by triggers, and a trigger keeps a run while it has trials.
+    A trial that is `done` never changes.
+    """
+
+    # These three keys have no database constraint: row-by-row checks took two thirds of the time to plan a million
+    # trials. The referenced rows cannot disappear. Triggers freeze items and dimensions in use, and a trigger keeps a
+    # run while it has trials.
     run = models.ForeignKey(Run, on_delete=models.CASCADE, related_name="trials", db_index=False, db_constraint=False)
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="trials", db_index=False, db_constraint=False)
     dimension = models.ForeignKey(
@@ -148,7 +152,7 @@ class Trial(WorkUnit):
             ),
         ]
         indexes = [
-            # What a claim walks: fresh before retries, then low sample_idx, then item, then dimension.
+            # The order of a claim: fresh trials before retries, then low sample_idx, then item, then dimension.
             models.Index(
                 fields=["run", "attempts", "sample_idx", "item", "dimension"],
                 name="trial_claimable",
@@ -170,7 +174,7 @@ class Trial(WorkUnit):
 
 @constrain_choices
 class Attempt(CallRecord):
-    """One call of a trial, with its cost, whatever came of it."""
+    """One call of a trial, with its outcome and cost."""
 
     class Outcome(models.TextChoices):
         OK = "ok", "Answered"
@@ -182,9 +186,9 @@ class Attempt(CallRecord):
         LOST = "lost", "Its worker went silent"
         LATE = "late", "Answered after its claim had ended"
 
-    # Found by `attempt_is_one_call`, which begins with the trial. Checks of these keys, row by row at the commit, kept
-    # the endpoint locked for a tenth longer. Whoever writes an attempt holds its trial, or has locked its run, without
-    # which no trial goes; and a trigger keeps a trial while it has attempts.
+    # No index: `attempt_is_one_call` begins with the trial. No constraint: checks at commit held the endpoint's lock 10
+    # % longer. The writer of an attempt holds the claim of its trial or a lock on its run, so the trial cannot be
+    # deleted. A trigger keeps a trial while it has attempts.
     trial = models.ForeignKey(
         Trial, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
     )

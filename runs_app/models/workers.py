@@ -1,4 +1,4 @@
-"""Workers: processes that drain trials, wherever they run."""
+"""Workers: processes that make the calls of trials, on any host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.db import models
 
 
 class Worker(models.Model):
-    """A process that drains, and when it was last heard of."""
+    """A worker process and the time of its last heartbeat."""
 
     name = models.CharField(max_length=200, unique=True, help_text="host:pid:start")
     host = models.CharField(max_length=120)

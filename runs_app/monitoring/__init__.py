@@ -1,1 +1,1 @@
-"""What people see of experiments while they run and after: totals, rates, money, and where each part stands."""
+"""The state of experiments for people: totals, rates, costs and status, during and after a run."""

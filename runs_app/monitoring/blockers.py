@@ -1,4 +1,4 @@
-"""Why a run that has work left makes no calls, and when it goes on: one answer for Progress, `status` and endpoints."""
+"""Reasons why a run with pending trials makes no calls. Progress page, `status` and endpoint pages share them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from runs_app.engine.preflight import day_ends
 from runs_app.engine.rate_limiter import RateLimiterState, RateLimits, find_obstacle, refill
 from runs_app.models import Endpoint, Run, Worker
 
-SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is no reason to tell.
-START_GAP = timedelta(seconds=30)  # From a launch to the first drain.
-WORKER_GAP = timedelta(seconds=60)  # Between the end of one drain and the start of the next.
+SHORTEST = timedelta(seconds=5)  # A shorter wait, such as for the requests of a minute, is not reported.
+START_GAP = timedelta(seconds=30)  # The time between a launch and the first drain.
+WORKER_GAP = timedelta(seconds=60)  # The time between the end of one drain and the start of the next.
 
 Kind = Literal["endpoint", "budget", "worker"]
 
 
 @dataclass(frozen=True, slots=True)
 class Blocker:
-    """One reason as a sentence without its time; `until` is None where that depends on what people do."""
+    """One reason, as a sentence without its time. `until` is None if people must act first."""
 
     kind: Kind
     text: str
@@ -33,7 +33,7 @@ class Blocker:
 
     @property
     def sentence(self) -> str:
-        """For a terminal."""
+        """Return the reason with its time, for a terminal."""
         return f"{self.text} It goes on at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
 
     @property
@@ -42,9 +42,9 @@ class Blocker:
 
 
 def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
-    """Return why these runs, which come with their design, do not move; empty if nothing keeps them.
+    """Return why these runs make no calls; empty if nothing blocks them. Runs come with their design.
 
-    At most one query.
+    Makes at most one query.
     """
     waiting = [run for run in runs if run.status == Run.Status.RUNNING and run.n_pending]
     if not waiting:
@@ -60,7 +60,7 @@ def blockers_of(runs: Iterable[Run]) -> list[Blocker]:
 
 
 def endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker | None:
-    """Return why no call may start at this endpoint for more than a moment, or None."""
+    """Return why no call may start at this endpoint for longer than SHORTEST, or None."""
     now = now or timezone.now()
     if not endpoint.is_active:
         return Blocker("endpoint", f"Endpoint {endpoint} is inactive: no call starts.")
@@ -77,7 +77,7 @@ def endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker
     )
     day = now.astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     throttle = refill(RateLimiterState.of(endpoint.throttle), rates, seconds, day)
-    # Calls in flight are no reason: they end, and others start.
+    # Calls in flight are no reason: they end soon, and other calls start.
     bound = find_obstacle(throttle, rates, 0, day_ends(seconds, endpoint.day_zone))
     if bound is None or bound.until is None or bound.until - seconds < SHORTEST.total_seconds():
         return None
@@ -85,7 +85,7 @@ def endpoint_blocker(endpoint: Endpoint, now: datetime | None = None) -> Blocker
 
 
 def has_worker() -> bool:
-    """Return whether a worker was heard of within the last minute, also one that has just ended its drain."""
+    """Return whether any worker sent a heartbeat within the last minute. A worker that just ended its drain counts."""
     return Worker.objects.filter(seen_at__gte=Now() - WORKER_GAP).exists()
 
 
@@ -102,5 +102,5 @@ def _budget_blocker(run: Run) -> Blocker | None:
 
 
 def stop_reasons_of(runs: Sequence[Run]) -> list[str]:
-    """Return why runs stopped, as far as that is still true, each with the name of its condition."""
+    """Return why runs stopped, if the reason still applies, each with the name of its condition."""
     return [f"{run.condition.label}: {reason}" for run in runs if (reason := run.current_stop_reason)]

@@ -1,4 +1,4 @@
-"""Proof that counters and ledger equal the rows: of runs, points, experiments' money, endpoints' calls in flight."""
+"""Consistency check: compare counters and ledger with the rows of runs, points, experiments and endpoints."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ FROM runs_app_endpoint p LEFT JOIN (
 ) held ON held.endpoint_id = p.id
 """
 
-# Case k is repetition k / n_items of item k mod n_items. What a pilot asked beyond these cases is none of them.
+# Case k is repetition k / n_items of item k mod n_items. Trials of a pilot beyond these cases do not count.
 POINTS = """
 SELECT p.id, p.n_planned, count(t.id) FROM runs_app_point p
 CROSS JOIN LATERAL unnest(p.items) WITH ORDINALITY AS drawn (item, place)
@@ -66,7 +66,7 @@ LEFT JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
 GROUP BY p.id
 """
 
-# Joined in full: an entry without attempts differs as much as attempts without an entry.
+# A full join, because both an entry without attempts and attempts without an entry are differences.
 LEDGER = """
 WITH calls AS (
     SELECT run_id, date_bin('15 minutes', finished_at, 'epoch') AS at, count(*) AS attempts,
@@ -89,7 +89,7 @@ SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at),
 FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
-# What was asked to see whether a model answers is of no kind, and no batch or cache answers it.
+# Preflights have no kind of answer, and neither a batch nor the response cache answers them.
 LEDGER_OF_PREFLIGHTS = """
 WITH calls AS (
     SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,
@@ -108,7 +108,7 @@ SELECT coalesce(l.model_id, calls.model_id) || ' of experiment ' || coalesce(l.e
 FROM entries l
 FULL JOIN calls ON calls.model_id = l.model_id AND calls.experiment = l.experiment AND calls.at = l.at
 """
-# Of points that are decided. Their grades are counted where grading is; `answers` are n_total + n_unread.
+# Only decided points. Grading counts their grades. `answers` is n_total + n_unread.
 POINT_COUNTERS = ("n_correct", "n_truncated", "n_failed", "answers", "n_rated_items", "mean", "spread")
 LEDGER_COLUMNS = (
     "attempts", "answered", "reused",
@@ -120,7 +120,7 @@ LEDGER_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A counter that does not say what the rows say."""
+    """A counter that differs from the rows."""
 
     row: str
     counter: str
@@ -132,7 +132,10 @@ class Difference:
 
 
 def find_differences() -> list[Difference]:
-    """Every counter against its rows, in one snapshot, so that work in progress makes no difference."""
+    """Compare every counter with its rows and return the differences.
+
+    Reads one snapshot, so work in progress is no difference.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
         return [
@@ -161,7 +164,7 @@ def _source(name: str) -> str:
 
 
 def _compared(cursor: Any, kind: str, sql: str, counters: tuple[str, ...]) -> list[Difference]:
-    """Rows of (id, counted, in rows, counted, in rows, ...), a pair for each counter."""
+    """Compare rows of (id, counted, in rows, counted, in rows, ...), with one pair for each counter."""
     cursor.execute(sql)
     return _differing(kind, counters, cursor.fetchall())
 
@@ -176,7 +179,10 @@ def _differing(kind: str, counters: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def _same(counted: Any, in_rows: Any) -> bool:
-    """Means of the same ratings, added up in another order, differ in their last digits."""
+    """Return whether two values are equal.
+
+    Floats may differ in their last digits, because the order of addition differs.
+    """
     if isinstance(counted, float) and isinstance(in_rows, float):
         return math.isclose(counted, in_rows, rel_tol=1e-9, abs_tol=1e-9)
     return bool(counted == in_rows)

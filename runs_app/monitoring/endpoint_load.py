@@ -1,4 +1,4 @@
-"""How busy endpoints are: calls in flight, the limit that was learned, requests of the day, and the limit's curve."""
+"""The load of endpoints: calls in flight, the learned limit and its curve, and requests of the day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class ProviderLimit:
-    """What the provider says is left of a rate, `what`, until then."""
+    """The remainder of a rate as the provider reports it. `what` names the rate; it resets at `until`."""
 
     what: str
     n: int
@@ -29,7 +29,10 @@ class ProviderLimit:
 
 @dataclass(frozen=True, slots=True)
 class EndpointLoad:
-    """`limit` is what may be in flight now, learned or set; `today` counts requests of the endpoint's own day."""
+    """The load of one endpoint. `limit` is the current limit of calls in flight, learned or set.
+
+    `today` counts requests since midnight in the endpoint's own time zone.
+    """
 
     endpoint: Endpoint
     limit: int
@@ -40,7 +43,7 @@ class EndpointLoad:
 
 
 def with_state(endpoints: Sequence[Endpoint]) -> list[EndpointLoad]:
-    """One query, whatever the number of endpoints."""
+    """Return the load of each endpoint. Makes one query for any number of endpoints."""
     since = timezone.now() - SHOWN
     points: dict[int, list[tuple[datetime, float]]] = defaultdict(list)
     for tick in EndpointTick.objects.filter(endpoint__in=endpoints, at__gte=since).order_by("at"):
@@ -56,7 +59,7 @@ def _busyness(endpoint: Endpoint, points: list[tuple[datetime, float]]) -> Endpo
 
 
 def _today(endpoint: Endpoint, throttle: RateLimiterState) -> int:
-    """Requests since midnight where the endpoint's day begins; the count is of the day when it was last asked."""
+    """Return the requests since midnight in the endpoint's time zone. A count from an earlier day is 0."""
     day = timezone.now().astimezone(ZoneInfo(endpoint.day_zone)).date().isoformat()
     return throttle.today if throttle.day in ("", day) else 0
 

@@ -1,4 +1,4 @@
-"""Health of the workers, for the monitoring of a site: one cheap query, counts and ages alone."""
+"""The health of the workers, for site monitoring: one cheap query of counts and ages."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from django.db import connection
 
 ALIVE_S = 60  # A worker without a heartbeat for longer is silent, as on the page of workers.
-STALE_WORKERS_S = 120  # Between two drains of a moving run there may be no worker for some seconds.
-STALE_TASKS_S = 300  # The tasks before it may each take the three minutes that a task has.
+STALE_WORKERS_S = 120  # Between two drains of an active run there may be no worker for some seconds.
+STALE_TASKS_S = 300  # Each earlier task in the queue may use its full three minutes.
 
 HEALTH = f"""
 SELECT
@@ -22,22 +22,22 @@ SELECT
 
 @dataclass(frozen=True)
 class WorkerHealth:
-    """Workers that drain now, and how long the task queue keeps its oldest waiting task. Ages in seconds."""
+    """The number of live workers, and the age of the oldest waiting task. Ages in seconds."""
 
     alive: int
-    seen_s: float | None  # Since any worker was heard of; None if there never was one.
+    seen_s: float | None  # Seconds since the last heartbeat of any worker; None if there was none.
     oldest_waiting_task_s: float | None  # None if no task waits.
     calls_wait: bool
 
     @property
     def is_stale(self) -> bool:
-        """Whether calls wait and no worker makes them, or a task waits for longer than the tasks before it may take."""
+        """Return whether calls wait without a worker, or a task waits longer than the tasks before it may take."""
         unseen = self.seen_s is None or self.seen_s > STALE_WORKERS_S
         return (self.calls_wait and unseen) or (self.oldest_waiting_task_s or 0) > STALE_TASKS_S
 
 
 def worker_health() -> WorkerHealth:
-    """Return the health by the database's clock. DatabaseError if the database does not answer."""
+    """Return the health by the database's clock. Raise DatabaseError if the database does not answer."""
     with connection.cursor() as cursor:
         cursor.execute(HEALTH)
         alive, seen, oldest, calls_wait = cursor.fetchone()

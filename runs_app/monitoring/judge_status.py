@@ -1,4 +1,4 @@
-"""Where the judges of an experiment stand: a line for each and wave, from counters, as plain values."""
+"""The status of an experiment's judges: one line for each judge and wave, from counters, as plain values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 
 
 def status_of_judges(experiment: Experiment) -> list[dict[str, Any]]:
-    """Verdicts by status, what they cost, and the codes of those in which no verdict could be read."""
+    """Return one line for each judge and wave: verdicts by status, cost, and error codes of unreadable verdicts."""
     judges = experiment.runs.filter(condition__stage=Condition.Stage.JUDGE).with_design()
     runs = list(judges.order_by("wave__number", "pk"))
     unread = grading().unread_verdicts(experiment) if runs else {}
@@ -36,7 +36,7 @@ def _line(run: Run, unread: dict[str, int]) -> dict[str, Any]:
 
 
 def text_of(line: dict[str, Any]) -> str:
-    """`judge-a_standard--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object), $0.01`"""
+    """Return a line such as `judge-a--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object)`."""
     wave = f" [{line['wave_label'] or line['wave']}]" if line["wave"] else ""
     codes = ", ".join(f"{n} {code}" for code, n in line["unread"].items())
     unread = f", {sum(line['unread'].values())} unread ({codes})" if codes else ""

@@ -1,4 +1,4 @@
-"""The ledger read: what calls cost, by day, model, stage, run or experiment, and what was saved against list price."""
+"""Reports from the ledger: costs and savings by day, model, stage, run or experiment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from django.db.models.functions import Coalesce, TruncDate
 
 from runs_app.models import Condition, Experiment, LanguageModel, LedgerEntry, Run
 
-PREFLIGHT = "preflight"  # The stage of calls that are of no run.
+PREFLIGHT = "preflight"  # The stage of calls that belong to no run.
 STAGES = (*Condition.Stage.choices, (PREFLIGHT, "Preflight"))
 DAY, MODEL, STAGE, RUN, EXPERIMENT = "day", "model", "stage", "run", "experiment"
 GROUPS: Mapping[str, Any] = {
-    DAY: TruncDate("at"),  # In the time zone that is active: the reader's, or UTC in a command.
+    DAY: TruncDate("at"),  # In the active time zone: the reader's, or UTC in a command.
     MODEL: Coalesce("run__condition__model__name", "model__name"),
     STAGE: Coalesce("run__condition__stage", Value(PREFLIGHT)),
     RUN: F("run_id"),
@@ -26,8 +26,12 @@ GROUPS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Calls, tokens, US dollars, and kinds of answers. list = paid + saved by the provider's cache, by batches and by
-    reuse, without those calls whose cost is unknown (`unpriced`); what is kept reserved for these may be billed yet."""
+    """Sums of calls, tokens, US dollars and kinds of answers.
+
+    list = paid + saved by the provider's cache, by batches and by reuse. Calls of unknown cost (`unpriced`) are left
+    out.
+    Their reservation, `kept_usd`, may still be billed.
+    """
 
     attempts: int = 0
     answered: int = 0
@@ -51,7 +55,7 @@ class Sums:
 
     @property
     def calls(self) -> int:
-        """That were really made: what the response cache answered is none."""
+        """Return the number of calls that were made, without answers from the response cache."""
         return self.attempts - self.reused
 
     @property
@@ -69,7 +73,7 @@ NAMES = tuple(field.name for field in fields(Sums))
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One group's sums. `key` is a date, a run's id, or a name; `label` is for people."""
+    """The sums of one group. `key` is a date, a run's id, or a name; `label` is for people."""
 
     key: Any
     label: str
@@ -77,7 +81,7 @@ class Line:
 
 
 def of_experiment(experiment: Experiment) -> Q:
-    """Its runs' entries, by name so that their index finds them, and its preflights'."""
+    """Return a filter for the entries of its runs and its preflights. Runs are listed by id to use their index."""
     runs = list(experiment.runs.order_by().values_list("pk", flat=True))
     return Q(run__in=runs) | Q(run__isnull=True, experiment=experiment)
 
@@ -91,7 +95,10 @@ def of_stage(stage: str) -> Q:
 
 
 def lines_of(entries: QuerySet[LedgerEntry], by: str) -> list[Line]:
-    """Days newest first, all else dearest first. Two queries at most, whatever the number of calls."""
+    """Return one line for each group: days from the newest, other groups from the most expensive.
+
+    Makes at most two queries, for any number of calls.
+    """
     grouped: Any = entries.order_by().values(group=GROUPS[by]).annotate(**{name: Sum(name) for name in NAMES})
     rows = list(grouped)
     labels = _labels(by, [row["group"] for row in rows])

@@ -1,6 +1,6 @@
-"""The points of an adaptive experiment as they were left by their last decision: numbers for page, figure and status.
+"""The points of an adaptive experiment after their last decision: numbers for page, figure and status.
 
-Read from the rows of the points alone, whose counts are those that the decision was made on.
+Only the rows of the points are read. Their counts are those that the decision was based on.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from runs_app.stopping.rules import Scale
 class PointLine:
     """One point of one run. Shares are from 0 to 1; `accuracy`, `low` and `high` are beyond guessing.
 
-    Where items are rated there is no accuracy, but a `mean` of as many `rated_items`; it, `low`, `high` and
-    `half_width` are on the `scale`. `asked` counts its cases that have a trial, `most` those that there are; `scored`
-    those that make the accuracy or the mean.
+    If items are rated, there is a `mean` of `rated_items` items instead of an accuracy. Then `mean`, `low`, `high` and
+    `half_width` are on the `scale`.
+    `asked` counts the cases that have a trial, and `most` all possible cases. `scored` counts the answers in the
+    accuracy or the mean.
     """
 
     run: int
@@ -58,18 +59,18 @@ class PointLine:
 
     @property
     def is_below_guessing(self) -> bool:
-        """So few are right that the whole interval lies below what guessing gives."""
+        """Return whether the whole interval lies below the level of guessing."""
         return self.guesses and self.high == 0
 
     @property
     def saved(self) -> int:
-        """Cases that were never asked, since the point was decided before."""
+        """Return the number of cases that were not needed, because the point was decided before."""
         return 0 if self.is_open else self.most - self.asked
 
 
 @dataclass(frozen=True, slots=True)
 class Savings:
-    """Over all points: how many are decided, the cases asked, those there are, those decided without; US dollars."""
+    """Totals over all points: points, decided points, cases asked, possible cases, saved cases and US dollars."""
 
     points: int
     decided: int
@@ -84,7 +85,7 @@ class Savings:
 
 
 def point_lines(experiment: Experiment, wave: Wave | None = None) -> list[PointLine]:
-    """Of all runs, or of one wave's, in the order of the design; none where the experiment is not adaptive."""
+    """Return the points of all runs, or of one wave, in the order of the design. Empty if it is not adaptive."""
     spec = adaptive_of(experiment)
     if spec is None:
         return []
@@ -130,7 +131,7 @@ def _line(point: Point, spec: AdaptiveSpec, samples: int) -> PointLine:
 
 
 def savings(lines: Sequence[PointLine]) -> Savings:
-    """What was saved in US dollars is at the mean price of the run's answers; None where any price is unknown."""
+    """Return the totals. Saved dollars use the mean price of each run's answers; None if any price is unknown."""
     costs = [line.saved * line.usd_a_case if line.usd_a_case is not None else None for line in lines if line.saved]
     return Savings(
         points=len(lines),
@@ -143,7 +144,7 @@ def savings(lines: Sequence[PointLine]) -> Savings:
 
 
 def rule_in_words(spec: AdaptiveSpec) -> list[str]:
-    """What a point of this design is asked, and until when, in sentences."""
+    """Return sentences that describe the rounds and the stopping rule of this design."""
     told = [
         f"Each point is asked in rounds of {spec.round:,} cases, {spec.max:,} at most, until the "
         f"{_per_cent(spec.confidence)} interval of {_what_is_known(spec)} is within ±{spec.targetci:g}."
@@ -167,7 +168,7 @@ def _per_cent(share: float) -> str:
 
 
 def status_of_points(experiment: Experiment) -> list[dict[str, Any]]:
-    """For `status --json`: a mapping for each point."""
+    """Return a mapping for each point, for `status --json`."""
     names = (
         "run", "wave", "label", "status", "asked", "most", "saved", "scored", "correct", "truncated", "unread",
         "failed", "right", "accuracy", "low", "high", "half_width", "dimension",

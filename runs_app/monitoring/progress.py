@@ -1,4 +1,4 @@
-"""How far an experiment is: read from counters and ticks, in a time that does not grow with its trials."""
+"""The progress of an experiment, from counters and ticks. The cost does not grow with its trials."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RATE_OVER = timedelta(seconds=60)
 CURVE_OVER = timedelta(hours=1)
 ALIVE_FOR = timedelta(seconds=60)
 COUNTED = ("pending", "running", "done", "failed", "cancelled")
-# What an experiment is called when its runs differ: the first of these that any of them is.
+# The state of an experiment whose runs differ: the first of these states that any run has.
 LOUDEST = (
     Run.Status.RUNNING,
     Run.Status.QUEUED,
@@ -70,12 +70,12 @@ class Totals:
 
     @property
     def state(self) -> str:
-        """One word for all the runs; empty where there are none."""
+        """Return one state for all the runs; empty if there are none."""
         return next((str(state) for state in LOUDEST if state in self.states), "")
 
 
 def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
-    """Adds `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
+    """Annotate `totals` (a mapping for `totals_of`) and `n_conditions`, in the same query."""
     runs = Run.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
     totals = JSONObject(**{name: Sum(f"n_{name}") for name in COUNTED}, states=ArrayAgg("status", distinct=True))
     conditions = Condition.objects.generating().filter(experiment=OuterRef("pk")).order_by().values("experiment")
@@ -86,13 +86,13 @@ def with_totals(experiments: QuerySet[Experiment]) -> QuerySet[Experiment]:
 
 
 def totals_of(experiment: Any) -> Totals:
-    """Of an experiment that came with `with_totals`."""
+    """Return the totals of an experiment that comes from `with_totals`."""
     found = dict(experiment.totals or {})
     return Totals(states=frozenset(found.pop("states", ())), **found)
 
 
 def state_of(experiment: Experiment, totals: Totals) -> str:
-    """Draft and archived are the experiment's own; in between it is what its runs are."""
+    """Return the state of an experiment: draft or archived by itself, otherwise the state of its runs."""
     if experiment.status == Experiment.Status.ACTIVE and totals.state:
         return totals.state
     return experiment.status
@@ -100,7 +100,7 @@ def state_of(experiment: Experiment, totals: Totals) -> str:
 
 @dataclass(frozen=True)
 class Pace:
-    """Trials that ended, a minute, over the last minute; the seconds left at that pace; and the curve's points."""
+    """Trials ended per minute over the last minute, the seconds left at that pace, and the points of the curve."""
 
     per_minute: float
     seconds_left: float | None
@@ -108,7 +108,7 @@ class Pace:
 
 
 def pace_of(runs: Sequence[Run], remaining: int, now: datetime | None = None) -> Pace:
-    """One query, over the last hour in which something ended: 360 rows at most."""
+    """Return the pace of these runs. Makes one query over the last active hour: at most 360 rows."""
     tick = _tick_of(now or timezone.now())
     points = [(at, n) for at, n in _points([run.pk for run in runs]) if at < tick]
     per_minute = _per_minute(points, tick)
@@ -124,7 +124,7 @@ def _points(run_ids: list[int]) -> list[tuple[datetime, int]]:
 
 
 def _tick_of(now: datetime) -> datetime:
-    """The tick that has just begun. It is left out of every rate: it would always look slow."""
+    """Return the start of the current tick. Rates leave this tick out, because it is incomplete and would look slow."""
     seconds = now.timestamp()
     return datetime.fromtimestamp(seconds - seconds % TICK.total_seconds(), tz=now.tzinfo)
 
@@ -133,13 +133,13 @@ def _per_minute(points: Sequence[tuple[datetime, int]], current: datetime) -> fl
     ended = [(at, n) for at, n in points if at >= current - RATE_OVER]
     if not ended:
         return 0.0
-    # A run that began less than a minute ago is not averaged over the time before it began.
+    # For a run that began less than a minute ago, only the time since its first tick counts.
     return sum(n for _, n in ended) * 60 / (current - ended[0][0]).total_seconds()
 
 
 @dataclass(frozen=True)
 class Projection:
-    """What runs will have cost at their end, in US dollars, at the mean cost of each trial that has ended so far."""
+    """The projected final cost of runs in US dollars, from the mean cost of their ended trials."""
 
     total_usd: Decimal
     remaining: int
@@ -152,9 +152,10 @@ class Projection:
 
 
 def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projection | None:
-    """Return spent + for each run its trials left times its mean cost; None before any trial ended, or with none left.
+    """Return the money spent plus the projected cost of the trials left; None if no trial ended or none is left.
 
-    A run none of whose trials has ended yet takes the mean of all runs. Only what is under way counts as left.
+    The cost of a run's trials left is their number times the mean cost of its ended trials.
+    A run without an ended trial uses the mean of all runs. Only trials of runs under way count as left.
     """
     remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
     ended, spent = sum(run.n_done + run.n_failed for run in runs), spent_on(runs)
@@ -169,14 +170,14 @@ def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projecti
 
 
 def points_of(runs: Iterable[Run]) -> dict[str, int]:
-    """How many points adaptive runs have, and how many of them are decided."""
+    """Return how many points these adaptive runs have, and how many are decided."""
     counted = Point.objects.filter(run__in=[run.pk for run in runs])
     return counted.aggregate(total=Count("pk"), decided=Count("pk", filter=~Q(status=Point.Status.OPEN)))
 
 
 @dataclass(frozen=True)
 class ErrorLine:
-    """An error class: its attempts so far, its trials that are failed now, and those of them that can be retried."""
+    """An error class with its attempts so far, its trials that are failed now, and those that can be retried."""
 
     name: str
     attempts: int
@@ -185,9 +186,9 @@ class ErrorLine:
 
 
 def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
-    """Return the error classes, the most frequent first. One query, whose cost grows with failed trials alone.
+    """Return the error classes, the most frequent first. Makes one query, whose cost grows only with failed trials.
 
-    Failed trials of a cancelled run are not to be retried: no worker would claim them.
+    Failed trials of a cancelled run cannot be retried, because no worker would claim them.
     """
     attempts: Counter[str] = Counter()
     for run in runs:
@@ -197,7 +198,7 @@ def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
 
 
 def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
-    """Return the trials that are failed now by error class: all, and those of runs that were not cancelled."""
+    """Return the trials that are failed now by error class: all, and those of runs that are not cancelled."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
     cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
@@ -210,9 +211,10 @@ def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
 
 
 def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
-    """Return answers that say nothing, or not all, by kind; one may be several. Read from the ledger.
+    """Return the number of blank, truncated, refused and unparsed answers, from the ledger. An answer may be several.
 
-    Refusals that an error reported count as well, as long as their trials are failed: `errors` are those of the runs.
+    Refusals that a provider reported as an error count too, while their trials are failed. `errors` are those of the
+    runs.
     """
     sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
         **{name: Sum(name, default=0) for name in CHANNELS}
@@ -223,7 +225,7 @@ def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[t
 
 @dataclass(frozen=True)
 class WaveTotals:
-    """One observation of the design: its trials over all conditions, and what they cost in US dollars."""
+    """One observation of the design: its trials over all conditions, and their cost in US dollars."""
 
     wave: Wave
     totals: Totals
@@ -231,7 +233,7 @@ class WaveTotals:
 
 
 def by_wave(runs: Iterable[Run]) -> list[WaveTotals]:
-    """Of runs that came with their waves, in the order of the waves."""
+    """Return the totals of each wave, in wave order. Runs come with their waves."""
     ordered = sorted(runs, key=lambda run: run.wave.number)
     groups = [(wave, list(of_wave)) for wave, of_wave in groupby(ordered, key=lambda run: run.wave)]
     return [WaveTotals(wave, Totals.of(of_wave), spent_on(of_wave)) for wave, of_wave in groups]
@@ -242,12 +244,15 @@ def spent_on(runs: Iterable[Run]) -> Decimal:
 
 
 def workers_alive() -> QuerySet[Worker]:
-    """By the database's clock, which is also that of their heartbeats."""
+    """Return the workers with a recent heartbeat. Heartbeats use the database's clock, and so does this query."""
     return Worker.objects.filter(left_at__isnull=True, seen_at__gte=Now() - ALIVE_FOR)
 
 
 def state_of_worker(worker: Worker, now: datetime) -> Literal["alive", "silent", "left"]:
-    """A silent one has not said that it leaves, and was not heard of for a minute: its claims return by themselves."""
+    """Return the state of a worker.
+
+    A silent one missed its heartbeat for a minute; its claims return when leases expire.
+    """
     if worker.left_at is not None:
         return "left"
     return "alive" if worker.seen_at >= now - ALIVE_FOR else "silent"

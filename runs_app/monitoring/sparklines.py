@@ -1,4 +1,4 @@
-"""Lines over time, as points of a small SVG: what is drawn of ticks. Pure."""
+"""Charts of ticks over time, as points of a small SVG. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TICKS_A_MINUTE = 6
 
 @dataclass(frozen=True)
 class Curve:
-    """A line from `start` to `end` in a box of WIDTH x HEIGHT with `top` as upper edge; `peak` is its highest value."""
+    """A line from `start` to `end` in a box of WIDTH x HEIGHT. `top` is its upper edge, `peak` its highest value."""
 
     line: str
     area: str
@@ -27,13 +27,13 @@ class Curve:
 
 
 def throughput_curve(points: Sequence[tuple[datetime, int]]) -> Curve | None:
-    """Of what ended in each tick, as a rate a minute. A tick without a row is a gap at zero."""
+    """Return the curve of trials ended per minute. A tick without a row counts as zero."""
     ended = dict(points)
     return _curve([(at, ended.get(at, 0) * TICKS_A_MINUTE) for at in _ticks(points)])
 
 
 def limit_curve(points: Sequence[tuple[datetime, float]]) -> Curve | None:
-    """Of a limit at the end of each tick. It keeps its value through ticks without a row."""
+    """Return the curve of a limit at the end of each tick. It keeps its value through ticks without a row."""
     known, value, line = dict(points), 0.0, []
     for at in _ticks(points):
         value = known.get(at, value)
@@ -42,7 +42,7 @@ def limit_curve(points: Sequence[tuple[datetime, float]]) -> Curve | None:
 
 
 def _ticks(points: Sequence[tuple[datetime, float]]) -> list[datetime]:
-    """Every tick from the first to the last point."""
+    """Return every tick from the first to the last point."""
     if not points:
         return []
     start, end = points[0][0], points[-1][0]
@@ -50,7 +50,7 @@ def _ticks(points: Sequence[tuple[datetime, float]]) -> list[datetime]:
 
 
 def _curve(values: Sequence[tuple[datetime, float]]) -> Curve | None:
-    """None for fewer than two ticks: a single one is no curve."""
+    """Return the curve, or None for fewer than two ticks."""
     if len(values) < 2:
         return None
     peak = max(value for _, value in values)
@@ -65,7 +65,7 @@ def _curve(values: Sequence[tuple[datetime, float]]) -> Curve | None:
 
 
 def round_up(value: float) -> int:
-    """To 1, 2 or 5 times a power of ten, so that an axis ends in a number that is read at once."""
+    """Round up to 1, 2 or 5 times a power of ten, for an axis label that is easy to read."""
     if value <= 1:
         return 1
     power = 10 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""Where an experiment stands: for each condition and wave what came of its trials, and what is odd about them."""
+"""The status report of an experiment: the outcomes of its trials by condition and wave, and warnings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTERS = ("n_pending", "n_running", "n_done", "n_failed", "n_cancelled", "n_at
 
 
 def build_status_report(experiment: Experiment) -> dict[str, Any]:
-    """Plain values, ready for JSON. Counters say how many; the channels of what is done are counted from the rows."""
+    """Return plain values, ready for JSON. Totals come from counters; kinds of answers are counted from the rows."""
     runs = list(experiment.runs.generating().with_design().order_by("wave__number", "pk"))
     channels = _channels([run.pk for run in runs])
     return {
@@ -48,7 +48,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
 
 
 def _all_runs(experiment: Experiment) -> list[Run]:
-    """Those of judges, too."""
+    """Return all runs, with those of judges."""
     return list(experiment.runs.with_design().order_by("pk"))
 
 

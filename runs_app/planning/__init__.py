@@ -1,1 +1,1 @@
-"""From what people write or choose to rows: specs and forms, versions, crossing, estimates, planning, manifests."""
+"""Planning: specs and forms, versions, designs, estimates, conditions, runs and trials, and manifests."""

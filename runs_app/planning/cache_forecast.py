@@ -1,4 +1,4 @@
-"""How many trials of a design the response cache will answer: what the same conditions were asked elsewhere before."""
+"""A forecast of how many trials of a design the response cache will answer, from runs of the same conditions."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ HASH = 12  # Characters at the end of a condition's id.
 
 
 def foreseen_hits(design: Design, wave_label: str = "") -> dict[str, int]:
-    """By the hash of a cell, how many of its trials were answered elsewhere, at most; cells without any are left out.
+    """Return by cell hash the most trials that other runs have answered. Cells without any are left out.
 
-    Read from counters, as all of an estimate. Nothing is foreseen where no cache is read (off, salted, a later wave),
-    nor of runs that began before the cache was last emptied. Repetitions are asked from the first on, so of a run with
-    more of them than this design it counts only their share.
+    Reads counters, like the whole estimate. The result is empty if the design does not read the cache (off, salted, or
+    a later wave).
+    Runs that began before the cache was last emptied do not count.
+    Repetitions are asked in order. So if a run has more repetitions than this design, only the matching share counts.
     """
     if not _reads_cache(design, wave_label):
         return {}
@@ -40,7 +41,7 @@ def _reads_cache(design: Design, wave_label: str) -> bool:
 
 
 def _runs_alike(design: Design) -> Iterator[tuple[str, Run]]:
-    """Runs of the same conditions on the same items and dimensions, whose answers the cache holds."""
+    """Yield the runs of the same conditions on the same items and dimensions, whose answers are in the cache."""
     asked = {dimension.pk for dimension in design.dimensions}
     for run in _runs_of_cells(design):
         if {dimension.pk for dimension in run.experiment.dimensions.all()} == asked:

@@ -1,6 +1,6 @@
-"""Facets to conditions: every model with every prompt and every sampler, each cell identified by its content.
+"""Conditions from facets: every model with every prompt and every sampler. The content identifies each cell.
 
-What a model sees is the identity. Repetitions, epochs, speed, time-outs and where a model is served have no part in it.
+The identity is what a model sees. Repetitions, epochs, speed, time-outs and the endpoint are not part of it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from evalsite.lib.text.hashing import condition_id, content_hash, slugify_name
 
 @dataclass(frozen=True, slots=True)
 class Facet:
-    """One choice along one axis: its name for people, its content for its identity, and the key of its row."""
+    """One choice along one axis: its name for people, its content for the identity, and the key of its row."""
 
     name: str
     content: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The snapshot that is asked: {"model": ..., "prompt": ..., "sampler": ...}, free of names."""
+        """Return the snapshot to send: {"model": ..., "prompt": ..., "sampler": ...}, without names."""
         return {axis: dict(facet.content) for axis, facet in self.facets.items()}
 
     @property
@@ -49,15 +49,15 @@ class Cell:
 
     @property
     def condition_id(self) -> str:
-        """`model_prompt_sampler--hash12`."""
+        """Return an id such as `model_prompt_sampler--hash12`."""
         return condition_id(self.slug, self.content)
 
 
 def cross_facets(models: Iterable[Facet], prompts: Iterable[Facet], samplers: Iterable[Facet]) -> list[Cell]:
-    """Every cell of the crossing, models slowest, samplers fastest."""
+    """Return every cell of the crossing. Models vary slowest, samplers fastest."""
     return [Cell(*cell) for cell in product(models, prompts, samplers)]
 
 
 def condition_identity(condition: str) -> str:
-    """The part of a condition's id that is its identity: the hash after `--`."""
+    """Return the identity part of a condition's id: the hash after `--`."""
     return condition.rpartition("--")[2]

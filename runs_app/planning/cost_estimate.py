@@ -1,4 +1,4 @@
-"""What a design will cost, before it is launched: a ceiling, an expectation, and what both rest on."""
+"""The cost estimate of a design before its launch: a ceiling, an expected cost, and the data behind both."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from runs_app.pricing.costs import Basis, Expectation, ObservedTokens
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """US dollars per million tokens of one model, and who says so; None is unknown. `counted` says by which rules the
-    ceiling counts its tokens."""
+    """The US dollars per million tokens of one model, and their source. None is unknown.
+
+    `counted` names the rules by which the ceiling counts the model's tokens.
+    """
 
     model: str
     input: Decimal | None
@@ -38,16 +40,17 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Costs in US dollars of the trials that are still to do in one wave; None where any part of it is unknown.
+    """Costs in US dollars of the trials still to do in one wave. None if any part is unknown.
 
-    The ceiling takes every call at its largest request and longest answer, each trial called once. `basis` says for
-    how many trials the expectation rests on which observations, and `coverage` is the share that rests on any. Where
-    points stop early, `to_do` is the most that can be asked and `likely` what is expected.
-    `foreseen` of these the response cache will answer at no cost; `full_usd` is what the whole design would be expected
-    to cost from nothing.
-    `batched` of the trials to do go out in batches, at whose price they are reckoned; `batches_save_usd` is expected.
-    `verdicts` of the design's judges on its answers are in the costs, too. `policy_text` says what part of the design
-    the budget policy `dev` asks.
+    The ceiling assumes the largest request and the longest answer for every call, and one call per trial.
+    `basis` counts the trials whose expected cost rests on each kind of observation. `coverage` is the share that rests
+    on any.
+    If points stop early, `to_do` is the most trials and `likely` the expected number.
+    `foreseen` trials will be answered by the response cache at no cost. `full_usd` is the expected cost of the whole
+    design from scratch.
+    `batched` trials go out in batches and are priced at the batch price. `batches_save_usd` is the expected saving.
+    `verdicts` is the number of verdicts of the design's judges; the costs include them. `policy_text` describes the
+    part of the design that the budget policy `dev` asks.
     """
 
     trials: int
@@ -70,18 +73,21 @@ class Estimate:
     policy_text: str = ""
 
     def passes_budget(self, experiment: Experiment) -> bool:
-        """The ceiling does not fit into what is left: runs may stop before all is done. Never passed all the same."""
+        """Return whether the ceiling exceeds the remaining budget.
+
+        Runs may then stop early, but never exceed the budget.
+        """
         if experiment.max_usd is None or self.ceiling_usd is None:
             return False
         return experiment.spent_usd + self.ceiling_usd > experiment.max_usd
 
     def needs_confirmation(self, experiment: Experiment) -> bool:
-        """A ceiling above what the design says to confirm; an unknown one counts as above."""
+        """Return whether the ceiling needs a confirmation. An unknown ceiling does."""
         return needs_confirmation(experiment, self.ceiling_usd)
 
 
 def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> bool:
-    """Whether so much is more than the design lets go by unseen; an unknown ceiling is."""
+    """Return whether this ceiling is above the amount that the design asks to confirm. An unknown ceiling is."""
     if experiment.confirm_above_usd is None:
         return False
     return ceiling_usd is None or ceiling_usd > experiment.confirm_above_usd
@@ -89,7 +95,7 @@ def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One cell: how many calls are to be made, how many likely, and of those by the cache; and what each costs."""
+    """The calls of one cell: the number to do, the likely number, those from the cache, and the cost of each call."""
 
     to_do: int
     likely: int
@@ -104,7 +110,7 @@ class _Part:
 
     @property
     def saves(self) -> Decimal | None:
-        """What a call that is expected to cost so much in a batch costs more one by one, in US dollars."""
+        """Return how much more one call costs outside a batch, in US dollars."""
         if not self.discount:
             return Decimal(0)
         if self.expected is None or self.discount == 1:
@@ -120,16 +126,16 @@ def estimate(
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> Estimate:
-    """What launching this wave now, or a pilot of it, would cost. Reads counters, never trials; works for drafts.
+    """Return the cost of launching this wave now, or a pilot of it. Reads counters, never trials. Drafts work too.
 
-    `only` are ids of the cells that are meant; None is all. `policy` is a budget policy instead of the design's.
+    `only` is a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own.
     """
     design = Design.of(experiment, policy=policy)
     return estimate_design(design if only is None else design.narrowed(only), wave_label=wave_label, pilot=pilot)
 
 
 def estimate_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> Estimate:
-    """As `estimate`, of a design whose experiment need not be saved yet."""
+    """Return the estimate of a design. Its experiment need not be saved yet."""
     found = _added_up(design, _parts(design, wave_label, pilot))
     return with_judges(found, design, wave_label, pilot)
 
@@ -160,7 +166,7 @@ def _added_up(design: Design, parts: Sequence[_Part]) -> Estimate:
 
 
 def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
-    """How many trials to do are expected to cost what rests on which observations."""
+    """Return the number of trials to do by the observations that their expected cost rests on."""
     trials: Counter[Basis] = Counter()
     for part in parts:
         if part.expected and part.to_do:
@@ -169,7 +175,7 @@ def _basis(parts: Sequence[_Part]) -> dict[Basis, int]:
 
 
 def _parts(design: Design, wave_label: str, pilot: int | None) -> list[_Part]:
-    """One a cell, in their order."""
+    """Return one part for each cell, in their order."""
     runs = _runs_of(design.experiment)
     asking = _Asking(
         design,
@@ -196,7 +202,7 @@ def _runs_of(experiment: Experiment) -> list[Run]:
 
 
 def _planned_of_dev(design: Design, runs: Iterable[Run]) -> dict[int, int]:
-    """Return by run how many of the trials that the policy `dev` asks are planned."""
+    """Return by run how many trials of the policy `dev` are planned."""
     rows = Trial.objects.filter(
         run__in=[run.pk for run in runs], item__in=design.dev_item_ids or (), sample_idx__lt=design.samples
     )
@@ -212,8 +218,11 @@ def _had_dev_launch(design: Design) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asking:
-    """What the parts of one estimate rest on: the runs there are, what their open points may yet be asked (`left`, by
-    run), the share of that which is likely, and how many answers the response cache knows (`known`, by identity)."""
+    """The data behind the parts of one estimate.
+
+    `left`: by run, the cases that open points may still be given. `share`: the part of them that is likely.
+    `known`: by cell identity, the answers that the response cache has.
+    """
 
     design: Design
     wave_label: str
@@ -221,15 +230,15 @@ class _Asking:
     left: Mapping[int, int]
     share: float
     known: Mapping[str, int]
-    dev: Mapping[int, int]  # By run, the trials of the policy `dev` that are planned.
-    counts_pilots: bool  # The policy `dev` planned other trials than a pilot would, so counters do not tell.
+    dev: Mapping[int, int]  # By run, planned trials of the policy `dev`.
+    counts_pilots: bool  # The policy `dev` planned other trials than a pilot, so counters cannot tell.
 
     def part(self, cell: Cell, wanted: int) -> _Part:
         own = self._runs_of(cell)
         here = [run for run in own if run.wave.label == self.wave_label]
         to_do = _to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
         likely = round(to_do * self.share)
-        # Trials are asked in one order everywhere, so what is done here is the first of what is known elsewhere.
+        # Trials are asked in the same order everywhere. So the trials done here are the first of those in the cache.
         known = self.known.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
         return _Part(
             to_do,
@@ -241,13 +250,16 @@ class _Asking:
         )
 
     def _planned(self, run: Run, wanted: int) -> int:
-        """Return how many of the trials that are wanted of this run are planned."""
+        """Return how many of this run's wanted trials are planned."""
         if self.counts_pilots:
             return wanted - pilot_module.count_missing(self.design, run, wanted)
         return self.dev.get(run.pk, 0) if self.design.is_dev else run.n_trials
 
     def _runs_of(self, cell: Cell) -> list[Run]:
-        """Of this cell in any wave: its model, too, since two endpoints may serve what is one and the same."""
+        """Return the runs of this cell in any wave.
+
+        The model must match too, because two endpoints may serve equal models.
+        """
         hash12, model = condition_identity(cell.condition_id), cell.model.key
         return [
             run
@@ -266,10 +278,10 @@ class _Asking:
 
 
 def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
-    """Calls still to make: those planned and not ended, and those that planning `wanted` trials would add.
+    """Return the calls still to make: planned trials that have not ended, plus those that planning would add.
 
-    Of `wanted`, so many are `planned`. `left` says, by run, what open points may yet be asked; decided ones are asked
-    no more.
+    `planned` of the `wanted` trials exist already. `left` has, by run, the cases that open points may still be given;
+    decided points get none.
     """
     waiting = sum(run.n_pending + run.n_running for run in runs)
     in_rounds = [left[run.pk] for run in runs if run.pk in left]
@@ -277,8 +289,10 @@ def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) 
 
 
 def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
-    """Mean tokens for each trial that a call answered, what its failed attempts took included. Of runs `with_reuse`:
-    what the response cache answered took none, and says nothing of a call."""
+    """Return the mean tokens per trial that a call answered, including its failed attempts. Runs come `with_reuse`.
+
+    Answers from the response cache used no tokens, so they are left out.
+    """
     seen = list(runs)
     calls = sum(run.n_done - run.n_reused for run in seen)
     if calls <= 0:
@@ -291,7 +305,7 @@ def observed_tokens(runs: Iterable[Run]) -> ObservedTokens | None:
 
 
 def total_of(parts: Iterable[tuple[int, Decimal | None]]) -> Decimal | None:
-    """The sum over all parts with anything to do; unknown as soon as one of them is."""
+    """Return the sum over all parts with calls to do; None if the cost of any of them is unknown."""
     total = Decimal(0)
     for to_do, each in parts:
         if to_do and each is None:

@@ -1,4 +1,4 @@
-"""An experiment's design as it stands: its rows, its cells with their ceilings, and what keeps it from running."""
+"""The design of an experiment: its rows, its cells with their cost ceilings, and the problems that block it."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from runs_app.planning.points import PointSize
 from runs_app.planning.specs import AdaptiveSpec
 from runs_app.pricing import costs
 
-USUAL_OUTPUT = 500  # Tokens. A rate is overdrawn or left idle by at most this, until the first answers correct it.
+USUAL_OUTPUT = 500  # Tokens. Until the first answers correct it, a rate limit is over- or underused by at most this.
 
 
 @dataclass
 class Design:
-    """What an experiment crosses, read once. `problems` keep it from being planned; `warnings` do not."""
+    """The crossing of an experiment, read once. `problems` block planning; `warnings` do not."""
 
     experiment: Experiment
     models: list[LanguageModel]
     prompts: list[Prompt]
     samplers: list[Sampler]
     dimensions: list[Dimension]
-    only: frozenset[str] | None = field(default=None, kw_only=True)  # Ids of the cells that are meant; None is all.
+    only: frozenset[str] | None = field(default=None, kw_only=True)  # Ids of the chosen cells; None is all.
     _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
     def of(cls, experiment: Experiment, *, policy: str | None = None) -> Design:
-        """Read the design of an experiment; under another budget policy than its own, if `policy` says so."""
+        """Read the design of an experiment. `policy` replaces its budget policy."""
         if policy is not None and policy != experiment.budget_policy:
             experiment = copy(experiment)
             experiment.budget_policy = policy
@@ -59,12 +59,12 @@ class Design:
 
     @property
     def is_dev(self) -> bool:
-        """Whether only the first items are asked, call by call: the budget policy `dev`."""
+        """Return whether the budget policy is `dev`: only the first items are asked, and call by call."""
         return self.experiment.budget_policy == Experiment.BudgetPolicy.DEV
 
     @cached_property
     def dev_item_ids(self) -> list[int] | None:
-        """Keys of the items that the policy `dev` asks, in the order of the dataset; None where all are asked."""
+        """Return the keys of the items that the policy `dev` asks, in dataset order; None if all items are asked."""
         if not self.is_dev:
             return None
         return list(self.items.order_by("position", "pk").values_list("pk", flat=True)[: self.experiment.dev_items])
@@ -75,13 +75,13 @@ class Design:
 
     @property
     def samples(self) -> int:
-        """Repetitions of each cell that the budget policy asks."""
+        """Return the repetitions of each cell that the budget policy asks."""
         samples = self.experiment.samples
         return min(samples, self.experiment.dev_samples or samples) if self.is_dev else samples
 
     @property
     def policy_text(self) -> str:
-        """Say what the policy `dev` asks: `the first 2 of 600 items, 1 of 3 samples`; empty under the policy `full`."""
+        """Return what the policy `dev` asks, such as `the first 2 of 600 items, 1 of 3 samples`; empty for `full`."""
         if not self.is_dev:
             return ""
         samples = f", {self.samples} of {self.experiment.samples} samples" if self.experiment.samples > 1 else ""
@@ -89,17 +89,17 @@ class Design:
 
     @property
     def questions(self) -> int:
-        """Items times dimensions: what one repetition of a cell asks."""
+        """Return items times dimensions: the trials of one repetition of a cell."""
         return self.n_asked_items * max(1, len(self.dimensions))
 
     @property
     def trials_per_cell(self) -> int:
-        """Return the trials of one cell under the budget policy; at most, where the design is asked point by point."""
+        """Return the trials of one cell under the budget policy. For an adaptive design this is the maximum."""
         return self.questions * self.samples if self.is_dev else self.whole_trials_per_cell
 
     @property
     def whole_trials_per_cell(self) -> int:
-        """As `trials_per_cell`, under the policy `full`."""
+        """Return the trials of one cell under the policy `full`."""
         if self.adaptive is None:
             return self.n_items * max(1, len(self.dimensions)) * self.experiment.samples
         return sum(point.most(self.adaptive, self.experiment.samples) for point in self.points)
@@ -110,14 +110,14 @@ class Design:
 
     @cached_property
     def points(self) -> list[PointSize]:
-        """What the items make, where the design is asked point by point."""
+        """Return the points that the items form; empty if the design is not adaptive."""
         return points.sizes(self.experiment.dataset_id, self.adaptive, self.dimensions) if self.adaptive else []
 
     @cached_property
     def expected_share(self) -> float:
-        """Of the trials at most, those that are made if every accuracy, or spread of ratings, is equally likely.
+        """Return the expected share of the maximum trials, if every accuracy or spread of ratings is equally likely.
 
-        1 where each is asked.
+        The share is 1 if all cases are asked.
         """
         if self.adaptive is None or self.is_dev or not self.trials_per_cell:
             return 1.0
@@ -125,7 +125,7 @@ class Design:
         return asked / self.trials_per_cell
 
     def narrowed(self, ids: Collection[str]) -> Design:
-        """Return the design of these cells alone, by their ids, with the rows that they need."""
+        """Return the design of only these cells, by their ids, with the rows that they need."""
         cells = [cell for cell in self.cells if cell.condition_id in ids]
         return Design(
             self.experiment,
@@ -138,7 +138,7 @@ class Design:
 
     @property
     def cell_ids(self) -> dict[str, str]:
-        """The id of each cell by the id that people know: that of its condition where it is planned."""
+        """Return the cell ids by the ids that people see. A planned cell is shown with the id of its condition."""
         planned: dict[tuple[Any, ...], str] = {}
         if self.experiment.pk:
             rows = self.experiment.conditions.generating().values_list(
@@ -153,7 +153,7 @@ class Design:
 
     @cached_property
     def cells(self) -> list[Cell]:
-        """The crossing, or of a narrowed design its part."""
+        """Return the cells of the crossing, or the chosen ones of a narrowed design."""
         return [cell for cell in self._crossing if self.only is None or cell.condition_id in self.only]
 
     @property
@@ -165,7 +165,7 @@ class Design:
         )
 
     def input_tokens(self, cell: Cell) -> int:
-        """The largest request of this cell."""
+        """Return the tokens of the largest request of this cell."""
         return self._largest(self._model(cell), self._prompt(cell))
 
     def _largest(self, model: LanguageModel, prompt: Prompt) -> int:
@@ -180,26 +180,29 @@ class Design:
         return any(prompts.uses(prompt.messages, prompts.IMAGE) for prompt in self.prompts)
 
     def ceiling(self, cell: Cell) -> Decimal | None:
-        """The most that one call of this cell can cost, in US dollars; None where a price or a limit is unknown."""
+        """Return the most that one call of this cell can cost, in US dollars; None if a price or a limit is unknown."""
         model, sampler = self._model(cell), self._sampler(cell)
         limit = sampler.output_ceiling(model.max_output_tokens)
         return costs.ceiling_per_call(self.prices(cell), self.input_tokens(cell), limit)
 
     def expected_tokens(self, cell: Cell) -> int:
-        """What one call of this cell takes of a rate of tokens, until its answer tells: input, and a usual output."""
+        """Return the tokens that one call takes from the rate limiter before its answer: input plus a usual output."""
         limit = self._sampler(cell).output_ceiling() or USUAL_OUTPUT
         return self.input_tokens(cell) + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
-        """What a call of this cell costs: in a batch, if it goes out in one."""
+        """Return the prices of a call of this cell, with the batch discount if it goes out in a batch."""
         return self._model(cell).prices.in_batch(self.discount(cell))
 
     def discount(self, cell: Cell) -> Decimal:
-        """The share of its price that a call of this cell saves by going out in a batch."""
+        """Return the share of the price that a call of this cell saves in a batch."""
         return self._model(cell).batch_discount if self.is_batched(cell) else Decimal(0)
 
     def is_batched(self, cell: Cell) -> bool:
-        """Whether its calls go out in batches: where that is wanted, and the endpoint takes them."""
+        """Return whether its calls go out in batches.
+
+        The experiment must ask for it, and the endpoint must accept it.
+        """
         return self.experiment.batch and not self.is_dev and self._model(cell).endpoint.takes_batches
 
     def _model(self, cell: Cell) -> LanguageModel:
@@ -216,7 +219,7 @@ class Design:
         return [model.name for model in self.models if not model.prices.known]
 
     def problems(self) -> list[str]:
-        """What keeps this design from being planned, as sentences that name what to mend."""
+        """Return the problems that block planning, as sentences that name what to correct."""
         rounds = points.problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
         return [
             *self._unready(),
@@ -228,7 +231,7 @@ class Design:
         ]
 
     def warnings(self) -> list[str]:
-        """What is allowed and yet looks like a mistake."""
+        """Return warnings about allowed settings that look like a mistake."""
         of_prompts = [f"prompt {prompt}: {said}" for prompt in self.prompts for said in self._warnings_for(prompt)]
         return of_prompts + list(self._warnings_of_batches() if self.experiment.batch and not self.is_dev else ())
 
@@ -303,7 +306,7 @@ class Design:
                     yield f"sampler {sampler}: {problem}"
 
     def _unbounded(self) -> Iterator[str]:
-        """Under a budget, every call needs a ceiling."""
+        """Yield the models and samplers without a cost ceiling. Under a budget, every call needs one."""
         if self.experiment.max_usd is None:
             return
         for name in self.unknown_prices:

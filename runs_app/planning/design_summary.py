@@ -1,4 +1,4 @@
-"""What a design would make and cost, before anything is planned: for the form, the design page and the launch."""
+"""The size and cost of a design before it is planned, for the form, the design page and the launch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DesignSummary:
 
     @property
     def detectable(self) -> Detectable | None:
-        """Under the usual assumptions; the design page tries others."""
+        """Return the detectable difference under the usual assumptions. The design page can change them."""
         return detectable(self.items, self.samples) if self.samples > 0 else None
 
     @property
@@ -44,7 +44,7 @@ class DesignSummary:
 
 @dataclass(frozen=True, slots=True)
 class CellRow:
-    """A cell of the crossing, and whether it is planned, and so frozen."""
+    """A cell of the crossing. A planned cell is frozen."""
 
     id: str
     model: Facet
@@ -60,7 +60,7 @@ def summarise_experiment(
 
 
 def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None = None) -> DesignSummary:
-    """`design` may be of an experiment that is not saved yet, with its rows as they were chosen."""
+    """Return the summary of a design. Its experiment may be unsaved, with its rows as chosen."""
     estimate = estimate_design(design, wave_label=wave_label, pilot=pilot)
     return DesignSummary(
         conditions=len(design.cells),
@@ -75,7 +75,7 @@ def summarise_design(design: Design, *, wave_label: str = "", pilot: int | None 
 
 
 def cells_of(design: Design) -> list[CellRow]:
-    """The design as it stands, planned or not; what was planned and left the design since is not in it."""
+    """Return the cells of the current design, planned or not. Conditions that left the design are not included."""
     planned = {
         condition_identity(known)
         for known in design.experiment.conditions.generating().values_list("condition_id", flat=True)

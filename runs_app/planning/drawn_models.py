@@ -1,4 +1,4 @@
-"""The site's models as candidates of a draw, and a draw that was made, line by line."""
+"""The site's models as candidates of a draw, and the lines of a finished draw."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from runs_app.planning.model_draw import Candidate, Draw, DrawSpec, draw
 
 
 def draw_models(spec: DrawSpec, visible: Any) -> Draw:
-    """From the active models of `visible`, a QuerySet, at the prices of now. DrawError where it cannot be made."""
+    """Draw from the active models of the QuerySet `visible`, at current prices. Raise DrawError if it is impossible."""
     rows = visible.filter(is_active=True, endpoint__is_active=True).select_related("endpoint")
     return draw(spec, map(candidate_of, rows), at=datetime.now(UTC).isoformat(timespec="seconds"))
 
@@ -51,7 +51,7 @@ class DrawnModel:
 
 @dataclass(frozen=True)
 class DrawLines:
-    """A draw beside what the design has made of it."""
+    """A draw compared with the models that the design has now."""
 
     of: str
     draw: Draw
@@ -62,7 +62,7 @@ class DrawLines:
 
 
 def lines_of(of: str, made: Draw, used: Collection[str]) -> DrawLines:
-    """`used` are the names of the models that the design has now: it can be edited after the draw."""
+    """Return the lines of a draw. `used` names the design's current models, which may be edited after the draw."""
     lines = [
         DrawnModel(stratum.name, len(stratum.candidates), one, one.name in made.drawn, one.name in used)
         for stratum in made.strata
@@ -73,7 +73,7 @@ def lines_of(of: str, made: Draw, used: Collection[str]) -> DrawLines:
 
 
 def draws_of(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
-    """Those pinned in the experiment: of its models, of which it has `models` now, then of its judges by name."""
+    """Return the draws stored in the experiment: of its models (now `models`), then of its judges, by name."""
     pinned = experiment.draws
     found = [lines_of("", Draw.model_validate(pinned["models"]), set(models))] if "models" in pinned else []
     judges = pinned.get("judges", {})
@@ -86,5 +86,5 @@ def draws_of(experiment: Experiment, models: Iterable[str]) -> list[DrawLines]:
 
 
 def judge_name(grader: str, model: str) -> str:
-    """Of the grader that one of the models drawn for this one makes."""
+    """Return the name of the grader that this drawn model gets."""
     return f"{grader}-{model}"

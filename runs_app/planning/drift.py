@@ -1,5 +1,6 @@
-"""Where one name has stood for several things. Never blocks: to change a prompt is allowed, to compare its answers with
-the old ones unawares is not.
+"""Drift warnings: one name that has stood for different contents.
+
+They never block a launch. A prompt may change, but nobody should compare its old and new answers unknowingly.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from runs_app.models import Attempt, Condition, Experiment, Run, Trial
 from runs_app.planning.conditions import Cell, condition_identity
 from runs_app.planning.design import Design
 
-EDITED_AXES = ("prompt", "sampler")  # A model that was asked keeps its id and its provider.
+EDITED_AXES = ("prompt", "sampler")  # A model in use keeps its id and its provider.
 PLACES = 10
-LOOKED_AT = 100  # Attempts at each place: a model is changed at some time, and a router serves from several all along.
-# What a provider has answered: an error may come from one that would have been asked in vain.
+LOOKED_AT = 100  # Attempts read at each position, because a router mixes several models throughout a run.
+# Outcomes with a provider's answer. An error may come from a different provider, so errors do not count.
 ANSWERED = (Attempt.Outcome.OK, Attempt.Outcome.CACHED, Attempt.Outcome.LATE)
 
-Trials = Mapping[str, Counter[str]]  # Of each name, trials by the hash of its content.
+Trials = Mapping[str, Counter[str]]  # By name, the trials by content hash.
 
 
 def drift_warnings(experiment: Experiment, design: Design | None = None) -> list[str]:
-    """Facets, then conditions, of one name and several contents in this experiment: which hashes, how many trials.
+    """Return warnings about names with several contents in this experiment, with hashes and numbers of trials.
 
-    `design` is the design where it is not the one that is stored, as for an extension that is not saved yet.
-    A condition is named only where its facets do not say it already: two names may read alike once they are joined.
-    Then prompts and samplers whose name stands for another content in other experiments.
+    Facets come first, then conditions, then prompts and samplers whose name has another content in other experiments.
+    `design` replaces the stored design, for example for an unsaved extension.
+    A condition is listed only if none of its facets is listed, because two joined names may read alike.
     """
     if not experiment.pk:
         return []
@@ -53,9 +54,9 @@ def drift_warnings(experiment: Experiment, design: Design | None = None) -> list
 
 
 def _edited_elsewhere(experiment: Experiment, cells: Sequence[Cell]) -> list[str]:
-    """Return a sentence for each prompt and sampler whose name was asked with other contents by other experiments.
+    """Return a sentence for each prompt and sampler whose name has other contents in other experiments.
 
-    They are counted and not named, because they may be private.
+    The other experiments are counted but not named, because they may be private.
     """
     here: dict[tuple[str, str], set[str]] = defaultdict(set)
     for cell in cells:
@@ -74,7 +75,7 @@ def _edited_elsewhere(experiment: Experiment, cells: Sequence[Cell]) -> list[str
 
 @dataclass(slots=True)
 class _Use:
-    """Trials that asked with one content, and the experiments they belong to."""
+    """The number of trials that used one content, and their experiments."""
 
     trials: int = 0
     experiments: set[int] = field(default_factory=set)
@@ -88,7 +89,10 @@ class _Use:
 def _asked_elsewhere(
     experiment: Experiment, here: Mapping[tuple[str, str], set[str]]
 ) -> dict[tuple[str, str], dict[str, _Use]]:
-    """By axis and name, then by the hash of another content. One query, over conditions and runs alone."""
+    """Return the uses of other contents, by axis and name, then by hash.
+
+    Makes one query, over conditions and runs only.
+    """
     found: dict[tuple[str, str], dict[str, _Use]] = defaultdict(lambda: defaultdict(_Use))
     named = Q()
     for axis in EDITED_AXES:
@@ -129,22 +133,22 @@ def _sentence(name: str, hashes: Counter[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ServedModels:
-    """As what models, and by which providers, calls were answered; what was not said is no part."""
+    """The models and providers that answered calls. Unreported values are left out."""
 
     models: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, str]]) -> ServedModels:
-        """Of a model and a provider for each answer, "" where it does not say."""
+        """Build it from a (model, provider) pair for each answer; "" is unreported."""
         said = list(pairs)
         return cls(*(tuple(sorted({pair[at] for pair in said} - {""})) for at in (0, 1)))
 
 
 def served_warnings(experiment: Experiment) -> list[str]:
-    """Where one model's calls were answered as several models, or by several providers though no routes were set.
+    """Return a warning for each model served as several models, or by several providers without configured routes.
 
-    Reads every attempt: not for a page.
+    Reads every attempt, so it is too slow for a page.
     """
     answered = Attempt.objects.filter(run__experiment=experiment, outcome__in=ANSWERED).order_by()
     by_model: dict[str, tuple[Counter[str], Counter[str]]] = {}
@@ -170,9 +174,9 @@ def _said(counted: Counter[str]) -> dict[str, int]:
 
 
 def served_in(run: Run) -> ServedModels:
-    """As what and by whom a run's calls were answered, looked up at PLACES places along it: constant in its size.
+    """Return served models and providers, sampled at PLACES positions. The cost does not depend on the run's size.
 
-    Where the endpoint routes its calls to providers by name, they are left out: there a change is asked for.
+    Providers are left out if the endpoint routes calls to named providers, because there a change is intended.
     """
     with connection.cursor() as cursor:
         cursor.execute(_ALONG, {"run": run.pk, "places": PLACES, "rows": LOOKED_AT, "answered": list(ANSWERED)})
@@ -180,7 +184,8 @@ def served_in(run: Run) -> ServedModels:
     return replace(found, providers=()) if run.condition.model.endpoint.provider_routes else found
 
 
-# By the index on (run, id). The first rows, then those before each place: the last of them are the run's last rows.
+# Uses the index on (run, id). Reads the first rows and the rows before each position; the last position is the run's
+# end.
 _ALONG = """WITH ends AS (SELECT min(id) AS first, max(id) AS last FROM runs_app_attempt WHERE run_id = %(run)s)
     SELECT DISTINCT seen.served_model, seen.served_provider
     FROM ends CROSS JOIN generate_series(1, %(places)s) AS place CROSS JOIN LATERAL (

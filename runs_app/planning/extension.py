@@ -1,4 +1,4 @@
-"""Rows that join a launched design: what they add to it, what that costs, and why it cannot be."""
+"""Extensions of a launched design: the rows to add, their cost, and the problems that block them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEFAULT_REASON = "The design was extended"
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Rows to add to each axis of a design, and the new number of samples; None keeps it."""
+    """The rows to add to each axis of a design, and the new number of samples; None keeps it."""
 
     language_models: Sequence[LanguageModel] = ()
     prompts: Sequence[Prompt] = ()
@@ -32,7 +32,7 @@ class Extension:
 
     @property
     def axes(self) -> dict[str, Sequence[Any]]:
-        """The rows by the experiment's field."""
+        """Return the rows by the experiment's field."""
         return {
             "language_models": self.language_models,
             "prompts": self.prompts,
@@ -45,16 +45,16 @@ class Extension:
         return self.samples is None and not any(self.axes.values())
 
     def __str__(self) -> str:
-        """Name what joins: `model sim-large, prompt plain@2, 5 samples`."""
+        """Return the additions as text: `model sim-large, prompt plain@2, 5 samples`."""
         rows = [f"{row._meta.verbose_name} {row}" for rows in self.axes.values() for row in rows]
         return ", ".join([*rows, *([f"{self.samples} samples"] if self.samples is not None else [])])
 
 
 @dataclass(frozen=True, slots=True)
 class ExtensionPreview:
-    """What an extension adds to one wave of an experiment, in trials and US dollars; None is unknown.
+    """The effect of an extension on one wave, in trials and US dollars. None is unknown.
 
-    `before` and `after` estimate all that is still to do, without the extension and with it.
+    `before` and `after` estimate all trials still to do, without and with the extension.
     """
 
     experiment: Experiment
@@ -71,7 +71,7 @@ class ExtensionPreview:
 
     @property
     def ceiling_usd(self) -> Decimal | None:
-        """The most that the new trials can cost, verdicts of the design's judges included."""
+        """Return the most that the new trials can cost, including the verdicts of the design's judges."""
         return _difference(self.after.ceiling_usd, self.before.ceiling_usd)
 
     @property
@@ -92,7 +92,10 @@ class ExtensionPreview:
 
     @property
     def digest(self) -> str:
-        """What a person saw before they confirmed: another one means that the size or the cost has changed."""
+        """Return a digest of the size and cost shown before a confirmation.
+
+        A different digest means that they changed.
+        """
         return f"{self.new_trials}/{self.after.to_do}/{self.after.ceiling_usd}"
 
 
@@ -103,7 +106,7 @@ def _difference(after: Decimal | None, before: Decimal | None) -> Decimal | None
 def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, trusted: bool = False) -> Extension:
     """Return the rows that `spec` names or defines inline and that the design does not have yet.
 
-    Rows that are defined inline are made, so call it within a transaction. SpecError names each key that is wrong.
+    Rows defined inline are created, so call this within a transaction. Raise SpecError, which names each wrong key.
     """
     axes = {"models": spec.models, "prompts": spec.prompts, "samplers": spec.samplers, "dimensions": spec.dimensions}
     content: Any = {"experiment": experiment.slug, "dataset": str(experiment.dataset), **axes}
@@ -127,7 +130,7 @@ def _without_known(extension: Extension, experiment: Experiment) -> Extension:
 
 
 def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[str]:
-    """Return keys of a whole experiment file that say something else than the experiment. An extension leaves them."""
+    """Return the keys of a whole experiment file whose values differ from the experiment. An extension ignores them."""
     current = {
         **{name: getattr(experiment, name) for name in ("title", "description", "adaptive", *SETTINGS)},
         "budget.max_usd": experiment.max_usd,
@@ -142,7 +145,7 @@ def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[st
 
 
 def extended_design(experiment: Experiment, extension: Extension) -> Design:
-    """Return the design as it would be. Nothing is saved."""
+    """Return the design with the extension. Nothing is saved."""
     grown = copy(experiment)
     grown.samples = extension.samples or experiment.samples
     now = Design.of(experiment)
@@ -156,7 +159,7 @@ def extended_design(experiment: Experiment, extension: Extension) -> Design:
 
 
 def preview_extension(experiment: Experiment, extension: Extension, *, wave_label: str = "") -> ExtensionPreview:
-    """Return what the extension adds to this wave, and what keeps it from being planned."""
+    """Return what the extension adds to this wave, and the problems that block it."""
     design = Design.of(experiment)
     extended = extended_design(experiment, extension)
     before = estimate_design(design, wave_label=wave_label)
@@ -175,7 +178,7 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
 
 
 def problems_with(experiment: Experiment, extension: Extension) -> Iterator[str]:
-    """Yield what keeps these rows from joining this experiment, whatever they are."""
+    """Yield the reasons why this experiment cannot be extended, whatever the content of the rows."""
     if experiment.status == Experiment.Status.DRAFT:
         yield f"experiment {experiment} is a draft: edit it instead"
     if extension.dimensions and not experiment.dimensions.exists():
@@ -183,7 +186,10 @@ def problems_with(experiment: Experiment, extension: Extension) -> Iterator[str]
 
 
 def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason: str = "") -> None:
-    """Write the extension into the design, with one line of history for each row. The experiment's row is locked."""
+    """Add the extension to the design, with one history entry for each row.
+
+    The caller holds the experiment's row lock.
+    """
     reason = reason or DEFAULT_REASON
     for axis, rows in extension.axes.items():
         getattr(experiment, axis).add(*rows)
@@ -197,6 +203,6 @@ def add_rows(experiment: Experiment, extension: Extension, *, by: Actor, reason:
 
 
 def first_wave_label(experiment: Experiment) -> str:
-    """Return the label of the first observation of the design, which an extension goes on with by default."""
+    """Return the label of the first wave of the design. An extension continues this wave by default."""
     first = experiment.waves.order_by("number").first()
     return first.label if first else ""

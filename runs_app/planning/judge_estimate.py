@@ -1,4 +1,4 @@
-"""What a design's judges add to its estimate: they will be asked once its answers are in, under the same budget."""
+"""The cost of a design's judges. They run once the answers are recorded, under the same budget."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def with_judges(found: Estimate, design: Design, wave_label: str, pilot: int | None) -> Estimate:
-    """The estimate with the verdicts on the answers that there will be, each at its ceiling and its expectation."""
+    """Return the estimate plus the expected verdicts, each at its ceiling and its expected cost."""
     experiment = design.experiment
     if not (experiment.pk and experiment.graders):
         return found

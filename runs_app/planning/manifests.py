@@ -1,6 +1,6 @@
-"""What was launched, in full: enough to make the same experiment again and to see what differs.
+"""Manifests: the full record of a launch, enough to repeat the experiment and to find differences.
 
-Its `design` is an experiment file of its own, with all texts written out.
+Its `design` is a complete experiment file with all texts written out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from runs_app.planning.drift import drift_warnings
 from runs_app.planning.spec_io import SETTINGS, spec_of
 
 PACKAGES = ("django", "litellm", "psycopg", "numpy", "scipy", "pillow", "pydantic")
-# Of an estimate.
+# Fields of an estimate.
 COUNTS = ("policy_text", "trials", "to_do", "likely", "foreseen", "batched", "verdicts")
 COSTS = ("ceiling_usd", "expected_usd", "full_usd", "spent_usd", "batches_save_usd")
 
@@ -35,9 +35,9 @@ def write_manifest(
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> Manifest:
-    """Of the launch of a wave, or of so many trials of it as a pilot, at the estimate that was approved.
+    """Write the manifest of a wave's launch, or of a pilot with this many trials, at the approved estimate.
 
-    `only` are ids of the cells that were launched; None is all.
+    `only` is the set of launched cell ids; None is all cells.
     """
     launch = {
         "by": str(by or ""),
@@ -55,7 +55,10 @@ def write_manifest(
 
 
 def _estimate(found: Estimate) -> dict[str, Any]:
-    """All that was shown before the launch but prices, which stand with the conditions. US dollars, as texts: exact."""
+    """Return the estimate shown before the launch.
+
+    Prices are stored with the conditions. US dollars are exact texts.
+    """
     return {
         **{name: getattr(found, name) for name in COUNTS},
         **{name: _text(getattr(found, name)) for name in COSTS},
@@ -104,7 +107,7 @@ def _condition(condition: Condition) -> dict[str, Any]:
 
 
 def model_facts(model: LanguageModel, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """`model` and `prices`: US dollars per million tokens as texts, with who says so and when; None is unknown."""
+    """Return `model` and `prices`: US dollars per million tokens as texts, with source and date. None is unknown."""
     prices = model.prices
     return {
         "model": {"name": model.name, "endpoint": model.endpoint.name, **identity},

@@ -1,8 +1,9 @@
-"""A draw of models from those on the site: seeded, stratified and pinned. Pure.
+"""Draws of models from those on the site: seeded, stratified and recorded. Pure.
 
-The draw itself is that of datasets (`datasets_app.sampling`): one order, the sorted names shuffled by the seed, and of
-each stratum a share in proportion to its size, at least one. What was drawn is a record of its own: with all that was
-considered and the prices of that day, so that anybody can draw it again, whatever has become of the site's models.
+The method is that of dataset samples (`datasets_app.sampling`): the seed shuffles the sorted names.
+Each stratum gives a share in proportion to its size, at least one model.
+The record holds all candidates and their prices of that day. So anybody can repeat the draw later, even if the site's
+models have changed.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ WAYS: tuple[By, ...] = get_args(By)
 USUAL_SEED = 42
 USUAL_BANDS = 3
 MOST = 100  # Models in one draw.
-KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # Of what `from` says.
-WORDS = {"price": "known", "sees": "images"}  # The one thing that these kinds can say.
+KINDS = ("name", "endpoint", "provider", "family", "price", "sees")  # The kinds of a `from` entry.
+WORDS = {"price": "known", "sees": "images"}  # The only word that these kinds accept.
 
 Price = Annotated[str, Field(pattern=r"^[0-9]{1,12}(\.[0-9]{1,12})?$")] | None
 
@@ -39,7 +40,7 @@ Moment = Annotated[str, AfterValidator(_moment)]
 
 
 class DrawError(ValueError):
-    """A draw that cannot be made; the message is for whoever asked for it, `key` is what of it to change."""
+    """A draw that cannot be made. The message is for the user, and `key` names the setting to change."""
 
     def __init__(self, key: str, message: str) -> None:
         self.key = key
@@ -47,7 +48,7 @@ class DrawError(ValueError):
 
 
 class Candidate(Strict):
-    """A model as it was when the draw was made. Prices are US dollars per million tokens, as texts: exact."""
+    """A model as it was at the time of the draw. Prices are US dollars per million tokens, as exact texts."""
 
     name: Name
     endpoint: Name
@@ -61,7 +62,7 @@ class Candidate(Strict):
 
     @property
     def price(self) -> Decimal | None:
-        """Of a million tokens in and a million out; None where either is unknown."""
+        """Return the price of a million input plus a million output tokens; None if either is unknown."""
         if self.input_price is None or self.output_price is None:
             return None
         return Decimal(self.input_price) + Decimal(self.output_price)
@@ -77,7 +78,7 @@ class Candidate(Strict):
 
 
 class DrawSpec(Strict):
-    """How many models, by which seed, out of which strata, from which of the site's models."""
+    """The request for a draw: the number of models, the seed, the strata, and the models to draw from."""
 
     draw: int = Field(ge=1, le=MOST)
     seed: int = Field(default=USUAL_SEED, ge=0, lt=2**63)
@@ -93,7 +94,7 @@ class DrawSpec(Strict):
 
     @property
     def content(self) -> dict[str, Any]:
-        """As a file says it."""
+        """Return the content in the form of an experiment file."""
         return self.model_dump(by_alias=True, exclude_none=True)
 
 
@@ -103,7 +104,7 @@ class Stratum(Strict):
 
 
 class Draw(DrawSpec):
-    """A draw that was made, `drawn` in the order of the seed. It is refused where the seed would draw others."""
+    """A finished draw, with `drawn` in the order of the seed. Invalid if the seed would draw other models."""
 
     at: Moment
     strata: list[Stratum] = Field(min_length=1)
@@ -124,9 +125,9 @@ class Draw(DrawSpec):
 
 
 def draw(spec: DrawSpec, site: Iterable[Candidate], *, at: str) -> Draw:
-    """As many of the site's models as the spec says, and why these. `at` is when, for the record.
+    """Draw as many of the site's models as the spec asks for. `at` is the recorded time.
 
-    DrawError where the models do not allow it.
+    Raise DrawError if the models do not allow it.
     """
     considered = _considered(spec, site)
     strata = _strata(spec, considered)
@@ -148,7 +149,7 @@ def _names(spec: DrawSpec, strata: Sequence[Stratum]) -> list[str]:
 
 
 def _considered(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
-    """Those that `from` says, sorted by name: entries of one kind widen the choice, kinds narrow each other."""
+    """Return the models that `from` selects, by name. Entries of one kind widen the choice; kinds narrow each other."""
     known = sorted(site, key=lambda candidate: candidate.name)
     wanted: dict[str, list[str]] = {}
     for at, entry in enumerate(spec.wanted):
@@ -163,7 +164,7 @@ def _considered(spec: DrawSpec, site: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _entry(key: str, entry: str) -> tuple[str, str]:
-    """`family:qwen` as ("family", "qwen"); a bare name is one of a model."""
+    """Return an entry such as `family:qwen` as ("family", "qwen"). A bare name is the name of a model."""
     kind, colon, word = entry.partition(":")
     if not colon:
         return "name", entry
@@ -187,8 +188,11 @@ def _strata(spec: DrawSpec, considered: Sequence[Candidate]) -> list[Stratum]:
 
 
 def _price_bands(considered: Sequence[Candidate], bands: int) -> list[Stratum]:
-    """Bands of about as many models each, from the cheapest up; models of one price are never parted, so that there
-    may be fewer bands. An unknown price belongs into no band, and is refused."""
+    """Return price bands of about equal size, from the cheapest up.
+
+    Models of equal price stay in one band, so there may be fewer bands. An unknown price fits no band and raises
+    DrawError.
+    """
     if unknown := [candidate.name for candidate in considered if candidate.price is None]:
         raise DrawError(
             "by",
@@ -208,6 +212,9 @@ def _price_bands(considered: Sequence[Candidate], bands: int) -> list[Stratum]:
 
 
 def _band_name(number: int, group: Sequence[Candidate]) -> str:
-    """`band 1: $0.30 to $2.00`, cheapest to dearest, of a million tokens in and a million out."""
+    """Return a name such as `band 1: $0.30 to $2.00`, from its cheapest to its dearest model.
+
+    The prices are for a million input plus a million output tokens.
+    """
     low, high = (f"${(group[end].price or Decimal(0)).normalize():f}" for end in (0, -1))
     return f"band {number}: {low}" + ("" if low == high else f" to {high}")

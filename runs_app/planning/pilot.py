@@ -1,4 +1,4 @@
-"""A pilot: a few trials of a design first. Ordinary trials, which the launch of the rest finds made."""
+"""Pilots: a few trials of a design first. They are ordinary trials, which the full launch finds done."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from runs_app.models import Run
 from runs_app.planning.conditions import condition_identity
 from runs_app.planning.design import Design
 
-USUAL = 20  # Trials: some of each part of a usual design, at the price of a rounding error.
+USUAL = 20  # Trials. Enough to cover each part of a usual design, at almost no cost.
 
-# An item comes again only after every other item of the dataset was drawn. The order depends on names alone, so a
-# pilot that grows keeps what it has; and on the condition, so that together they see more items than each of them.
+# An item repeats only after every other item of the dataset was drawn. The order depends only on names, so a growing
+# pilot keeps its trials. It also depends on the condition, so together the conditions see more items than each of them.
 MISSING = """(
     (SELECT item, dimension FROM (
         SELECT item.id AS item, dimension.id AS dimension, md5(concat_ws('/', %(seed)s, item.key)) AS draw,
@@ -35,9 +35,9 @@ COUNT_MISSING = f"SELECT count(*) FROM {MISSING}"  # noqa: S608 - the text above
 
 
 def shares(design: Design, pilot: int) -> list[int]:
-    """How many of `pilot` trials each cell of the design gets: equally many, or one more.
+    """Return how many of `pilot` trials each cell of the design gets. The shares differ by at most one.
 
-    Who gets one more is decided by the hash that identifies a cell, so that no model is left out for its name.
+    The cells' hashes decide which cells get one more, so that no model is left out because of its name.
     """
     hashes = [condition_identity(cell.condition_id) for cell in design.cells]
     each, more = divmod(pilot, max(1, len(hashes)))
@@ -48,7 +48,7 @@ def shares(design: Design, pilot: int) -> list[int]:
 
 
 def insert_share(design: Design, run: Run, share: int) -> int:
-    """Make those of the first `share` trials of a run that are missing; returns how many."""
+    """Insert the missing trials among the first `share` of a run, and return their number."""
     with connection.cursor() as cursor:
         cursor.execute(INSERT_PILOT, _arguments(design, run, share))
         return int(cursor.rowcount)

@@ -1,6 +1,6 @@
-"""From a design to its rows: conditions, a wave, runs and their trials, one row a trial.
+"""Planning: from a design to its rows. It creates conditions, a wave, runs and one row for each trial.
 
-Planning again adds what is missing and nothing else. Locks are taken in the order experiment, designs, run, trials.
+Planning again adds only what is missing. The lock order is experiment, designs, run, trials.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from runs_app.planning.conditions import Cell, condition_identity
 from runs_app.planning.design import Design
 from runs_app.planning.reservations import set_reservations
 
-# EXCEPT rather than ON CONFLICT: the row lock of the experiment keeps all others from adding trials meanwhile, and to
-# look once at what is there is cheaper than a speculative insertion of each row. It takes a NULL dimension for equal.
+# EXCEPT instead of ON CONFLICT: the experiment's row lock prevents other writers from adding trials meanwhile. One look
+# at the existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as
+# equal.
 INSERT_TRIALS = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT %(run)s, missing.* FROM (
@@ -39,7 +40,7 @@ SELECT %(run)s, missing.* FROM (
 
 
 class PlanError(Exception):
-    """The design cannot be planned; each of `problems` is a sentence that names what to mend."""
+    """A design that cannot be planned. Each of `problems` is a sentence that names what to correct."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -48,10 +49,10 @@ class PlanError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """What one planning did: rows of this wave, and how many trials were new.
+    """The result of one planning: the rows of this wave, and the number of new trials.
 
     `is_new` is false for a launch that found nothing to add and nothing to start. `notes` are sentences about runs that
-    a launch leaves as they are.
+    a launch leaves unchanged.
     """
 
     wave: Wave
@@ -66,7 +67,7 @@ class PlanReport:
 
     @property
     def summary(self) -> str:
-        """`98 new trials, 118 in all, in 4 runs`"""
+        """Return a text such as `98 new trials, 118 in all, in 4 runs`."""
         new, runs = _counted(self.trials_added, "new trial"), _counted(self.runs, "run")
         return f"{new}, {format_count(self.trials_total)} in all, in {runs}"
 
@@ -84,12 +85,12 @@ def plan(
     only: Collection[str] | None = None,
     policy: str | None = None,
 ) -> PlanReport:
-    """Make every condition, run and trial of the design that is not there yet, in one transaction; or of a pilot.
+    """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
-    Two processes that plan one experiment at once take turns by its row lock, so the second finds all rows made.
-    `only` are ids of the cells that are planned; None is all. `policy` is a budget policy instead of the design's. A
-    run that was done and got new trials is planned again.
-    Raises PlanError, and then nothing was changed.
+    Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows.
+    `only` is a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own.
+    A done run that gets new trials becomes planned again.
+    Raise PlanError if the design has problems; then nothing changes.
     """
     with transaction.atomic():
         locked = _lock(experiment)
@@ -115,7 +116,10 @@ def plan(
 
 
 def _wanted(design: Design, pilot: int | None) -> list[tuple[Cell, int | None]]:
-    """The cells that get trials, and how many at least; None is all. A small pilot leaves cells out."""
+    """Return the cells that get trials, with the least number of trials; None is all.
+
+    A small pilot leaves cells out.
+    """
     if pilot is None:
         return [(cell, None) for cell in design.cells]
     if pilot < 1:
@@ -130,7 +134,7 @@ def _lock(experiment: Experiment) -> Experiment:
 
 
 def _freeze(design: Design, by: Actor) -> None:
-    """What a model will be asked is in use from here on, and the database refuses to change it."""
+    """Approve the drafts of the design. The database then refuses to change them."""
     for rows in (design.samplers, design.dimensions):
         if drafts := [row.pk for row in rows if row.status == row.Status.DRAFT]:
             type(rows[0]).objects.filter(pk__in=drafts).transition(
@@ -139,7 +143,10 @@ def _freeze(design: Design, by: Actor) -> None:
 
 
 def _wave(experiment: Experiment, label: str) -> Wave:
-    """The wave of this label; a new one takes the epochs after all others. PlanError where epochs would overlap."""
+    """Return the wave of this label. A new one takes the epochs after all others.
+
+    Raise PlanError if epochs would overlap.
+    """
     waves = list(experiment.waves.all())
     wave = next((wave for wave in waves if wave.label == label), None)
     if wave is None:
@@ -159,7 +166,7 @@ def _wave(experiment: Experiment, label: str) -> Wave:
 
 
 def _width(wave: Wave, experiment: Experiment) -> int:
-    """Epochs that a wave takes: the design's samples, or as many as it has trials for, if the design had more once."""
+    """Return the number of epochs of a wave: the design's samples, or more if earlier trials had more."""
     used = wave.runs.generating().aggregate(last=Max("trials__sample_idx"))["last"]
     return max(experiment.samples, 0 if used is None else used + 1)
 
@@ -187,7 +194,10 @@ def _run(design: Design, cell: Cell, wave: Wave) -> Run:
 
 
 def _condition(design: Design, cell: Cell) -> Condition:
-    """By content: a model or a prompt that was merely renamed keeps its condition, and is not paid for again."""
+    """Return the condition of the same content, or create it. A renamed model or prompt keeps its condition.
+
+    Its trials are therefore not paid for again.
+    """
     hash12 = condition_identity(cell.condition_id)
     rows: dict[str, Any] = {f"{axis}_id": facet.key for axis, facet in cell.facets.items()}
     known = design.experiment.conditions.generating().filter(condition_id__endswith=f"--{hash12}", **rows).first()
@@ -207,10 +217,10 @@ def _cancelled(runs: Iterable[Run]) -> list[str]:
 
 
 def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
-    """Insert what is missing of one run, in the order of claims, and count it. Returns how many were new.
+    """Insert the missing trials of one run in claim order, count them, and return their number.
 
-    A cancelled run gets none: they would never be claimed. It cannot be cancelled meanwhile, for that takes the row
-    lock of the experiment, too.
+    A cancelled run gets none, because nobody would claim them. It cannot be cancelled meanwhile, because cancelling
+    takes the experiment's row lock too.
     """
     if run.status == Run.Status.CANCELLED:
         return 0
@@ -224,7 +234,7 @@ def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
 
 
 def _insert_all(design: Design, run: Run) -> int:
-    """Every trial of the design; where it is asked point by point, the first round of each.
+    """Insert every missing trial of the design, or the first round of each point of an adaptive design.
 
     The policy `dev` asks its few items without points, as a pilot does.
     """

@@ -1,4 +1,4 @@
-"""The points of a design: which items make one, how many cases it may get, and the first round of each."""
+"""The points of a design: their items, their number of cases, and the first round of each."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from runs_app.models.points import label_of
 from runs_app.planning.specs import RATING, AdaptiveSpec
 from runs_app.stopping.rules import WIDTHS, expected_cases, expected_ratings
 
-SEED = 42  # Of the order in which the items of a point are drawn: the same for every condition, so that they compare.
+SEED = 42  # For the order of a point's items. Every condition uses the same order, so that they are comparable.
 
 BY_CATEGORY = "jsonb_build_object('category', i.category)"
 BY_PARAMETERS = "(SELECT jsonb_object_agg(name, i.metadata -> name) FROM unnest(%(names)s::text[]) AS name)"
 GUESS = "CASE WHEN jsonb_array_length(i.choices) > 0 THEN 1.0 / jsonb_array_length(i.choices) ELSE 0 END"
 ITEMS = "FROM datasets_app_item i WHERE i.dataset_id = %(dataset)s AND NOT i.excluded"
 
-# Every item of a point is drawn once before any is drawn again: repetitions of an item say less than another item.
+# Every item of a point is drawn once before any is repeated: another item gives more information than a repetition.
 MAKE = f"""
 INSERT INTO runs_app_point (run_id, dimension_id, key, items, n_items, status, n_planned, n_correct, n_total,
     n_truncated, n_unread, n_failed, n_rated_items, guess_chances, reason, rounds)
@@ -35,7 +35,7 @@ ON CONFLICT (run_id, key, dimension_id) DO NOTHING
 """  # noqa: S608 - constants
 SIZES = f"SELECT {{key}}, count(*), avg({GUESS})::float8 {ITEMS} GROUP BY 1 ORDER BY min(i.position), 1"
 
-# More samples in the design, and a point that had used up its cases has some left.
+# If the design gets more samples, an exhausted point has cases left again.
 REOPEN_EXHAUSTED = """
 UPDATE runs_app_point SET status = 'open' WHERE run_id = %(run)s AND status = 'exhausted'
     AND n_planned < least(%(max)s, n_items * %(samples)s)
@@ -44,8 +44,8 @@ NEXT_ROUND = """
 SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
 """
-# A pilot's trials are there already. NOT EXISTS rather than ON CONFLICT, which would wait for whoever records one of
-# them, and that one may wait for the locks that are held here; nobody else adds trials meanwhile.
+# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them, and that worker may
+# wait for locks that this transaction holds. So NOT EXISTS; no other process adds trials meanwhile.
 ASK = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT p.run_id, repetition, drawn.item, p.dimension_id
@@ -66,7 +66,7 @@ FROM unnest(%(points)s::bigint[], %(upto)s::int[]) AS wanted (point, upto) WHERE
 """
 
 
-# Cases that points may yet be given: those that are open, and those that used up their cases before the design grew.
+# Cases that points may still be given: open points, and points that were exhausted before the design grew.
 LEFT = """
 SELECT p.run_id, p.dimension_id, coalesce(sum(least(%(max)s, p.n_items * %(samples)s) - p.n_planned)
     FILTER (WHERE p.status = 'open'
@@ -77,7 +77,7 @@ FROM runs_app_point p JOIN runs_app_run r ON r.id = p.run_id WHERE r.experiment_
 
 @dataclass(frozen=True, slots=True)
 class PointSize:
-    """A point before it is planned: its items, their mean chance to be guessed right, and the dimension if rated."""
+    """A point before it is planned: its items, their mean guess chance, and the dimension if items are rated."""
 
     key: dict[str, Any]
     items: int
@@ -92,7 +92,7 @@ class PointSize:
         return min(spec.max, self.items * samples)
 
     def expected(self, spec: AdaptiveSpec, samples: int) -> float:
-        """Cases at the stop, if every accuracy, or every spread of ratings, is equally likely."""
+        """Return the expected cases at the stop, if every accuracy or every spread of ratings is equally likely."""
         rule = spec.rule(self.most(spec, samples))
         if self.dimension is not None:
             return expected_ratings(rule, spec.round, self.dimension.scale, self.items)
@@ -104,7 +104,7 @@ def adaptive_of(experiment: Experiment) -> AdaptiveSpec | None:
 
 
 def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> list[PointSize]:
-    """The points that the active items of a dataset make, on each dimension, in the order of their first items."""
+    """Return the points of a dataset's active items, on each dimension, in the order of their first items."""
     with connection.cursor() as cursor:
         cursor.execute(SIZES.format(key=_key(spec)), {"dataset": dataset, "names": spec.names})
         places = [(_mapping(key), n, guess) for key, n, guess in cursor.fetchall()]
@@ -113,7 +113,7 @@ def sizes(dataset: int, spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> 
 
 @dataclass(frozen=True, slots=True)
 class PointOutlook:
-    """What one point may be asked in one condition: the most cases, and those expected."""
+    """The most cases and the expected cases of one point in one condition."""
 
     label: str
     items: int
@@ -138,9 +138,9 @@ def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int)
 
 
 def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
-    """Return how many cases the points of each run may yet be given; a run whose points are all decided has 0.
+    """Return how many cases the points of each run may still be given; 0 if all are decided.
 
-    `points` are those of the design: where the run has none on a dimension yet, planning makes them.
+    `points` are those of the design. If a run has none on a dimension yet, planning creates them.
     """
     most: Counter[int | None] = Counter()
     for point in points:
@@ -157,7 +157,7 @@ def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]
 
 
 def problems(spec: AdaptiveSpec, points: list[PointSize], dimensions: Sequence[Dimension]) -> Iterator[str]:
-    """What keeps a design from being asked point by point."""
+    """Yield the problems that prevent an adaptive design."""
     if dimensions and not spec.is_rated:
         yield f"adaptive.scorer: {spec.scorer} says right or wrong, and these items are rated; choose {RATING}"
     if spec.is_rated and not dimensions:
@@ -182,9 +182,9 @@ def _too_wide(spec: AdaptiveSpec, dimensions: Sequence[Dimension]) -> Iterator[s
 
 
 def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
-    """Make the points of a run that are not there, and plan their first round; returns how many trials were added.
+    """Create the missing points of a run, plan their first round, and return the number of new trials.
 
-    The experiment's row is locked, so nobody else plans meanwhile.
+    The caller holds the experiment's row lock, so no other process plans meanwhile.
     """
     wanted: dict[str, Any] = {
         "run": run.pk,
@@ -205,7 +205,10 @@ def open_points(spec: AdaptiveSpec, run: Run, experiment: Experiment) -> int:
 
 
 def ask(upto: Mapping[int, int]) -> int:
-    """Give points trials for their cases up to these numbers; returns how many were new. Their run is locked."""
+    """Create the trials of these points up to the given numbers of cases, and return how many are new.
+
+    The caller holds the lock of their run.
+    """
     if not upto:
         return 0
     wanted = {"points": list(upto), "upto": list(upto.values())}
@@ -221,5 +224,5 @@ def _key(spec: AdaptiveSpec) -> str:
 
 
 def _mapping(key: Any) -> dict[str, Any]:
-    """jsonb comes as text from a bare cursor."""
+    """Return a jsonb value as a mapping. A bare cursor returns it as text."""
     return dict(json.loads(key) if isinstance(key, str) else key)

@@ -1,15 +1,17 @@
-"""Which difference between two conditions a design can detect. Pure.
+"""The smallest difference between two conditions that a design can detect. Pure.
 
-Both conditions answer the same items, so items are compared with themselves, and the items are the sample: repetitions
-of one item are no further items. With n items, K repetitions of each, and answers of variance 1 in all,
+Both conditions answer the same items, so the comparison is paired. The items are the sample: repetitions of one item
+are not further items.
+With n items, K repetitions of each, and answers of total variance 1,
 
     d = (z(1 - alpha/2) + z(power)) * sqrt((2 b (1 - r) + 2 (1 - b) / K) / n)
 
-where b is the share of the variance that lies between items (the intraclass correlation of one condition's answers) and
-r the correlation of the two conditions over items. So d is in standard deviations of a single answer.
+Here b is the share of the variance between items (the intraclass correlation of one condition's answers), and r is the
+correlation of the two conditions over items. So d is in standard deviations of a single answer.
 
 Source: Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640, section 5 (paired comparison, K resamples of an
-item), with its variances written as shares. Normal approximation: with fewer than some 20 items the true d is larger.
+item), with its variances written as shares. It is a normal approximation: with fewer than about 20 items the true d is
+larger.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ FEW_ITEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """`between` is the share of the variance between items, `correlation` that of two conditions over items."""
+    """The assumed share of the variance `between` items, and the `correlation` of two conditions over items."""
 
     between: float = 0.7
     correlation: float = 0.5
@@ -40,10 +42,10 @@ USUAL = Assumptions()
 
 @dataclass(frozen=True, slots=True)
 class Detectable:
-    """The smallest difference found with the power asked for: `d` in standard deviations of one answer.
+    """The minimum detectable effect at the requested power: `d` in standard deviations of one answer.
 
-    `share` is the same for answers that are right or wrong, at a share of right ones of one half, where it is largest.
-    The other two say what `d` would be for twice the calls: by twice the items, or by twice the repetitions.
+    `share` is the same effect for right or wrong answers, at a share of one half right, where it is largest.
+    The other two are `d` for twice the calls: with twice the items, or with twice the repetitions.
     """
 
     items: int
@@ -67,7 +69,7 @@ class Detectable:
 
 
 def detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> Detectable | None:
-    """None where there are no two items to compare by. ValueError for a number of samples below one."""
+    """Return the minimum detectable effect, or None for fewer than two items. Raise ValueError if samples < 1."""
     if samples < 1:
         raise ValueError(f"an item is asked at least once, not {samples} times")
     if items < 2:
@@ -83,7 +85,7 @@ def detectable(items: int, samples: int, assumptions: Assumptions = USUAL) -> De
 
 
 def smallest_difference(items: int, samples: int, given: Assumptions) -> float:
-    """d, by the formula above."""
+    """Return d, by the formula of this module."""
     normal = NormalDist()
     quantiles = normal.inv_cdf(1 - given.alpha / 2) + normal.inv_cdf(given.power)
     of_items = 2 * given.between * (1 - given.correlation)

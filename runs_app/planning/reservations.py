@@ -1,7 +1,7 @@
-"""What is set aside for each call: the most that it can cost, worked out anew whenever a budget or a price changes.
+"""The reservation of each call: its cost ceiling, recomputed whenever a budget or a price changes.
 
-It rests on prices and limits that may change while runs go on. A run that kept what it was planned with would let calls
-pass the budget, and one that was planned without a price would set nothing aside.
+Prices and limits may change while runs are active. With outdated reservations, calls could exceed the budget. A run
+planned without a price would reserve nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
 
 
 class Unbounded(ValueError):
-    """Calls under a budget would have no ceiling; each of `problems` is a sentence that names what lacks one."""
+    """Calls under a budget without a cost ceiling. Each of `problems` is a sentence that names the missing value."""
 
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
@@ -28,14 +28,15 @@ class Unbounded(ValueError):
 
 
 def set_reservations(ceiling: Decimal | None) -> Decimal:
-    """As it is stored; nothing where there is no ceiling, which a budget refuses."""
+    """Return the reservation as stored; 0 without a ceiling, which a budget does not allow."""
     return Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
 
 
 def update_reservations(runs: RunQuerySet) -> None:
-    """For the calls to come, what they may cost now; those in flight keep what they took. Unbounded, and nothing done.
+    """Set the reservations of future calls to their current ceilings. Calls in flight keep theirs.
 
-    Locks the experiments, then the runs: all workers mind it at their next claim.
+    Raise Unbounded, and change nothing, if a call under a budget would have no ceiling.
+    Locks the experiments, then the runs. Workers use the new values from their next claim on.
     """
     with transaction.atomic():
         keys = runs.order_by().values("experiment")
@@ -49,7 +50,7 @@ def update_reservations(runs: RunQuerySet) -> None:
 
 
 def problems_after(row: PricedResource) -> list[str]:
-    """Why this may not be saved as it stands: calls that are still to come would be without bound."""
+    """Return why this row cannot be saved as it is: future calls under a budget would have no ceiling."""
     runs = list(_going_on(served_by(row)))
     for run in runs:
         row.serve(run.condition)
@@ -57,7 +58,7 @@ def problems_after(row: PricedResource) -> list[str]:
 
 
 def problems_under(budget: Decimal | None, experiment: Experiment) -> list[str]:
-    """Why the experiment may not have this budget: calls that are still to come would be without bound."""
+    """Return why the experiment cannot have this budget: its future calls would have no ceiling."""
     runs = list(_going_on(experiment.runs.all()))
     for run in runs:
         run.experiment.max_usd = budget
@@ -74,7 +75,7 @@ def served_by(row: PricedResource) -> RunQuerySet:
 
 
 def _going_on(runs: RunQuerySet) -> RunQuerySet:
-    """Those that may yet make a call as they were planned; one that is done is planned again before it gets trials."""
+    """Return the runs that may still make calls as planned. A done run is planned again before it gets new trials."""
     ended = Q(status=Run.Status.CANCELLED) | Q(status=Run.Status.DONE, n_failed=0)
     return runs.exclude(ended).with_design().order_by("pk")
 

@@ -1,4 +1,4 @@
-"""Rows from what a file writes inline: prompts, samplers, dimensions and models, made only where they are new."""
+"""Rows from inline definitions in a file: prompts, samplers, dimensions and models, created only if they are new."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from runs_app.planning.row_versions import next_version
 from runs_app.planning.specs import PROVIDER_DEFAULT, DimensionSpec, ModelSpec, PromptSpec, SamplerSpec
 
 APPROVE = "runs_app.approve_prompt"
-MADE_FOR = "Made for an experiment"  # Without its name: the history of a prompt is read by the whole group.
-# Where the file's key has another name than the column.
+MADE_FOR = "Made for an experiment"  # No experiment name: the whole group can read a prompt's history.
+# Fields whose key in the file differs from the column.
 KEYS = {
     "slug": "experiment",
     "max_usd": "budget.max_usd",
@@ -53,9 +53,9 @@ def dimension_row(spec: DimensionSpec) -> Dimension:
 
 
 class RowBuilder:
-    """Builds rows and collects every problem on the way. The history of what it makes gives the `reason`.
+    """A builder of rows that collects every problem. Its `reason` is stored in the history of the new rows.
 
-    `trusted` is for a person at the command line, who is asked for no permission.
+    `trusted` skips the permission checks, for a person at the command line.
     """
 
     def __init__(self, by: User, trusted: bool, reason: str = MADE_FOR) -> None:
@@ -64,7 +64,7 @@ class RowBuilder:
         self.draws: dict[str, Any] = {}
 
     def drawn(self, path: str, spec: DrawSpec) -> Draw | None:
-        """A draw from the models that this author sees; None where it cannot be made."""
+        """Return a draw from the models visible to this author; None if it cannot be made."""
         try:
             return draw_models(spec, self.visible(LanguageModel))
         except DrawError as error:
@@ -72,7 +72,7 @@ class RowBuilder:
             return None
 
     def models_of(self, made: Draw) -> list[LanguageModel]:
-        """The rows of a draw that was just made, in its order."""
+        """Return the rows of a new draw, in its order."""
         rows = {row.name: row for row in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
         return [rows[name] for name in made.drawn]
 
@@ -124,7 +124,10 @@ class RowBuilder:
         return self.version(path, dimension_row(spec))[0]
 
     def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
-        """The version of this name that says the same, else a new one; and whether it is new. None if it is refused."""
+        """Return the version of this name with the same content, or a new one, and whether it is new.
+
+        None if it is invalid.
+        """
         kind: Any = type(row)
         same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")
         if (known := same.order_by("-version").first()) is not None:
@@ -134,7 +137,7 @@ class RowBuilder:
         return (row, True) if self.save(path, row) else (None, False)
 
     def save(self, path: str, row: models.Model) -> bool:
-        """Save a row that is new, where this author may and it is valid."""
+        """Save a new row, if this author may add it and it is valid. Return whether it was saved."""
         kind = row._meta
         if not self.may(f"{kind.app_label}.add_{kind.model_name}"):
             self.problems.append(f"{path}: you may not add a {kind.verbose_name}; name one that is there")

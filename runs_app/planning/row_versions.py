@@ -1,4 +1,4 @@
-"""Prompts, rubrics, samplers and dimensions in versions: a draft is approved, used, archived, and never changed."""
+"""Versions of prompts, rubrics, samplers and dimensions. A draft is approved, used and archived, but never changed."""
 
 from __future__ import annotations
 
@@ -18,12 +18,15 @@ NOT_COPIED = frozenset({"id", "version", "status", "content_hash", "created_by",
 
 
 def next_version(kind: Any, name: str) -> int:
-    """The number after the newest version of this name; 1 for a new name."""
+    """Return the number after the newest version of this name; 1 for a new name."""
     return int(kind.objects.filter(name=name).aggregate(last=Max("version"))["last"] or 0) + 1
 
 
 def approve(row: Versioned, *, by: Actor, reason: str) -> None:
-    """Into use, and frozen. ValueError where its content has a problem; TransitionError where it is no draft."""
+    """Approve and freeze a version.
+
+    Raise ValueError for a problem in its content, TransitionError if it is no draft.
+    """
     kind: Any = type(row)
     with transaction.atomic():
         locked = kind.objects.select_for_update().get(pk=row.pk)
@@ -35,16 +38,19 @@ def approve(row: Versioned, *, by: Actor, reason: str) -> None:
 
 
 def archive(row: Versioned, *, by: Actor, reason: str) -> None:
-    """Out of use for new plans; what was asked with it stays.
+    """Archive a version, so that new plans cannot use it. Trials that used it stay.
 
-    TransitionError where it is archived already, or `by` may not archive it.
+    Raise TransitionError if it is archived already, or if `by` may not archive it.
     """
     refuse_to_archive(row, by)
     retire(row, by=by, reason=reason)
 
 
 def retire(row: Versioned, *, by: Actor, reason: str) -> None:
-    """Archive a version that another one replaces, whoever made it. TransitionError where it is archived already."""
+    """Archive a version that another one replaces, whoever created it.
+
+    Raise TransitionError if it is archived already.
+    """
     type(row)._default_manager.transition_one(
         row, sources=["draft", "approved"], target="archived", by=by, reason=reason
     )
@@ -53,9 +59,10 @@ def retire(row: Versioned, *, by: Actor, reason: str) -> None:
 def refuse_to_archive(row: Any, by: Actor, named_by: QuerySet[Experiment] | None = None) -> None:
     """Raise TransitionError unless `by` may archive a row that the group shares.
 
-    Curators may. Its author may, while nothing of other people uses it. A name without a user is a program's or the
-    shell's, and may as well. `named_by` are experiments that use it by name. The reason names nothing of others,
-    because it may be private.
+    Curators may. The author may if no row of other people uses it. A string instead of a user is a program or the
+    shell, and may too.
+    `named_by` are experiments that refer to it by name. The message names no rows of other people, because they may be
+    private.
     """
     if isinstance(by, str) or is_curator(by):
         return
@@ -68,7 +75,7 @@ def refuse_to_archive(row: Any, by: Actor, named_by: QuerySet[Experiment] | None
 
 
 def _uses_by_others(row: Any, by: Any) -> Iterator[str]:
-    """Plural names of what uses the row and belongs to somebody else, by every relation to rows that have an owner."""
+    """Yield plural names of other people's rows that use this row. Checks every relation to rows with an owner."""
     for relation in row._meta.related_objects:
         users: Any = relation.related_model
         names = {field.name for field in users._meta.get_fields()}
@@ -82,7 +89,7 @@ def _uses_by_others(row: Any, by: Any) -> Iterator[str]:
 
 
 def new_version(row: Versioned, *, by: Any) -> Versioned:
-    """A draft with the same content, to be changed."""
+    """Create and return a draft with the same content."""
     kind = type(row)
     copied = {
         field.name: getattr(row, field.name) for field in kind._meta.concrete_fields if field.name not in NOT_COPIED

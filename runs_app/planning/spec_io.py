@@ -1,4 +1,4 @@
-"""Experiments from files and to files: names become rows, and what is written inline becomes a row if it is new."""
+"""Experiments from and to files. Names become rows, and an inline definition becomes a row if it is new."""
 
 from __future__ import annotations
 
@@ -60,17 +60,18 @@ AXES = ("language_models", "prompts", "samplers", "dimensions")
 
 
 def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) -> Experiment:
-    """A draft of the design, owned by `by`, with what it defines inline, or nothing at all (SpecError).
+    """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
 
-    What is inline is made only where `by` may add such rows. A prompt that is made is approved at once where `by` may
-    approve, else it waits for a curator. `trusted` is for whoever has the command line: asked for no permission.
+    Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve; otherwise
+    it waits for a curator.
+    `trusted` skips the permission checks, for a person at the command line.
     """
     with transaction.atomic():
         return ExperimentBuilder(spec, by, trusted).make()
 
 
 class ExperimentBuilder(RowBuilder):
-    """One file on its way into rows: collects every problem before it gives up."""
+    """A builder of an experiment from one file. It collects every problem before it raises SpecError."""
 
     def __init__(self, spec: ExperimentSpec, by: User, trusted: bool) -> None:
         super().__init__(by, trusted)
@@ -90,7 +91,7 @@ class ExperimentBuilder(RowBuilder):
         return experiment
 
     def facets(self) -> dict[str, list[Any]]:
-        """Return the rows of each axis, by the experiment's field, and make those that are written inline."""
+        """Return the rows of each axis, by the experiment's field. Create those that are written inline."""
         return {
             "language_models": self._models(),
             "prompts": self._axis("prompts", Prompt, self.spec.prompts, self.prompt),
@@ -147,7 +148,7 @@ class ExperimentBuilder(RowBuilder):
             return None
 
     def _graders(self) -> list[str]:
-        """The names of the judges, which the app that grades finds or makes."""
+        """Return the names of the judges, which the grading app finds or creates."""
         said = self.spec.grade.graders
         return grading().graders_named(self, said) if said else []
 
@@ -163,7 +164,7 @@ class ExperimentBuilder(RowBuilder):
     def _axis(
         self, axis: str, kind: type[models.Model], said: Sequence[Any], inline: Callable[[str, Any], Any]
     ) -> list[Any]:
-        """The rows of one axis, in the order of the file."""
+        """Return the rows of one axis, in the order of the file."""
         rows: list[Any] = []
         for at, one in enumerate(said):
             path = f"{axis}[{at}]"
@@ -175,7 +176,7 @@ class ExperimentBuilder(RowBuilder):
 
 
 def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
-    """A draft of the same design under another name, owned by `by`; nothing that was run comes along."""
+    """Create a draft of the same design under another name, owned by `by`, without any runs."""
     copied = {name: getattr(experiment, name) for name in (*SETTINGS, *COPIED)}
     copy = Experiment(
         slug=new_slug,
@@ -197,7 +198,7 @@ def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
 
 
 def spec_of(experiment: Experiment) -> dict[str, Any]:
-    """The experiment as a file says it, with all it asks written out, so that another site can read it, too."""
+    """Return the experiment in the form of a file, with all texts written out, so that another site can read it."""
     spec: dict[str, Any] = {
         "experiment": experiment.slug,
         **_said({"title": experiment.title, "description": experiment.description}),
@@ -224,7 +225,10 @@ def dump_yaml(content: Any) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines as blocks, since people read these files; no aliases, since they are refused again."""
+    """A YAML dumper for people: texts of several lines are blocks.
+
+    It writes no aliases, because the reader refuses them.
+    """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -238,7 +242,7 @@ _Dumper.add_representer(str, _text)
 
 
 def _said(mapping: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not set: a file that does not mention it means the same."""
+    """Return the mapping without unset values, because a file without them means the same."""
     return {key: value for key, value in mapping.items() if value not in (None, "", {}, [])}
 
 
@@ -249,7 +253,7 @@ def _policy_of(budget: BudgetSpec) -> dict[str, Any]:
 
 
 def _budget_spec(experiment: Experiment) -> dict[str, Any]:
-    """Return the budget as a file says it. What is as usual is left out."""
+    """Return the budget in the form of a file, without default values."""
     amounts = {name: _number(getattr(experiment, name)) for name in ("max_usd", "confirm_above_usd")}
     usual = Experiment()
     policy = {
@@ -275,7 +279,7 @@ def model_spec(model: LanguageModel) -> dict[str, Any]:
 
 
 def prompt_spec(prompt: Prompt) -> dict[str, Any]:
-    """As system and user where that says it all, which people find easier to read than a list of turns."""
+    """Return the prompt as system and user if these suffice, because they read more easily than a list of turns."""
     texts = {turn["role"]: turn["content"] for turn in prompt.messages}
     short = {"name": prompt.name, **texts, "answer_format": prompt.answer_format}
     if set(texts) <= {"system", "user"} and "user" in texts and PromptSpec(**short).turns == prompt.messages:

@@ -1,4 +1,4 @@
-"""The experiment file: its shape, and errors that name the key. Pure: names are looked up elsewhere."""
+"""The experiment file: its shape, and errors that name the key. Pure: other modules look up the names."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from runs_app.stopping.rules import SHARES, WIDTHS, Correction, StoppingRule
 
 PROVIDER_DEFAULT = "provider-default"
 MOST_CHARS = 1_000_000
-MOST_NODES = 20_000  # Of YAML: scalars, lists and mappings. Its parser takes about 0.1 ms for each.
+MOST_NODES = 20_000  # YAML scalars, lists and mappings. The parser takes about 0.1 ms for each.
 MOST_PROBLEMS = 20
-MOST_PLACES = 3  # Named in a hint where a key belongs.
+MOST_PLACES = 3  # Places named in a hint about a misplaced key.
 
 
 class SpecError(ValueError):
-    """An experiment file that cannot be used; each of `problems` is a sentence that names the key."""
+    """An experiment file that cannot be used. Each of `problems` is a sentence that names the key."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = list(problems)
@@ -56,7 +56,7 @@ class TurnSpec(Strict):
 
 
 class PromptSpec(Strict):
-    """Either `user`, with or without `system`, or all turns as `messages`."""
+    """A prompt: either `user` with an optional `system`, or all turns as `messages`."""
 
     name: Name
     system: Text = ""
@@ -74,7 +74,7 @@ class PromptSpec(Strict):
 
     @property
     def turns(self) -> list[dict[str, str]]:
-        """The messages; line ends around a text, which YAML's block form adds, are no part of it."""
+        """Return the messages. Line ends around a text are removed, because YAML's block form adds them."""
         if self.messages is not None:
             return [turn.model_dump() for turn in self.messages]
         said = [("system", self.system.strip("\n")), ("user", (self.user or "").strip("\n"))]
@@ -111,14 +111,17 @@ class BudgetSpec(Strict):
     dev_samples: Annotated[int | None, within(EXPERIMENT["dev_samples"])] = None
 
 
-RATING = "rating"  # The scorer whose scores are points of a scale, where others say right or wrong.
+RATING = "rating"  # This scorer gives points of a scale; other scorers give right or wrong.
 Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]], Field(min_length=1, max_length=6)]
 
 
 class AdaptiveSpec(Strict):
-    """When a point is known well enough: the rule of `StoppingRule`, over the items of one category (`by: category`)
-    or with the same values of these metadata. A point gets `round` cases at a time, `max` at most. With the scorer
-    `rating` it is the mean rating on one dimension that is to be known, and half-widths are points of its scale."""
+    """The stopping rule of points, as for `StoppingRule`. A point gets `round` cases at a time, at most `max`.
+
+    A point has the items of one category (`by: category`), or those with the same values of the given metadata.
+    With the scorer `rating`, the rule applies to the mean rating on one dimension. Half-widths are then points of its
+    scale.
+    """
 
     by: Annotated[
         Annotated[Literal["category"], Tag(NAMED)] | Annotated[Parameters, Tag(INLINE)],
@@ -154,24 +157,24 @@ class AdaptiveSpec(Strict):
         return self
 
     def rule(self, maximum: int) -> StoppingRule:
-        """For a point that has so many cases."""
+        """Return the rule for a point with at most `maximum` cases."""
         names = (*SHARES, *WIDTHS, "confidence", "correction")
         said = {name: getattr(self, name) for name in names}
         return StoppingRule(maximum=min(self.max, maximum), widest=math.inf if self.is_rated else 1.0, **said)
 
     @property
     def is_rated(self) -> bool:
-        """Whether a mean rating is to be known, rather than an accuracy."""
+        """Return whether points have a mean rating instead of an accuracy."""
         return self.scorer == RATING
 
     @property
     def names(self) -> list[str]:
-        """Of what makes a point: `category`, or the parameters."""
+        """Return the names of the values that define a point: `category`, or the parameters."""
         return self.by if isinstance(self.by, list) else [self.by]
 
     @property
     def content(self) -> dict[str, Any]:
-        """As a file says it, with all that it did not say."""
+        """Return the content in the form of a file, including default values."""
         return self.model_dump(exclude_none=True)
 
 
@@ -183,7 +186,7 @@ def _is_draw(value: Any) -> bool:
     return isinstance(value, DrawSpec) or (isinstance(value, dict) and "draw" in value)
 
 
-# A name, or the thing itself as a mapping: decided first, so that an error speaks of the one that was meant.
+# A name, or the thing itself as a mapping. The form is decided first, so that an error describes the intended form.
 Inline = TypeVar("Inline")
 Part = TypeVar("Part", bound=Strict)
 Either = Annotated[Annotated[Reference, Tag(NAMED)] | Annotated[Inline, Tag(INLINE)], Discriminator(_form_of)]
@@ -202,7 +205,7 @@ class LabelSpec(Strict):
 
 
 class RubricSpec(PromptSpec):
-    """As a prompt, for a judge; with the kind of its verdict, and what that kind needs."""
+    """A prompt for a judge, with the kind of its verdict and the settings of that kind."""
 
     answer_format: Literal["text"] = "text"
     kind: Literal["score", "criteria", "label", "pairwise"] = "score"
@@ -213,7 +216,7 @@ class RubricSpec(PromptSpec):
 
 
 class WrittenRubricSpec(RubricSpec):
-    """A rubric in a file of its own, which may be a template for item rubrics as well."""
+    """A rubric in a file of its own. It may also be a template for item rubrics."""
 
     kind: Literal["score", "criteria", "label", "pairwise", "writer"] = "score"  # type: ignore[assignment]
 
@@ -222,7 +225,10 @@ JUDGING_SAMPLER = SamplerSpec(name="judging", temperature=0, max_tokens=1024)
 
 
 class GraderSpec(Strict):
-    """A judge model with a rubric; without a sampler, at temperature 0. Of models that are drawn, a judge of each."""
+    """A judge model with a rubric.
+
+    Without a sampler it uses temperature 0. A draw of models makes one judge for each.
+    """
 
     name: Name
     model: Annotated[
@@ -237,7 +243,7 @@ class GraderSpec(Strict):
 
 
 class ScorerSpec(Strict):
-    """A rule with its parameter, of which it has one at most."""
+    """A scoring rule with at most one parameter."""
 
     name: Name
     pattern: Text | None = None
@@ -260,12 +266,12 @@ class GradeSpec(Strict):
 
     @property
     def written(self) -> list[str | dict[str, Any]]:
-        """The scorers as texts and mappings."""
+        """Return the scorers as texts and mappings."""
         return [scorer if isinstance(scorer, str) else scorer.content for scorer in self.scorers]
 
 
 class DrawsSpec(Strict):
-    """Draws that were made: of the models, and of judges' models by the names of their graders."""
+    """Finished draws: of the models, and of judges' models by grader name."""
 
     models: Draw | None = None
     judges: dict[str, Draw] = {}
@@ -277,7 +283,7 @@ class DrawsSpec(Strict):
 
 
 class ExperimentSpec(Strict):
-    """An experiment file. What is None was not said, and takes the site's default."""
+    """An experiment file. None is an unset value, which takes the site's default."""
 
     experiment: Name
     title: Text = Field(default="", max_length=200)
@@ -314,7 +320,10 @@ class ExperimentSpec(Strict):
 
 
 class ExtensionSpec(Strict):
-    """What joins a launched design: these keys of an experiment file. `settings` are the other keys of a whole one."""
+    """An extension of a launched design: some keys of an experiment file.
+
+    `settings` are all other keys of a full file.
+    """
 
     dataset: Reference | None = None
     models: list[Either[ModelSpec]] = []
@@ -326,7 +335,7 @@ class ExtensionSpec(Strict):
 
 
 def read_extension_yaml(text: str) -> ExtensionSpec:
-    """Return what a file adds: a whole experiment file as it was edited, or only the keys of an ExtensionSpec."""
+    """Return the extension from a file: a whole edited experiment file, or only the keys of an ExtensionSpec."""
     content = _parsed(text)
     if isinstance(content, dict) and "experiment" in content:
         return _extension_of(read_spec(content))
@@ -350,13 +359,15 @@ def _extension_of(spec: ExperimentSpec) -> ExtensionSpec:
 
 
 def read_yaml(text: str) -> ExperimentSpec:
-    """The file, or the manifest of a launch, as a specification. SpecError when it is neither."""
+    """Return the specification from an experiment file or a manifest. Raise SpecError for anything else."""
     return read_spec(_parsed(text))
 
 
 def read_part(text: str, spec: type[Part], what: str) -> Part:
-    """Return the part of an experiment file that a file of its own holds, such as a prompt. SpecError says what is
-    wrong, by the path that starts with `what`."""
+    """Return a part of an experiment file, such as a prompt, from a file of its own.
+
+    Raise SpecError; each path in it starts with `what`.
+    """
     content = _parsed(text)
     if not isinstance(content, dict):
         raise SpecError([f"{what}: the file is a mapping that starts with name: NAME"])
@@ -367,7 +378,7 @@ def read_part(text: str, spec: type[Part], what: str) -> Part:
 
 
 def _parsed(text: str) -> Any:
-    """The content of a file; of a manifest, its design. SpecError when it is no YAML."""
+    """Return the content of a file, or the design in a manifest. Raise SpecError if it is not YAML."""
     if len(text) > MOST_CHARS:
         raise SpecError([f"the file has {len(text):,} characters; at most {MOST_CHARS:,} are read"])
     try:
@@ -380,7 +391,7 @@ def _parsed(text: str) -> Any:
 
 
 def _content_of(text: str) -> Any:
-    """JSON is read as JSON: YAML, which looks like a superset of it, folds some characters of its texts."""
+    """Parse JSON as JSON. YAML looks like a superset of JSON, but it folds some characters of texts."""
     try:
         return json.loads(text, object_pairs_hook=_said_once)
     except json.JSONDecodeError:
@@ -395,7 +406,7 @@ def _said_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def read_spec(content: Any) -> ExperimentSpec:
-    """As `read_yaml`, of a mapping."""
+    """Return the specification from a mapping, as `read_yaml` does from text."""
     if not isinstance(content, dict):
         raise SpecError(["an experiment file is a mapping that starts with experiment: NAME"])
     return _validated(ExperimentSpec, content)
@@ -412,14 +423,14 @@ def _validated(kind: type[Spec], content: Any) -> Spec:
 
 
 def _sentences(error: ValidationError, root: type[Strict]) -> list[str]:
-    """The first problems; a hint is looked up for each, so not for thousands."""
+    """Return the first problems as sentences. Each needs a search for a hint, so thousands would take too long."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     more = [f"and {len(found) - MOST_PROBLEMS:,} more problems"] if len(found) > MOST_PROBLEMS else []
     return [_sentence(problem, root) for problem in found[:MOST_PROBLEMS]] + more
 
 
 class _Loader(yaml.SafeLoader):
-    """Without aliases, by which a few lines unfold to gigabytes, and without keys that are said twice."""
+    """A YAML loader without aliases, which can expand a few lines to gigabytes, and without duplicate keys."""
 
     nodes = 0
 
@@ -442,7 +453,7 @@ TAGS = (NAMED, INLINE, DRAWN)
 
 
 def _sentence(problem: Any, root: type[Strict]) -> str:
-    """`prompts[1].usr: unknown key; did you mean user?`"""
+    """Return a sentence such as `prompts[1].usr: unknown key; did you mean user?`."""
     path = path_of([step for step in problem["loc"] if step not in TAGS])
     if problem["type"] == "extra_forbidden":
         *place, key = problem["loc"]
@@ -453,7 +464,7 @@ def _sentence(problem: Any, root: type[Strict]) -> str:
 
 
 def _hint_for(key: str, specs: Collection[type[Strict]]) -> str:
-    """Keys that this place takes come first; else the mapping of this place that takes the key."""
+    """Return a hint: a similar key that is allowed here, or the inner mapping that takes this key."""
     known = [name for spec in specs for name in _fields_of(spec)]
     if hint := did_you_mean(key, known):
         return hint
@@ -465,7 +476,7 @@ def _hint_for(key: str, specs: Collection[type[Strict]]) -> str:
 
 
 def _specs_at(place: Sequence[str | int], root: type[Strict]) -> list[type[Strict]]:
-    """Return the specifications that may stand at this place of a file that is a `root`."""
+    """Return the specifications that are allowed at this place of a file of type `root`."""
     specs: list[type[Strict]] = [root]
     for step in place:
         found = [_specs_in(fields[str(step)]) for spec in specs if str(step) in (fields := _fields_of(spec))]
@@ -481,13 +492,13 @@ def _fields_of(spec: type[Strict]) -> dict[str, Any]:
 
 
 def _specs_in(annotation: Any) -> list[type[Strict]]:
-    """The specifications that an annotation such as `list[Either[PromptSpec]]` is made of."""
+    """Return the specifications within an annotation such as `list[Either[PromptSpec]]`."""
     if isinstance(annotation, type) and issubclass(annotation, Strict):
         return [annotation]
     return [spec for part in get_args(annotation) for spec in _specs_in(part)]
 
 
 def path_of(steps: Sequence[str | int]) -> str:
-    """("prompts", 1, "user") as `prompts[1].user`."""
+    """Return the path of ("prompts", 1, "user") as `prompts[1].user`."""
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
     return path.removeprefix(".")

@@ -1,4 +1,4 @@
-"""How large the requests of a design can become: what a ceiling of cost rests on."""
+"""Upper bounds for the size of a design's requests. Cost ceilings rest on them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from runs_app.models import Dimension, LanguageModel, Prompt
 from runs_app.pricing import image_tokens, token_counter, tokens
 from runs_app.pricing.tokens import TextRule
 
-CANDIDATES = 3  # Items that are rendered where bytes count: they rank the items well, though not quite to the byte.
-A_SALT = "a1b2c3d4e5"  # As dense as a salt can be: no two of its characters are one token.
+CANDIDATES = 3  # Items to render if bytes are counted. Their ranking by size is good, but not exact to the byte.
+A_SALT = "a1b2c3d4e5"  # As many tokens as a salt can have: no two of its characters form one token.
 AN_IMAGE = "data:,"
 REMEMBERED_S = 24 * 3600
 
@@ -35,11 +35,11 @@ def largest_input(
     dimensions: Sequence[Dimension],
     told: Mapping[str, str] | None = None,
 ) -> int:
-    """Tokens of the largest request that this prompt makes of any active item on any of the dimensions, for a model.
+    """Return the tokens of the largest request of this prompt, over active items and dimensions, for a model.
 
-    The largest image of all items is counted with the largest text, whether or not they are of one item. `told` is
-    what a judge is told beside the item, where letters stand for an answer of which only the length is known: so there
-    bytes count, too.
+    The largest image of all items is added to the largest text, even if they belong to different items.
+    `told` has a judge's texts beside the item. Letters stand for an answer whose length alone is fixed, so bytes are
+    counted too.
     """
     rule = tokens.rule_for(model.model)
     rule = rule if told is None else rule.or_bytes()
@@ -49,7 +49,7 @@ def largest_input(
 
 
 def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
-    """By which rules a model's tokens are counted, for people."""
+    """Return the rules by which a model's tokens are counted, for people."""
     rule = tokens.rule_for(model.model)
     said = f"texts by {tokens.FAILED.said if rule.tokenizer in token_counter.failed else rule.said}"
     if not shows_images:
@@ -60,7 +60,7 @@ def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What is asked of each item."""
+    """The parts of a request that are the same for every item."""
 
     prompt: Prompt
     dimensions: list[Dimension]
@@ -68,7 +68,10 @@ class _Asked:
     structured: bool
 
     def requests(self, item: Item) -> Iterator[list[str]]:
-        """The texts of each request on this item; none where it cannot be rendered: such a trial costs nothing."""
+        """Yield the texts of each request about this item.
+
+        Skip those that cannot be rendered: such a trial costs nothing.
+        """
         asked_on: list[Dimension | None] = [*self.dimensions] or [None]
         for dimension in asked_on:
             if texts := _texts(self, item, dimension):
@@ -79,7 +82,7 @@ class _Asked:
 
     @property
     def identity(self) -> list[Any]:
-        """All that its texts are made of, but the items."""
+        """Return everything that its texts depend on, except the items."""
         return [
             self.prompt.messages,
             self.prompt.answer_format,
@@ -90,14 +93,14 @@ class _Asked:
 
 
 def _largest_text(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
-    """By the tokenizer, once in this process for what cannot change any more; by bytes where there is none."""
+    """Return the largest count by the tokenizer, or by bytes without one. Counts of frozen datasets are cached."""
     try:
         if rule.tokenizer is not None and dataset.is_draft:
             return _counted(rule, asked, dataset)
         if rule.tokenizer is not None:
             return _remembered(rule, asked, dataset)
     except token_counter.CountError:
-        pass  # Said beside the price: `said_of`.
+        pass  # `said_of` reports this beside the price.
     longest = _longest(asked.prompt, dataset)[:CANDIDATES]
     return max((tokens.by_bytes(texts) for item in longest for texts in asked.requests(item)), default=0)
 
@@ -112,14 +115,14 @@ def _remembered(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
 
 
 def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
-    """From the longest item down; what is too much to count is taken at a token a byte."""
+    """Count from the longest item down. Texts beyond the limit are bounded by one token per byte."""
     rest: list[list[str]] = []
     largest = token_counter.largest_of(_up_to(rule.most_bytes, asked, _longest(asked.prompt, dataset), rest), rule)
     return max([largest, *map(rule.bound, rest)])
 
 
 def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[list[str]]) -> Iterator[list[str]]:
-    """Requests of so many bytes together, longest first. Those of the first item that is left over go into `rest`."""
+    """Yield the longest requests, up to this many bytes. Add those of the first item beyond it to `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
         requests = list(asked.requests(item))
@@ -131,7 +134,7 @@ def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[lis
 
 
 def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[str, int]]:
-    """(variable, number of items without a value) for what this prompt names and some items do not have."""
+    """Yield (variable, number of items without a value) for variables of this prompt that some items lack."""
     for name in _variables(prompt):
         if name == prompts.IMAGE:
             lacking = items.filter(image=None)
@@ -144,9 +147,9 @@ def missing_variables(prompt: Prompt, items: QuerySet[Item]) -> Iterator[tuple[s
 
 
 def longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimension]) -> tuple[str, int]:
-    """Return the key of the item of which this prompt makes the longest request, and its characters; 0 if all fit.
+    """Return the item key and the characters of the longest request of this prompt; ("", 0) if all requests fit.
 
-    The items are only looked at if the prompt names so many of their fields that the request could be too long.
+    The items are read only if the prompt has enough item fields to exceed the limit.
     """
     times = sum(number for name, number in _variables(prompt).items() if _column_of(name) is not None)
     template = sum(len(turn["content"]) for turn in prompt.messages)
@@ -162,12 +165,12 @@ def longest_request(prompt: Prompt, dataset: Dataset, dimensions: Sequence[Dimen
 
 
 def _variables(prompt: Prompt) -> Counter[str]:
-    """How often each variable stands in the prompt."""
+    """Return how often each variable occurs in the prompt."""
     return Counter(name for turn in prompt.messages for name in prompts.VARIABLE.findall(turn["content"]))
 
 
 def _longest(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
-    """The active items, those first that make the most bytes of this prompt."""
+    """Return the active items, ordered by the bytes that they add to this prompt, largest first."""
     size: Any = Value(0, output_field=IntegerField())
     for name, times in _variables(prompt).items():
         if (text := _column_of(name)) is not None:
@@ -177,7 +180,7 @@ def _longest(prompt: Prompt, dataset: Dataset) -> QuerySet[Item]:
 
 
 def _column_of(name: str) -> Expression | F | None:
-    """Where an item keeps the value of a variable; None for one that does not come from the item."""
+    """Return the expression for a variable's value in an item; None if it does not come from the item."""
     if name.startswith(prompts.META):
         return KeyTextTransform(name.removeprefix(prompts.META), "metadata")
     if name == "choices":
@@ -197,14 +200,15 @@ def _largest_image(model: LanguageModel, dataset: Dataset) -> int:
 
 
 def _texts(asked: _Asked, item: Item, dimension: Dimension | None) -> list[str]:
-    """The texts of the request, and the schema that its answer is held to; none where it cannot be rendered."""
+    """Return the texts of the request and the schema of its answer; empty if it cannot be rendered."""
     question, prompt = requests_module.build_question(item, dimension), asked.prompt
     if asked.told is not None:
         question = question.for_judging(asked.told)
     try:
         form = cast(prompts.AnswerFormat, prompt.answer_format)
         hint = prompts.format_hint(form, question.scale)
-        # Letters stand for a judge's answers, as long as these can be: most are shorter, and those are sent and paid.
+        # For a judge, letters stand for answers of the maximum length. Real answers are shorter, so such requests are
+        # sent.
         most = prompts.MOST_CHARS if asked.told is None else sys.maxsize
         messages = prompts.render(
             prompt.messages, question.variables, AN_IMAGE, hint=hint, salt=A_SALT, most_chars=most

@@ -1,1 +1,1 @@
-"""What calls cost: how many tokens a request has, what a token costs, and where both are known from."""
+"""The cost of calls: the tokens of a request, the price of a token, and the sources of both."""

@@ -1,7 +1,8 @@
-"""What a call costs, in exact decimal US dollars.
+"""The cost of a call, in exact decimal US dollars.
 
-An unknown price makes an unknown cost (`None`), never a free one: whoever adds costs up must decide what unknown means.
-Free is a price of zero that somebody wrote down.
+An unknown price gives an unknown cost (`None`), never zero. Code that adds up costs must decide how to treat unknown
+ones.
+Free means an explicit price of zero.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Basis = Literal["own", "group", "pooled", "ceiling"]
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """US dollars per million tokens. `None` is unknown; zero is free."""
+    """Prices in US dollars per million tokens. `None` is unknown; zero is free."""
 
     input: Decimal | None
     output: Decimal | None
@@ -33,7 +34,7 @@ class Prices:
         return self.input is not None and self.output is not None
 
     def in_batch(self, discount: Decimal) -> Prices:
-        """What the same costs in a batch, which saves this share."""
+        """Return the prices in a batch, which saves this share."""
         names = ("input", "output", "cache_read", "cache_write")
         known = {name: price for name in names if (price := getattr(self, name)) is not None}
         return replace(self, **{name: price * (1 - discount) for name, price in known.items()})
@@ -45,7 +46,7 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. Input includes those read from or written to a cache; output includes reasoning."""
+    """The tokens of one call. Input includes tokens read from or written to a cache; output includes reasoning."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -56,7 +57,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class ObservedTokens:
-    """Mean tokens a call over `calls` recorded calls."""
+    """Mean tokens per call over `calls` recorded calls."""
 
     input_mean: float
     output_mean: float
@@ -65,7 +66,7 @@ class ObservedTokens:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Expected US dollars a call, and which observations it rests on (`calls` of them)."""
+    """The expected US dollars per call, and the kind and number (`calls`) of observations behind it."""
 
     usd: Decimal
     basis: Basis
@@ -73,10 +74,10 @@ class Expectation:
 
 
 def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
-    """US dollars for the tokens used, or None when a price that matters is unknown.
+    """Return the US dollars for these tokens, or None if a needed price is unknown.
 
-    A cache read without a price of its own is charged as input, which is never less than the provider asks. A cache
-    write has no such bound (some providers ask more than for input), so there the cost is unknown.
+    A cache read without its own price is charged as input, which is never less than the provider charges.
+    A cache write has no such bound (some providers charge more than for input), so its cost is then unknown.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -93,23 +94,24 @@ def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
 
 
 def at_list_price(usage: Usage, prices: Prices) -> Decimal | None:
-    """US dollars for the same tokens where no cache gave or took any: what savings are measured against."""
+    """Return the US dollars for the same tokens without any cache. Savings are measured against it."""
     return cost_of(Usage(usage.input_tokens, usage.output_tokens, usage.reasoning_tokens), prices)
 
 
 def tokens_estimate(text: str) -> int:
-    """Tokens that a text takes at most, roughly: a token for each three bytes of UTF-8, rounded up.
+    """Return a rough upper bound of the tokens of a text: one token for each three bytes of UTF-8, rounded up.
 
-    English runs at four characters a token; scripts beyond ASCII take more tokens a character, as they do bytes.
+    English has about four characters per token. Other scripts need more tokens per character, and also more bytes.
     """
     return math.ceil(len(text.encode("utf-8", "surrogatepass")) / 3)
 
 
 def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int | None) -> Decimal | None:
-    """The most that one call can cost, in US dollars: what is reserved before it is made.
+    """Return the most that one call can cost, in US dollars. This amount is reserved before the call.
 
-    `max_output_tokens` is the sampler's limit, else the model's. None, as an unknown price, gives None: no ceiling.
-    Input is taken at its dearest, which is the cache's write price where there is one.
+    `max_output_tokens` is the sampler's limit, else the model's. If it or a price is unknown, the result is None: no
+    ceiling.
+    Input is charged at its highest price, which is the cache's write price if there is one.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -128,10 +130,10 @@ def expected_per_call(
     group: ObservedTokens | None = None,
     pooled: ObservedTokens | None = None,
 ) -> Expectation | None:
-    """What one call is likely to cost: from the condition's own calls, else its group's, else all, else the ceiling.
+    """Return the expected cost of one call, from the condition's own calls, its group's, all calls, or the ceiling.
 
-    List price of input, without savings by a provider's cache. None when a price is unknown, or nothing is observed
-    and there is no ceiling.
+    The first kind with observations is used. Input is at list price, without savings by a provider's cache.
+    Return None if a price is unknown, or if there are neither observations nor a ceiling.
     """
     if prices.input is None or prices.output is None:
         return None

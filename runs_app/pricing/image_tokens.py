@@ -1,8 +1,8 @@
-"""What an image counts for in a request, by the rule of the model's provider. Pure.
+"""The tokens of an image in a request, by the rule of the model's provider. Pure.
 
-Our requests name no detail, which is "auto": taken as the finest that the model then chooses. A model that no rule
-names is charged by the dearest of them. Each rule says where it stands and when that was read; the providers' own
-worked examples are in `tests/core/test_image_tokens.py`.
+Our requests set no detail, which means "auto". We assume the finest detail that the model then chooses.
+A model without a rule is charged by the most expensive rule. Each rule has its source and the date when it was read.
+The providers' own worked examples are in `tests/core/test_image_tokens.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ QWEN = "Qwen, Qwen2-VL (arXiv:2409.12191) and model cards"
 
 @dataclass(frozen=True, slots=True)
 class ImageRule:
-    """Tokens of an image of (width, height) in pixels. `said` names the rule to people."""
+    """The tokens of an image of (width, height) in pixels. `said` is the rule's name for people."""
 
     said: str
     source: str
@@ -39,29 +39,33 @@ class ImageRule:
 
 
 def tiles(base: int, each: int, width: int, height: int) -> int:
-    """A base, and so much for each tile of 512 x 512 pixels, of an image shrunk into 2048 x 2048 and then until its
-    shorter side is at most 768."""
+    """Return a base plus `each` for every tile of 512 x 512 pixels.
+
+    The image is first shrunk into 2048 x 2048, then until its shorter side is at most 768.
+    """
     scale = min(1.0, 2048 / max(width, height))
     scale = min(scale, 768 / min(width, height))
-    # Rounding first keeps 1024 * 0.75 from spilling into another tile by a rounding error.
+    # Round first: a rounding error in 1024 * 0.75 must not add a tile.
     return base + each * math.ceil(round(width * scale, 6) / 512) * math.ceil(round(height * scale, 6) / 512)
 
 
 def patches(most: int, multiplier: float, width: int, height: int) -> int:
-    """Patches of 32 x 32 pixels, at most so many, times a multiplier. What has more is shrunk until it fits, and until
-    its sides are whole patches."""
+    """Return the number of patches of 32 x 32 pixels, at most `most`, times a multiplier.
+
+    A larger image is shrunk until it fits and its sides are whole patches.
+    """
     needed = _cells(width, height, 32)
     if needed > most:
         shrink = math.sqrt(most * 32**2 / (width * height))
         across, down = width * shrink / 32, height * shrink / 32
         shrink = min(math.floor(across) / across, math.floor(down) / down)
-        # A strip thinner than a patch cannot be made whole: it is charged all that there may be.
+        # A strip thinner than a patch cannot be made whole, so it is charged the maximum.
         needed = round(across * shrink) * round(down * shrink) if shrink else most
     return math.ceil(round(needed * multiplier, 6))
 
 
 def visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
-    """Patches of 28 x 28 pixels of the image in the largest size that passes neither limit."""
+    """Return the patches of 28 x 28 pixels of the image in the largest size within both limits."""
     long, short = max(width, height), min(width, height)
     low, high = 1, min(long, longest_side)
     while low < high:
@@ -74,8 +78,10 @@ def visual_tokens(longest_side: int, most: int, width: int, height: int) -> int:
 
 
 def pan_and_scan(width: int, height: int) -> int:
-    """258 for an image of at most 384 pixels on both sides, else for each tile, whose side is two thirds of the image's
-    shorter one, within 256 and 768 pixels."""
+    """Return 258 for an image of at most 384 pixels on both sides, else 258 for each tile.
+
+    A tile's side is two thirds of the image's shorter side, within 256 and 768 pixels.
+    """
     if max(width, height) <= 384:
         return 258
     side = min(768, max(256, math.floor(min(width, height) / 1.5)))
@@ -83,12 +89,12 @@ def pan_and_scan(width: int, height: int) -> int:
 
 
 def fixed(tokens: int, width: int, height: int) -> int:
-    """The same for an image of any size."""
+    """Return the same number for an image of any size."""
     return tokens
 
 
 def merged_patches(side: int, least: int, most: int, width: int, height: int) -> int:
-    """Patches of that side, within limits, and a token before and after them."""
+    """Return the patches of this side, within limits, plus one token before and one after them."""
     return min(most, max(least, _cells(width, height, side))) + 2
 
 
@@ -100,7 +106,8 @@ def _openai(said: str, count: Callable[[int, int], int]) -> ImageRule:
     return ImageRule(f"OpenAI's {said}", OPENAI, count)
 
 
-# By the start of the model's own name, first match. GPT-4o mini's tokens are as dear as GPT-4o's image, by design.
+# Matched by the start of the model's own name; the first match counts. By design, an image in GPT-4o mini costs as many
+# dollars as in GPT-4o.
 _BY_NAME: tuple[tuple[str, ImageRule], ...] = (
     (r"gpt-4o-mini", _openai("tiles of 5,667", partial(tiles, 2833, 5667))),
     (r"gpt-(4\.1|5|5\.4)-mini", _openai("1,536 patches x 1.62", partial(patches, 1536, 1.62))),
@@ -133,7 +140,7 @@ UNKNOWN = ImageRule("the dearest of all rules: none is known", "", _dearest)
 
 
 def rule_for(model: str) -> ImageRule:
-    """By which rule images are counted for a model of this id."""
+    """Return the rule that counts images for a model of this id."""
     name = bare_name(model)
     if name.startswith("claude"):
         return _claude(name)
@@ -141,7 +148,7 @@ def rule_for(model: str) -> ImageRule:
 
 
 def _claude(name: str) -> ImageRule:
-    """Models since 4.7 see finer images; one whose version cannot be read may."""
+    """Return the rule of a Claude model. Models since 4.7 see finer images; an unreadable version counts as such."""
     found = _CLAUDE_VERSION.match(name)
     version = (int(found[1]), int(found[2] or 0)) if found else _FINE_SINCE
     return _CLAUDE if version < _FINE_SINCE else _FINE_CLAUDE

@@ -1,4 +1,4 @@
-"""Files that litellm brings: tokenizers and a list of prices. Found without importing it, which takes seconds."""
+"""Files in the litellm package: tokenizers and a price list. They are found without its import, which takes seconds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 TOKENIZERS = "litellm_core_utils/tokenizers"
-# File, and the SHA-256 that its content must have: those of tiktoken are named by the hash of their address.
+# The file and the SHA-256 of its content. tiktoken names its files by the hash of their address.
 TOKENIZER_FILES: dict[str, tuple[str, str]] = {
     "cl100k_base": (
         "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
@@ -26,7 +26,7 @@ TOKENIZER_FILES: dict[str, tuple[str, str]] = {
 
 
 def litellm_folder() -> Path | None:
-    """Where litellm is installed; None where it is not."""
+    """Return the folder of the litellm package; None if it is not installed."""
     found = importlib.util.find_spec("litellm")
     places = list(found.submodule_search_locations or ()) if found else []
     return Path(places[0]) if places else None
@@ -34,7 +34,7 @@ def litellm_folder() -> Path | None:
 
 @cache
 def tokenizer_file(name: str) -> Path | None:
-    """The file of a tokenizer; None where it is missing or is not the one that is known."""
+    """Return the file of a tokenizer; None if it is missing or its content differs."""
     folder = litellm_folder()
     file_name, sha256 = TOKENIZER_FILES[name]
     path = folder / TOKENIZERS / file_name if folder else None

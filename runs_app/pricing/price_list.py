@@ -1,4 +1,4 @@
-"""List prices out of litellm's package, taken over for models of the site: read from its file, nothing is fetched."""
+"""List prices from litellm's package, for models of the site. They are read from its file; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Listed = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Repricing:
-    """A model's prices, now and as listed, in US dollars per million tokens; `why_not` where they are not taken."""
+    """A model's current and listed prices, in US dollars per million tokens. `why_not` says why they cannot be used."""
 
     model: LanguageModel
     before: dict[str, Decimal | None]
@@ -43,7 +43,7 @@ class Repricing:
 
     @property
     def said(self) -> str:
-        """For people: old -> new of each price that changes."""
+        """Return the old and new value of each price that changes, for people."""
         if self.why_not:
             return f"{self.model}: {self.why_not}"
         changes = [
@@ -60,7 +60,7 @@ def source() -> str:
 
 
 def read_list() -> Listed:
-    """The list by litellm's names of models; empty where its file is gone."""
+    """Return the list by litellm's model names; empty if its file is missing."""
     folder = litellm_data.litellm_folder()
     try:
         found: Listed = json.loads((folder / LIST).read_text(encoding="utf-8")) if folder else {}
@@ -70,7 +70,7 @@ def read_list() -> Listed:
 
 
 def repricings(models: Iterable[LanguageModel]) -> list[Repricing]:
-    """What the list says of each of these. Models come with their endpoint."""
+    """Return the listed prices for each of these models. Models come with their endpoint."""
     listed = read_list()
     return [_repricing(model, listed) for model in models]
 
@@ -89,7 +89,7 @@ def _repricing(model: LanguageModel, listed: Listed) -> Repricing:
 
 
 def _entry(model: LanguageModel, listed: Listed) -> Mapping[str, Any]:
-    """As litellm itself looks a model up: by provider and id, or by the id alone where that is the provider's."""
+    """Return a model's entry, looked up as litellm does: by provider and id, or by id alone if the provider matches."""
     provider = model.endpoint.provider
     if provider in Endpoint.SELF_HOSTED:
         return {}
@@ -108,7 +108,7 @@ def _per_million(dollars: Any) -> Decimal | None:
 
 @transaction.atomic
 def take_over(found: Iterable[Repricing], *, by: Actor, reason: str = "") -> int:
-    """Store the listed prices with their source and today's date, and note each; returns of how many models."""
+    """Store the listed prices with their source and today's date, with history. Return the number of models changed."""
     taken = [one for one in found if not one.why_not]
     for one in taken:
         prices = one.after | {"price_source": source(), "price_date": timezone.now().date()}

@@ -1,8 +1,9 @@
-"""Counting by a tokenizer in a process of its own: their tables take 50 to 120 MB, more than the site has to spare.
+"""Token counts by a tokenizer in a child process. Its tables take 50 to 120 MB, too much for the site's processes.
 
-`python -m runs_app.pricing.token_counter TOKENIZER` reads requests, a line of JSON each, and writes the tokens of the
-largest. Such a process imports neither Django nor litellm, gets no keys, and reads the tokenizer from the file that
-litellm brings.
+`python -m runs_app.pricing.token_counter TOKENIZER` reads one request per line of JSON, and writes the tokens of the
+largest.
+The child process imports neither Django nor litellm and gets no keys. It reads the tokenizer from the file in litellm's
+package.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from runs_app.pricing import litellm_data, tokens
 from runs_app.pricing.tokens import Count, TextRule, Texts
 
-TIME_LIMIT_S = 120  # 16 MB of requests take some 4 s.
+TIME_LIMIT_S = 120  # 16 MB of requests take about 4 s.
 ROOT = Path(__file__).resolve().parents[2]
 
 log = logging.getLogger(__name__)
@@ -31,17 +32,18 @@ failed: set[str] = set()
 
 
 class CountError(Exception):
-    """Why nothing was counted."""
+    """The reason why nothing was counted."""
 
 
 def largest_of(requests: Iterable[Texts], rule: TextRule) -> int:
-    """Tokens of the largest request, by the rule's tokenizer; 0 without any. CountError where it cannot be run.
+    """Return the tokens of the largest request, by the rule's tokenizer; 0 without requests.
 
-    Requests are passed on one by one, so memory stays flat however many there are.
+    Requests are passed on one by one, so memory use does not grow with their number.
+    Raise CountError if the tokenizer cannot be run.
     """
     tokenizer = str(rule.tokenizer)
     try:
-        with _one_at_a_time, _process(tokenizer) as child:  # Two of them would take the memory of two.
+        with _one_at_a_time, _process(tokenizer) as child:  # Two processes would double the memory.
             largest = _counted_by(child, requests, rule)
     except (OSError, ValueError) as error:
         failed.add(tokenizer)
@@ -63,13 +65,13 @@ def _process(tokenizer: str) -> subprocess.Popen[str]:
         text=True,
         encoding="utf-8",
         cwd=ROOT,
-        # tiktoken looks for its files here, and would else fetch them.
+        # tiktoken looks for its files here; otherwise it would download them.
         env={"TIKTOKEN_CACHE_DIR": str(file.parent), "PATH": os.defpath, "PYTHONUTF8": "1"},
     )
 
 
 def _counted_by(child: subprocess.Popen[str], requests: Iterable[Texts], rule: TextRule) -> int:
-    """ValueError, or BrokenPipeError, where the process ends without a number."""
+    """Return the child's result. Raise ValueError or BrokenPipeError if it ends without a number."""
     limit = threading.Timer(TIME_LIMIT_S, child.kill)
     limit.start()
     try:
@@ -86,7 +88,7 @@ def _counted_by(child: subprocess.Popen[str], requests: Iterable[Texts], rule: T
 
 
 def load(tokenizer: str) -> Count:
-    """The tokenizer's own count of a text. The file is the one that was checked."""
+    """Return the tokenizer's own count function. Raise CountError if its file is missing or changed."""
     file = litellm_data.tokenizer_file(tokenizer)
     if file is None:
         raise CountError(f"{tokenizer}: its file is missing or changed")
@@ -102,7 +104,10 @@ def load(tokenizer: str) -> Count:
 
 
 def main(tokenizer: str) -> None:
-    """A line says how to count, each that follows is a request: JSON, all of it."""
+    """Count requests from standard input, in lines of JSON.
+
+    The first line has the settings, each further line a request.
+    """
     how = json.loads(sys.stdin.readline())
     rule = TextRule("", tokenizer, Fraction(*how.pop("margin")), **how)
     sys.stdout.write(str(tokens.largest(map(json.loads, sys.stdin), rule, load(tokenizer))))

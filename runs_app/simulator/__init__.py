@@ -1,8 +1,8 @@
-"""A simulated model provider: an OpenAI-compatible server for demos, tests and load.
+"""A simulated model provider: an OpenAI-compatible server for demos, tests and load tests.
 
-Reading order: `config` (what may be set), `reading` (what was asked), `faults` (what goes wrong), `asking` and
-`answering` (what a model would say), `replaying` (what a model did say), `counting` and `server`. `launching` starts
-one in a process of its own. Nothing here imports Django or opens a database.
+Reading order: `config` (settings), `request_parser` (requests), `faults` (errors and latency), `request_kind` and
+`model_behaviour` (made-up answers), `recordings` (recorded answers), `request_counters` and `server`. `process` starts
+a server in a child process. Nothing here imports Django or opens a database.
 """
 
 from runs_app.simulator.config import SimulatorConfig

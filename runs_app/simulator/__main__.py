@@ -1,4 +1,7 @@
-"""`python -m runs_app.simulator`: the simulated provider without Django, which starts quicker than the command."""
+"""`python -m runs_app.simulator`: the simulated provider without Django.
+
+It starts faster than the management command.
+"""
 
 import argparse
 import sys

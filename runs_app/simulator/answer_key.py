@@ -1,4 +1,4 @@
-"""What the simulated models may know: targets of questions and human norms of images."""
+"""The answer key of the simulated models: targets of questions and human norms of images."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class KnownNorm:
 
 
 class AnswerKey:
-    """Targets by a piece of the question, norms by image and dimension."""
+    """Targets by a part of the question, and norms by image and dimension."""
 
     def __init__(self) -> None:
         self._targets: TextIndex[str] = TextIndex()
@@ -32,7 +32,10 @@ class AnswerKey:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "AnswerKey":
-        """Read JSONL rows {text, target} and {image, dimension, mean, sd}; ConfigError names the row that is wrong."""
+        """Read JSONL rows {text, target} and {image, dimension, mean, sd}.
+
+        Raise ConfigError, which names a wrong row.
+        """
         key = cls()
         for path in paths:
             for place, row in read_rows(path, _KEYS):
@@ -43,7 +46,7 @@ class AnswerKey:
         return key
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take in one row; KeyError, TypeError or ValueError if it is neither a target nor a norm."""
+        """Add one row. Raise KeyError, TypeError or ValueError if it is neither a target nor a norm."""
         if "image" not in row:
             self._targets.set(row["text"], str(row["target"]))
             return
@@ -53,13 +56,13 @@ class AnswerKey:
             self._dimensions.append(dimension)
 
     def target(self, request: ChatRequest) -> tuple[str, str] | None:
-        """The question that occurs in the request, with its target."""
+        """Return the question that occurs in the request, with its target; None if there is none."""
         if not len(self._targets):
             return None
         return self._targets.find(Haystack.of(request.text, request.user_text))
 
     def dimension(self, request: ChatRequest) -> str:
-        """The dimension that the request speaks of most, or "" if of none."""
+        """Return the dimension that the request names most often, or "" if it names none."""
         text = request.text.lower()
         best = max(self._dimensions, key=text.count)
         return best if best in text else ""

@@ -1,4 +1,4 @@
-"""How batches, their calls and their lines look, in OpenAI's and in Anthropic's form."""
+"""The formats of batches, their calls and their result lines, for OpenAI and for Anthropic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DAY_S = 86_400
 
 
 def calls_of(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str, bytes]]) -> list[tuple[str, bytes]]:
-    """(custom id, body in OpenAI's form) of each call; KeyError or ValueError for what cannot be read."""
+    """Return (custom id, body in OpenAI's form) of each call. Raise KeyError or ValueError if the input is invalid."""
     if form == "anthropic":
         return [(one["custom_id"], json.dumps(chat_of(one["params"])).encode()) for one in asked["requests"]]
     entries = [json.loads(line) for line in files[asked["input_file_id"]][1].splitlines() if line.strip()]
@@ -26,7 +26,7 @@ def calls_of(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str,
 
 
 def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Anthropic's parameters as a chat completion's."""
+    """Return Anthropic's parameters as those of a chat completion."""
     system = params.get("system") or []
     turns = [{"role": "system", "content": _parts(system)}] if system else []
     turns += [{"role": turn["role"], "content": _parts(turn["content"])} for turn in params["messages"]]
@@ -47,7 +47,7 @@ def _image(source: Mapping[str, str]) -> dict[str, Any]:
 
 
 def line(form: str, name: str, status: int, chat: ChatRequest | None, came: Reply | dict[str, Any]) -> bytes:
-    """What came of one call."""
+    """Return the result line of one call."""
     if form == "anthropic":
         return json.dumps({"custom_id": name, "result": _result(status, chat, came)}).encode()
     body = json.loads(completion_body(chat, came, None)) if chat is not None and isinstance(came, Reply) else came
@@ -58,7 +58,7 @@ def line(form: str, name: str, status: int, chat: ChatRequest | None, came: Repl
 
 
 def unmade_line(form: str, name: str, why: str) -> bytes:
-    """A call that was never made, since its batch was cancelled or expired."""
+    """Return the result line of a call that was never made, because its batch was cancelled or expired."""
     if form == "anthropic":
         return json.dumps({"custom_id": name, "result": {"type": "canceled" if why == "cancelled" else why}}).encode()
     error = {"code": f"batch_{why}", "message": f"The batch {why} before this call was made."}
@@ -68,7 +68,7 @@ def unmade_line(form: str, name: str, why: str) -> bytes:
 
 
 def is_error(line: bytes) -> bool:
-    """Whether OpenAI would write it into the file of errors."""
+    """Return whether OpenAI would write this line to the file of errors."""
     response = json.loads(line).get("response")
     return not response or response["status_code"] != 200
 
@@ -145,7 +145,7 @@ def _moment(seconds: float) -> str:
 
 
 def counts(batch: Batch) -> dict[str, int]:
-    """Its calls by what came of them, in the words of its form."""
+    """Return the number of calls by outcome, in the terms of the batch's format."""
     lines = [json.loads(line) for line in batch.lines or ()]
     if batch.form == "anthropic":
         kinds = [line["result"]["type"] for line in lines]

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from runs_app.simulator.server import Simulator
 
 PAGE = 100
-CANCEL_S = 0.2  # Between a cancellation and its end.
+CANCEL_S = 0.2  # Seconds between a cancellation and its end.
 
 
 @dataclass(slots=True)
 class Batch:
-    """Calls that were handed over, and what comes of them once their time is over."""
+    """A submitted batch: its calls, and their results after it has ended."""
 
     id: str
     form: str  # openai or anthropic
@@ -35,13 +35,13 @@ class Batch:
     metadata: dict[str, str] = field(default_factory=dict)
     input_file: str = ""
     cancelled_at: float | None = None
-    made: int | None = None  # Calls that were made before a cancellation
+    made: int | None = None  # Calls made before a cancellation
     lines: list[bytes] | None = None
     counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def share_made(self) -> int:
-        """How many of its calls are made, now or at its end."""
+        """Return how many of its calls are made by now, or by its end."""
         if self.made is not None:
             return self.made
         if self.fault in ("invalid", "full"):
@@ -59,7 +59,10 @@ class BatchDesk:
         self._happened = 0
 
     def forget(self) -> None:
-        """Files and batches, as if none had ever come. A batch of before would else be answered, and counted, after."""
+        """Delete all files and batches.
+
+        Otherwise an earlier batch would still be answered and counted after a reset.
+        """
         self._files.clear()
         self._batches.clear()
 
@@ -100,7 +103,7 @@ class BatchDesk:
         return _page(request, [self._file(key) for key in reversed(self._files)], "after")
 
     async def create(self, request: web.Request, form: str) -> web.StreamResponse:
-        """POST: a batch of a file, or of the calls in the body."""
+        """Create a batch from a file, or from the calls in the body."""
         asked = json.loads(await request.read())
         await self._wait("create")
         try:
@@ -127,7 +130,7 @@ class BatchDesk:
         return web.json_response(forms.batch_object(batch))
 
     async def list_batches(self, request: web.Request, form: str) -> web.StreamResponse:
-        """GET: all of this form, newest first."""
+        """List all batches of this format, newest first."""
         found = [batch for batch in reversed(self._batches.values()) if batch.form == form]
         for batch in found:
             await self._finish(batch)
@@ -143,7 +146,7 @@ class BatchDesk:
         return web.json_response(forms.batch_object(batch))
 
     async def cancel(self, request: web.Request, form: str) -> web.StreamResponse:
-        """POST .../cancel: what would be made by now is made, the rest never is."""
+        """Cancel a batch. Calls that would be finished by now are made; the others never are."""
         batch = self._batches.get(request.match_info["id"])
         if batch is None or self._is_ended(batch) or batch.cancelled_at:
             return await self.show(request, form)
@@ -153,7 +156,7 @@ class BatchDesk:
         return web.json_response(forms.batch_object(batch))
 
     async def results(self, request: web.Request, form: str) -> web.StreamResponse:
-        """The lines of what came of a batch, one after the other."""
+        """Send the result lines of a batch, one after the other."""
         name = request.match_info["id"].removesuffix("-output").removesuffix("-errors")
         batch = self._batches.get(name)
         if batch is None or not self._is_ended(batch):
@@ -169,7 +172,7 @@ class BatchDesk:
         return response
 
     async def _finish(self, batch: Batch) -> None:
-        """Make its calls, once its time is over."""
+        """Make the calls of a batch once its time is over."""
         if batch.lines is not None or not self._is_ended(batch):
             return
         batch.lines = []
@@ -185,7 +188,7 @@ class BatchDesk:
         batch.counts = forms.counts(batch)
 
     def _is_ended(self, batch: Batch) -> bool:
-        """By the wait that is set now: one that is made shorter ends what is at work."""
+        """Return whether the batch has ended, by the current wait. A shorter wait also ends batches in progress."""
         begun, lasts = (
             (batch.created, self._seconds("done")) if batch.cancelled_at is None else (batch.cancelled_at, CANCEL_S)
         )
@@ -214,7 +217,7 @@ class BatchDesk:
 
 
 def _page(request: web.Request, rows: list[dict[str, Any]], cursor: str) -> web.Response:
-    """A page of a list, newest first, after the id that was named."""
+    """Return a page of a list, newest first, after the given id."""
     after, limit = request.query.get(cursor), min(int(request.query.get("limit", 20)), PAGE)
     names = [row["id"] for row in rows]
     begin = names.index(after) + 1 if after in names else 0

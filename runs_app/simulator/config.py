@@ -1,11 +1,11 @@
-"""What may be set on the simulated provider."""
+"""The settings of the simulated provider."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# Behaviours that are not an HTTP status, with what each of them does.
+# Behaviours without an HTTP status of their own, with their effects.
 NAMED_FAULTS: dict[str, str] = {
     "slow": "answers late: after slow_s seconds, or after 50 times the ordinary latency",
     "cut": "closes the connection in the middle of the body",
@@ -17,7 +17,7 @@ NAMED_FAULTS: dict[str, str] = {
     "empty": "status 200 with an empty answer",
 }
 
-# What may befall a batch, by rate; its calls meet the faults of calls besides.
+# Faults of whole batches, by rate. The calls of a batch also meet the faults of calls.
 BATCH_FAULTS: dict[str, str] = {
     "lost_upload": "keeps the file and hangs up without an answer",
     "lost_submission": "makes the batch and hangs up without an answer",
@@ -26,13 +26,13 @@ BATCH_FAULTS: dict[str, str] = {
     "expired": "makes half of the calls before the batch expires",
     "missing": "leaves every other call out of the results",
 }
-# Seconds: before a batch is made, before its making is answered, until it has ended, before each line of its results.
+# Waits in seconds: before a batch is created, before its response, until it has ended, before each result line.
 BATCH_WAITS = ("create", "answer", "done", "line")
 
-# What --error-rate is spread over: the errors that a client is expected to live through by trying again.
+# The faults that --error-rate is spread over: errors after which a client should retry.
 TRANSIENT_FAULTS = ("429", "500", "503", "cut", "malformed")
 
-# How a judge's verdicts are given, with what each way does.
+# The ways in which a judge gives verdicts.
 JUDGES: dict[str, str] = {
     "plain": "as asked for",
     "assorted": "in many shapes, good and bad",
@@ -41,33 +41,33 @@ JUDGES: dict[str, str] = {
 
 
 class ConfigError(ValueError):
-    """A setting or an input file of the simulated provider that cannot be used; the message names it."""
+    """An invalid setting or input file of the simulated provider. The message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatorConfig:
-    """Every setting of the simulated provider. Rates are probabilities, times carry their unit in the name."""
+    """All settings of the simulated provider. Rates are probabilities. The name of a time includes its unit."""
 
     host: str = "127.0.0.1"
     port: int = 0  # 0: any free port
-    served_name: str | None = None  # answer under this model name; None echoes the one asked for
+    served_name: str | None = None  # the model name in responses; None repeats the requested name
     latency_ms: float = 0.0  # fixed, or the median when latency_sigma is above 0
     latency_sigma: float = 0.0  # standard deviation of the logarithm of the latency
     slow_s: float | None = None
     faults: Mapping[str, float] = field(default_factory=dict)
     retry_after_s: float | None = None  # sent as Retry-After with every 429
     seed: int = 0
-    key_env: str | None = None  # the environment variable that holds the one key that is let in
+    key_env: str | None = None  # the environment variable that holds the only accepted key
     max_in_flight: int | None = None
     rpm: int | None = None
-    json_schema: bool = True  # False: response_format json_schema is refused with a 400, as some servers do
+    json_schema: bool = True  # False: a request with response_format json_schema gets a 400, as on some servers
     skills: Mapping[str, float] = field(default_factory=dict)
     batch_faults: Mapping[str, float] = field(default_factory=dict)
     batch_waits: Mapping[str, float] = field(default_factory=dict)
     answers: tuple[Path, ...] = ()
     replays: tuple[Path, ...] = ()
-    judge: str = "plain"  # how verdicts are given: one of JUDGES
-    stalled: tuple[str, ...] = ()  # models that answer nothing until they are unloaded, as on a local server
+    judge: str = "plain"  # the way of giving verdicts: one of JUDGES
+    stalled: tuple[str, ...] = ()  # models that never answer until they are unloaded, as on a local server
 
     def __post_init__(self) -> None:
         check_faults(self.faults)
@@ -89,7 +89,7 @@ class SimulatorConfig:
 
 
 def check_faults(faults: Mapping[str, float]) -> None:
-    """Raise ConfigError unless every fault is a known word or an error status and the rates sum to at most 1."""
+    """Raise ConfigError unless each fault is a known name or an error status, and the rates sum to at most 1."""
     for name, rate in faults.items():
         is_status = name.isdigit() and 400 <= int(name) <= 599
         if not is_status and name not in NAMED_FAULTS:
@@ -101,7 +101,7 @@ def check_faults(faults: Mapping[str, float]) -> None:
 
 
 def check_batches(faults: Mapping[str, float], waits: Mapping[str, float]) -> None:
-    """Raise ConfigError unless these are faults and waits of batches, rates up to 1, and times of 0 or more."""
+    """Raise ConfigError unless these are batch faults with rates up to 1, and batch waits of 0 seconds or more."""
     for name, rate in faults.items():
         if name not in BATCH_FAULTS or not 0.0 <= rate <= 1.0:
             raise ConfigError(f"batch fault {name}={rate}: not a rate of one of {', '.join(BATCH_FAULTS)}")
@@ -111,7 +111,7 @@ def check_batches(faults: Mapping[str, float], waits: Mapping[str, float]) -> No
 
 
 def parse_pairs(text: str, option: str) -> dict[str, float]:
-    """`"429=0.05,500=0.02"` as a mapping; ConfigError names the option and the part that is wrong."""
+    """Parse `"429=0.05,500=0.02"` to a mapping. Raise ConfigError, which names the option and the wrong part."""
     pairs: dict[str, float] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, separator, value = part.rpartition("=")
@@ -125,5 +125,5 @@ def parse_pairs(text: str, option: str) -> dict[str, float]:
 
 
 def spread(error_rate: float) -> dict[str, float]:
-    """One overall error rate, in equal parts over the transient faults."""
+    """Spread one overall error rate equally over the transient faults."""
     return {name: error_rate / len(TRANSIENT_FAULTS) for name in TRANSIENT_FAULTS} if error_rate else {}

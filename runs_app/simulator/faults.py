@@ -1,4 +1,4 @@
-"""Which request meets which fault, and how long it takes: pure functions of seed, request and how often it came."""
+"""The fault and the latency of a request: pure functions of seed, request and number of repetitions."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from runs_app.simulator.config import SimulatorConfig
 from runs_app.simulator.seeded_random import normal, uniforms
 
-# Status -> (type, code) of OpenAI's error object.
+# By status: (type, code) of OpenAI's error object.
 ERROR_WORDS: dict[int, tuple[str, str | None]] = {
     400: ("invalid_request_error", None),
     401: ("invalid_request_error", "invalid_api_key"),
@@ -20,13 +20,13 @@ ERROR_WORDS: dict[int, tuple[str, str | None]] = {
 
 
 def error_object(status: int, message: str, code: str | None = None) -> dict[str, object]:
-    """An error body in OpenAI's shape."""
+    """Return an error body in OpenAI's format."""
     kind, usual_code = ERROR_WORDS.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
     return {"error": {"message": message, "type": kind, "param": None, "code": code or usual_code}}
 
 
 def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked: int) -> str | None:
-    """The fault that the `asked`-th request with this fingerprint meets, or None."""
+    """Return the fault for the `asked`-th request with this fingerprint, or None."""
     if not faults:
         return None
     position = uniforms("fault", seed, fingerprint, asked)[0]
@@ -38,7 +38,7 @@ def choose_fault(faults: Mapping[str, float], seed: int, fingerprint: int, asked
 
 
 def latency_s(config: SimulatorConfig, fault: str | None, fingerprint: int, asked: int) -> float:
-    """Seconds before this request is answered. A 429 comes at once, as it does from a real gateway."""
+    """Return the seconds before this request is answered. A 429 comes at once, as from a real gateway."""
     if fault == "429":
         return 0.0
     if fault == "slow" and config.slow_s is not None:

@@ -1,4 +1,4 @@
-"""Reading the JSONL files that the simulated provider is given."""
+"""A reader of JSONL input files of the simulated provider."""
 
 import json
 from collections.abc import Iterator
@@ -9,9 +9,9 @@ from runs_app.simulator.config import ConfigError
 
 
 def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (place, row) for each line that is not blank; `place` names file and line for messages.
+    """Yield (place, row) for each line that is not blank. `place` names file and line for messages.
 
-    Raises ConfigError for a missing file, a line that is not a JSON object, or a key that is not in `known`.
+    Raise ConfigError for a missing file, a line that is not a JSON object, or a key that is not in `known`.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -1,4 +1,4 @@
-"""Judges among the simulated models: verdicts as asked for, or in every bad shape, or as the texts command."""
+"""Simulated judges: verdicts in the requested format, in many wrong formats, or as an answer's text commands."""
 
 import json
 import random
@@ -18,24 +18,24 @@ _WINNER = re.compile(r'\{"winner":')
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The kind of verdict that a request wants, and the names of its criteria or labels."""
+    """The kind of verdict that a request asks for, and the names of its criteria or labels."""
 
     kind: Literal["score", "criteria", "label", "pairwise"]
     names: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:
-        """Under which a verdict of this kind stands in its JSON."""
+        """Return the JSON key of a verdict of this kind."""
         return "winner" if self.kind == "pairwise" else self.kind
 
 
 def without_answers(text: str) -> str:
-    """What the rubric says: the text without the answers that are fenced off in it."""
+    """Return the text without the fenced answers: the rubric alone."""
     return _FENCED_ANSWER.sub("", text)
 
 
 def asked_verdict(request: ChatRequest) -> Asked | None:
-    """The verdict that a request with a fenced answer wants; None where nothing is to be judged."""
+    """Return the verdict that a request with a fenced answer asks for; None if it has no fenced answer."""
     text = without_answers(request.text)
     if text == request.text:
         return None
@@ -47,7 +47,7 @@ def asked_verdict(request: ChatRequest) -> Asked | None:
 
 
 def obeyed_score(request: ChatRequest) -> float | None:
-    """The score that a judge gives which does as it is told, outside of what it was told to take for data."""
+    """Return the score that the text outside the fenced answers commands; None without a command."""
     orders = _ORDER.findall(without_answers(request.text))
     return float(orders[-1]) if orders else None
 
@@ -58,9 +58,9 @@ def fenced(verdict: Mapping[str, Any]) -> str:
 
 # --- assorted shapes -------------------------------------------------------------------------------------------------
 
-Shape = Callable[[str, str, random.Random], str]  # key, value as JSON, dice -> a reply
+Shape = Callable[[str, str, random.Random], str]  # key, value as JSON, random generator -> a reply
 
-# Shapes that carry whatever value they are given.
+# Replies that contain the given value.
 CARRIERS: tuple[Shape, ...] = (
     lambda key, value, dice: f'I compared both.\n\n```json\n{{"{key}": {value}, "reasoning": "It is so."}}\n```',
     lambda key, value, dice: f'```\n{{"{key}": {value}}}\n```\nThat is all.',
@@ -80,7 +80,7 @@ CARRIERS: tuple[Shape, ...] = (
     lambda key, value, dice: f'```json {{"{key.upper()}": {value}}} ```',
     lambda key, value, dice: "{" * dice.randrange(1, 60) + f'\n{{"{key}": {value}}}',
 )
-# Replies that hold no object.
+# Replies without a JSON object.
 OBJECTLESS: tuple[Shape, ...] = (
     lambda key, value, dice: "",
     lambda key, value, dice: "It is good.",
@@ -93,7 +93,7 @@ OBJECTLESS: tuple[Shape, ...] = (
     lambda key, value, dice: f'<think>{{"{key}": 1}}',
     lambda key, value, dice: "}{[" * dice.randrange(1, 200),
 )
-# Replies whose objects say something else.
+# Replies whose JSON objects lack the key.
 KEYLESS: tuple[Shape, ...] = (
     lambda key, value, dice: '```json\n{"reasoning": "none"}\n```',
     lambda key, value, dice: "{}",
@@ -104,7 +104,7 @@ KEYLESS: tuple[Shape, ...] = (
 
 
 def assorted(asked: Asked, scale: tuple[float, float], dice: random.Random) -> tuple[str, str]:
-    """A reply in one of many shapes, and the code of what is wrong with it: "" where a verdict can be read."""
+    """Return a reply in one of many formats, and its error code; "" if the verdict is readable."""
     key, draw = asked.key, dice.random()
     if draw < 0.1:
         return dice.choice(OBJECTLESS)(key, "1", dice), "no_json_object"
@@ -118,7 +118,7 @@ def assorted(asked: Asked, scale: tuple[float, float], dice: random.Random) -> t
 def _values(
     asked: Asked, scale: tuple[float, float], dice: random.Random
 ) -> tuple[Sequence[str], Sequence[tuple[str, str]]]:
-    """Values that can be read, as JSON; and those that cannot, each with its code."""
+    """Return readable values as JSON, and unreadable ones with their error codes."""
     if asked.kind == "score":
         return _scores(*scale, dice)
     if asked.kind == "criteria":

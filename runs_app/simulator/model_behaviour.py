@@ -1,7 +1,7 @@
 """Model-like answers, as a pure function of model, request text, images and seed.
 
-Models differ in skill and in bias, items in difficulty and in what they are worth, and one request differs from the
-next by noise. So ratings spread and correlate over models as they do in real data, and accuracies differ.
+Models differ in skill and bias, and items in difficulty and latent value. Each request adds noise. So ratings vary and
+correlate over models as in real data, and accuracies differ.
 """
 
 import json
@@ -21,7 +21,7 @@ from runs_app.simulator.seeded_random import normal, normal_quantile, uniforms
 USUAL_SCALE = Scale(1, 7)
 USUAL_SCORES = Scale(0, 1)
 
-# Shares of the variance of "how hard is this for this model now": the item for all, the item for this model, this call.
+# Shares of the variance of a question's difficulty: the item for all models, the item for this model, this call.
 _ITEM_SHARE, _PAIR_SHARE, _CALL_SHARE = 0.4, 0.35, 0.25
 
 _NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
@@ -40,7 +40,7 @@ _NAMES = ("Oslo", "copper", "the second one", "a river", "photosynthesis", "1848
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a model says: its text, and its reasoning when an effort was asked for."""
+    """A model's answer: its text, and its reasoning if the request asked for an effort."""
 
     content: str
     reasoning: str | None = None
@@ -48,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """The simulated models: one seed, their skills by name, and what they may know."""
+    """The simulated models: one seed, their skills by name, and their answer key."""
 
     seed: int
     skills: Mapping[str, float]
@@ -56,7 +56,7 @@ class Answerer:
     judge: str = "plain"
 
     def answer(self, request: ChatRequest) -> Answer:
-        """What `request.model` answers. The same request gives the same answer."""
+        """Return the answer of `request.model`. The same request gets the same answer."""
         reasoning = f"Let me think. {_remark(self.seed, request)}" if request.is_reasoning else None
         return Answer(self._content(request), reasoning)
 
@@ -85,7 +85,7 @@ class Answerer:
         return {"rating": rating, "reasoning": _remark(self.seed, request)}
 
     def _rating(self, request: ChatRequest, scale: Scale) -> int:
-        """A rating on the scale: the norm of the image if known, else a latent value of its own, bias and noise."""
+        """Return a rating on the scale: the image's norm, or else a latent value, plus bias and noise."""
         dimension = self.key.dimension(request)
         subject = request.images[0] if request.images else request.stable_text
         norm = self.key.norm(subject, dimension)
@@ -103,7 +103,7 @@ class Answerer:
     # Right and wrong -------------------------------------------------------------------------------------------------
 
     def _final_answer(self, request: ChatRequest) -> str:
-        """The target if this model gets it right this time, else something else of the same kind."""
+        """Return the target if this model is right this time, else a wrong answer of the same kind."""
         known = self.key.target(request)
         question = known[0] if known else request.stable_text
         options = request_kind.choices(request.user_text)
@@ -113,7 +113,10 @@ class Answerer:
         return self._wrong(request, target, options)
 
     def _is_right(self, request: ChatRequest, question: str) -> bool:
-        """A draw whose probability over items is exactly the model's skill, correlated over models by the item."""
+        """Return whether the model is right.
+
+        Over items, the probability equals its skill. Items correlate the models.
+        """
         model = bare_name(request.model)
         hardness = (
             math.sqrt(_ITEM_SHARE) * self._normal("hard", question)
@@ -151,7 +154,7 @@ class Answerer:
     # Judges ----------------------------------------------------------------------------------------------------------
 
     def _verdict(self, verdict: judge_behaviour.Asked, request: ChatRequest) -> str:
-        """In the form that was asked for; or in any, or as the texts command, where this judge is of that kind."""
+        """Return a verdict in the requested format, or in the way of the configured judge."""
         if self.judge == "assorted":
             scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
             dice = random.Random(f"{self.seed}\x1f{request.model}\x1f{request.text}")  # noqa: S311 - a simulation
@@ -170,13 +173,16 @@ class Answerer:
         return {verdict.key: options[int(self._call_uniform(verdict.kind, request) * len(options))]}
 
     def _judgement(self, request: ChatRequest) -> str:
-        """A judge's reply: a sentence, then a fenced JSON block with a score on the scale that the rubric names."""
+        """Return a judge's reply: a sentence, then a fenced JSON block with a score on the rubric's scale."""
         scale = request_kind.asked_scale(judge_behaviour.without_answers(request.text), USUAL_SCORES)
         score = {"score": self._score(request, scale), "reasoning": _remark(self.seed, request)}
         return f"I compared the answer with the reference.\n\n{judge_behaviour.fenced(score)}"
 
     def _score(self, request: ChatRequest, scale: Scale) -> int:
-        """Full marks if the final answer agrees with the reference, none if not. A judge whose skill was told errs."""
+        """Return a high score if the final answer agrees with the reference, else a low one.
+
+        A judge with a configured skill makes errors.
+        """
         model, subject = bare_name(request.model), request.stable_text
         verdict = _agrees_with_reference(request.text)
         if verdict is not None and self._told_skill(request.model) is not None:
@@ -189,7 +195,7 @@ class Answerer:
     # Schemas ---------------------------------------------------------------------------------------------------------
 
     def _fill(self, schema: dict[str, Any], name: str, request: ChatRequest) -> object:
-        """A value that follows a JSON schema (objects, numbers, strings, booleans, arrays, enumerations)."""
+        """Return a value that follows a JSON schema (objects, numbers, strings, booleans, arrays, enumerations)."""
         kind = schema.get("type")
         kind = kind[0] if isinstance(kind, list) and kind else kind
         if kind == "object" or "properties" in schema:
@@ -231,7 +237,7 @@ def _remark(seed: int, request: ChatRequest) -> str:
 
 
 def _letter_of(target: str, options: Mapping[str, str]) -> str:
-    """The letter that a target means, which may be the letter itself or the text of the option."""
+    """Return the letter of a target, which is the letter itself or the text of the option."""
     letter = target.strip().strip("().").upper()
     if letter in options:
         return letter
@@ -239,13 +245,13 @@ def _letter_of(target: str, options: Mapping[str, str]) -> str:
 
 
 def _number(text: str) -> float | None:
-    """The last number in a text, if it has one."""
+    """Return the last number in a text, or None."""
     numbers = _NUMBER.findall(text)
     return float(numbers[-1].replace(",", "")) if numbers else None
 
 
 def _agrees_with_reference(text: str) -> bool | None:
-    """Whether the last `ANSWER:` of a judge's request agrees with the reference it quotes; None if it has not both."""
+    """Return whether the last `ANSWER:` agrees with the quoted reference; None if the text lacks one of them."""
     reference, finals = _REFERENCE.search(text), _FINAL.findall(text)
     if reference is None or not finals:
         return None

@@ -1,4 +1,4 @@
-"""The command line of the simulated provider, shared by the management command and `python -m`."""
+"""The command line options of the simulated provider, for the management command and `python -m`."""
 
 import argparse
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from runs_app.simulator.config import (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Declare every option on `parser`."""
+    """Add every option to `parser`."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: loopback only)")
     parser.add_argument("--port", type=int, default=0, help="0, the default, takes a free port")
     parser.add_argument("--served-model", metavar="NAME", help="answer under this model name")
@@ -68,7 +68,7 @@ def _add_answer_options(parser: argparse.ArgumentParser) -> None:
 
 
 def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
-    """The configuration that parsed options ask for; ConfigError names the option that is wrong."""
+    """Return the configuration for parsed options. Raise ConfigError, which names a wrong option."""
     if not 0.0 <= options["error_rate"] <= 1.0:
         raise ConfigError(f"--error-rate: must be between 0 and 1, not {options['error_rate']}")
     return SimulatorConfig(
@@ -96,7 +96,7 @@ def config_from(options: Mapping[str, Any]) -> SimulatorConfig:
 
 
 def arguments_for(config: SimulatorConfig) -> list[str]:
-    """The command line that `config_from` reads back into the same configuration."""
+    """Return a command line that `config_from` converts back to the same configuration."""
     given: dict[str, object] = {
         "--served-model": config.served_name,
         "--require-key": config.key_env,

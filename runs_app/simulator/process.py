@@ -1,4 +1,4 @@
-"""A simulated provider in a process of its own, for tests, demos and benchmarks that are not asynchronous."""
+"""A simulated provider in a child process, for tests, demos and benchmarks that are not asynchronous."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _LISTENING = "listening on "
 
 @dataclass(frozen=True, slots=True)
 class SimulatorProcess:
-    """A running server: `url` is the base URL for clients, `pid` the process."""
+    """A running server. `url` is the base URL for clients, `pid` the process id."""
 
     url: str
     pid: int
@@ -35,15 +35,18 @@ class SimulatorProcess:
         return int(self.root.rpartition(":")[2])
 
     def counters(self) -> dict[str, Any]:
-        """What the server has counted so far."""
+        """Return the server's current counters."""
         return _json(urllib.request.Request(f"{self.root}/counters"))  # noqa: S310 - our own loopback server
 
     def reset(self) -> None:
-        """Begin the counters, the recorded answers and the course of faults again."""
+        """Reset the counters, the recorded answers and the sequence of faults."""
         self._post("/counters/reset", {})
 
     def set_faults(self, **settings: object) -> dict[str, Any]:
-        """Change `errors`, `error_rate`, `latency_ms`, `max_in_flight` ... while it runs; what is in force."""
+        """Change `errors`, `error_rate`, `latency_ms`, `max_in_flight` and others at run time.
+
+        Return the current values.
+        """
         return self._post("/faults", settings)
 
     def _post(self, path: str, payload: Mapping[str, object]) -> dict[str, Any]:
@@ -61,7 +64,7 @@ def _json(request: urllib.request.Request) -> dict[str, Any]:
 def simulator_process(
     config: SimulatorConfig | None = None, *, environment: Mapping[str, str] | None = None, timeout_s: float = 60.0
 ) -> Iterator[SimulatorProcess]:
-    """Run a server until the block ends. RuntimeError with its own words if it does not listen within `timeout_s`."""
+    """Run a server until the block ends. Raise RuntimeError with its output if it does not listen in time."""
     arguments = arguments_for(config or SimulatorConfig())
     process = subprocess.Popen(
         [sys.executable, "-m", "runs_app.simulator", *arguments],
@@ -85,7 +88,7 @@ def simulator_process(
 
 
 def _listening_url(process: "subprocess.Popen[str]", timeout_s: float) -> str:
-    """The address in the line that the server prints once it listens."""
+    """Return the address from the line that the server prints once it listens."""
     watchdog = threading.Timer(timeout_s, process.kill)
     watchdog.start()
     said = []

@@ -1,15 +1,15 @@
-"""Recorded answers, served again.
+"""Recorded answers that the server replays.
 
-A row of the JSONL file says which requests it answers and what it says:
+Each row of the JSONL file has match keys and an answer:
 
-- `model` (with or without the part before its first slash), `text` (occurs in the text of the request), `image` (sha256
-  of the bytes of an image in the request), `seed` (equals the seed of the request): each may be left out, and then
-  matches anything;
-- `content` with optional `finish_reason`, `reasoning`, `refusal` and `usage` (taken as it is), or `status` of 400 or
-  more with `error`; optional `latency_ms` in place of the configured latency.
+- Match keys: `model` (with or without the part before its first slash), `text` (occurs in the text of the request),
+  `image` (sha256 of the bytes of an image in the request), `seed` (equals the seed of the request). A missing key
+  matches anything.
+- Answer: `content` with optional `finish_reason`, `reasoning`, `refusal` and `usage` (used unchanged), or `status` of
+  400 or more with `error`. An optional `latency_ms` replaces the configured latency.
 
-The most specific row wins: the one with the most of the four keys; among equals one with an image, then a text, then a
-seed. Rows with the same keys are served in file order, one a request, and the last of them repeats.
+The most specific row is used: the row with the most match keys. Among equal rows, one with an image comes first, then a
+text, then a seed. Rows with equal keys are used in file order, one per request, and the last one repeats.
 """
 
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from runs_app.simulator.text_index import Haystack, TextIndex
 _MATCH_KEYS = frozenset({"model", "text", "image", "seed"})
 _ANSWER_KEYS = frozenset({"content", "status", "error", "finish_reason", "reasoning", "refusal", "usage", "latency_ms"})
 
-# (model, image, seed) as a row gives them; None where it gives none.
+# (model, image, seed) of a row; None for a missing key.
 _Group = tuple[str | None, str | None, int | None]
 
 
@@ -45,7 +45,7 @@ class Recorded:
 
 @dataclass(slots=True)
 class _Sequence:
-    """The answers of rows with the same keys, and how many of them were served."""
+    """The answers of rows with equal keys, and how many of them were served."""
 
     answers: list[Recorded] = field(default_factory=list)
     served: int = 0
@@ -58,7 +58,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Rows:
-    """The rows of one group: those with a text, and those without."""
+    """The rows of one group, with and without a text."""
 
     by_text: TextIndex[_Sequence] = field(default_factory=TextIndex)
     without_text: _Sequence | None = None
@@ -74,7 +74,7 @@ class Recordings:
 
     @classmethod
     def read(cls, paths: Iterable[Path]) -> "Recordings":
-        """Read the files in order; ConfigError names the file, line and key that is wrong."""
+        """Read the files in order. Raise ConfigError, which names the wrong file, line and key."""
         recordings = cls()
         for path in paths:
             for place, row in read_rows(path, _MATCH_KEYS | _ANSWER_KEYS):
@@ -88,7 +88,7 @@ class Recordings:
         return sum(len(sequence.answers) for sequence in self._sequences)
 
     def add(self, row: dict[str, Any]) -> None:
-        """Take in one row; ValueError, TypeError or AttributeError if it is not well formed."""
+        """Add one row. Raise ValueError, TypeError or AttributeError if it is malformed."""
         recorded = _recorded(row)
         model, text = row.get("model"), row.get("text")
         rows = self._groups.setdefault((model, row.get("image"), row.get("seed")), _Rows())
@@ -108,18 +108,18 @@ class Recordings:
             self.models.setdefault(model)
 
     def find(self, request: ChatRequest) -> Recorded | None:
-        """The recorded answer to a request, or None; the next request like it gets the next one."""
+        """Return the recorded answer to a request, or None. The next equal request gets the next answer."""
         haystack = Haystack.of(request.text, request.user_text)
         found = max(self._matches(request, haystack), key=lambda match: match[0], default=None)
         return None if found is None else found[1].next()
 
     def restart(self) -> None:
-        """Serve every sequence from its beginning again."""
+        """Restart every sequence at its first answer."""
         for sequence in self._sequences:
             sequence.served = 0
 
     def _matches(self, request: ChatRequest, haystack: Haystack) -> Iterator[tuple[tuple[int, ...], _Sequence]]:
-        """Every sequence that answers the request, with how specific it is."""
+        """Yield every sequence that matches the request, with its specificity."""
         for group in _groups_of(request):
             rows = self._groups.get(group)
             if rows is None:

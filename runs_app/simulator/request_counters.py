@@ -1,4 +1,4 @@
-"""What the simulated provider counts, as JSON and as a page."""
+"""The counters of the simulated provider, as JSON and as a page."""
 
 import html
 import time
@@ -11,7 +11,7 @@ _MINUTE_S = 60.0
 
 @dataclass(slots=True)
 class Counters:
-    """Counts since the start or the last reset. `asked` and `answered` are by the fingerprint of a request."""
+    """Counts since the start or the last reset. `asked` and `answered` are by request fingerprint."""
 
     requests: int = 0
     in_flight: int = 0
@@ -31,19 +31,19 @@ class Counters:
     _arrivals: deque[tuple[int, int]] = field(default_factory=deque)
 
     def see(self, fingerprint: int) -> int:
-        """Count a request that is let in; how often its body had been seen before."""
+        """Count an admitted request. Return how many requests with the same fingerprint came before."""
         before = self.asked.get(fingerprint, 0)
         self.asked[fingerprint] = before + 1
         self.repeated += before == 1
         return before
 
     def count_answer(self, fingerprint: int) -> None:
-        """Count an answer that was made and would be paid for."""
+        """Count an answer that would be billed."""
         self.answered[fingerprint] += 1
         self.answered_again += self.answered[fingerprint] == 2
 
     def arrive(self) -> None:
-        """Count a request at the door, whatever comes of it."""
+        """Count an incoming request, whatever its outcome."""
         self.requests += 1
         second = int(time.monotonic())
         if self._arrivals and self._arrivals[-1][0] == second:
@@ -61,18 +61,21 @@ class Counters:
         self.in_flight -= 1
 
     def rate(self) -> float:
-        """Requests a second over the last full seconds, at most five."""
+        """Return requests per second over at most the last five seconds."""
         now = time.monotonic()
         since = max(self.started, now - _RATE_WINDOW_S)
         recent = sum(count for second, count in self._arrivals if second >= int(since))
         return recent / max(now - since, 1.0)
 
     def reset(self) -> "Counters":
-        """Fresh counters that still know the requests in flight."""
+        """Return fresh counters that keep the number of requests in flight."""
         return Counters(in_flight=self.in_flight, peak_in_flight=self.in_flight)
 
     def as_dict(self) -> dict[str, object]:
-        """The counters as JSON values; `repeated_bodies` were asked, `answered_again` answered, more than once."""
+        """Return the counters as JSON values.
+
+        `repeated_bodies` counts bodies that arrived more than once, `answered_again` those answered more than once.
+        """
         return {
             "requests": self.requests,
             "requests_per_s": round(self.rate(), 1),
@@ -94,7 +97,7 @@ class Counters:
 
 
 class MinuteWindow:
-    """Admits at most `limit` requests in any 60 seconds."""
+    """A limiter that admits at most `limit` requests in any 60 seconds."""
 
     def __init__(self) -> None:
         self._admitted: deque[float] = deque()
@@ -109,7 +112,7 @@ class MinuteWindow:
         return True
 
     def left(self, limit: int) -> tuple[int, float]:
-        """Requests that it would admit now, and seconds until it forgets the first of those that it has."""
+        """Return how many requests it would admit now, and the seconds until its oldest request expires."""
         now = self._forget()
         reset_s = self._admitted[0] + _MINUTE_S - now if self._admitted else 0.0
         return max(0, limit - len(self._admitted)), reset_s
@@ -122,7 +125,7 @@ class MinuteWindow:
 
 
 def counters_page(counts: dict[str, object]) -> str:
-    """A small HTML page of the counters that refreshes itself every two seconds."""
+    """Return a small HTML page of the counters that refreshes every two seconds."""
     rows = "".join(_row(name, value) for name, value in counts.items())
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="2">'

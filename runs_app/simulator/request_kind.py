@@ -1,4 +1,4 @@
-"""What kind of answer a request wants: a rating, a judgement, a letter, a number, an object of a schema."""
+"""The kind of answer that a request asks for: a rating, a judgement, a letter, a number, or an object of a schema."""
 
 import re
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ class Scale:
         return self.high - self.low
 
     def clip(self, value: float) -> int:
-        """The nearest whole number on the scale."""
+        """Return the nearest whole number on the scale."""
         return min(self.high, max(self.low, round(value)))
 
 
 def asked_schema(request: ChatRequest) -> dict[str, Any] | None:
-    """The JSON schema that the answer must follow, if one was given."""
+    """Return the JSON schema that the answer must follow, or None."""
     if request.response_format.get("type") != "json_schema":
         return None
     schema = (request.response_format.get("json_schema") or {}).get("schema")
@@ -45,7 +45,7 @@ def asked_schema(request: ChatRequest) -> dict[str, Any] | None:
 
 
 def schema_scale(schema: dict[str, Any]) -> Scale | None:
-    """The bounds of a number in a JSON schema, from minimum and maximum or from an enumeration of integers."""
+    """Return the bounds of a number in a JSON schema, from minimum and maximum or from an enumeration of numbers."""
     values = schema.get("enum") or [schema.get("minimum"), schema.get("maximum")]
     if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
         return None
@@ -54,7 +54,7 @@ def schema_scale(schema: dict[str, Any]) -> Scale | None:
 
 
 def asked_scale(text: str, default: Scale) -> Scale:
-    """The scale that the words of a request describe: "from 1 to 7", "1-9", or a label for each point."""
+    """Return the scale that a request describes: "from 1 to 7", "1-9", or a label for each point."""
     for pattern in _SCALES:
         for low, high in pattern.findall(text):
             if int(low) < int(high):
@@ -80,6 +80,9 @@ def wants_bare_number(text: str) -> bool:
 
 
 def choices(text: str) -> dict[str, str]:
-    """The options of a multiple choice question by letter, from lines such as `A) Paris`; fewer than two are none."""
+    """Return the options of a multiple choice question by letter, from lines such as `A) Paris`.
+
+    Fewer than two options give an empty mapping.
+    """
     found = dict(_OPTION.findall(text))
     return {letter: option.strip() for letter, option in found.items()} if len(found) > 1 else {}

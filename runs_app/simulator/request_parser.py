@@ -1,4 +1,4 @@
-"""What a chat completion request asks for."""
+"""A parser of chat completion requests."""
 
 import base64
 import binascii
@@ -8,42 +8,42 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-# Fields that do not change what a model would answer: two requests that differ only here are the same request.
+# Fields without effect on the answer: two requests that differ only in these fields are equal.
 VOLATILE = frozenset(
     {"user", "metadata", "n", "stream", "stream_options", "store", "service_tier", "safety_identifier"}
     | {"prompt_cache_key", "timeout"}
 )
 
-# A salt that keeps provider caches from answering: a short line of hex at the end of the user's turn, perhaps labelled.
+# A salt that prevents hits in provider caches: a short line of hex at the end of the user's turn, sometimes labelled.
 _SALT_LINE = re.compile(r"\n[^\S\n]*[\[(<]?(?:[\w -]{0,24}[:=#][^\S\n]*)?[0-9a-f]{8,16}[\])>]?\s*\Z", re.IGNORECASE)
 
 
 class UnreadableRequest(ValueError):
-    """A request that a provider would answer with a 400; the message says why."""
+    """A request that a provider would answer with a 400. The message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """One request, reduced to what answers depend on."""
+    """One request, reduced to the parts that answers depend on."""
 
     model: str
     text: str  # every text part of every turn, joined by blank lines
-    user_text: str  # the same for the user's turns alone
+    user_text: str  # the same for the user's turns only
     images: tuple[str, ...]  # sha256 (hex) of the bytes of each image
     seed: int | None
     max_tokens: int | None
     response_format: dict[str, Any]
-    is_reasoning: bool  # a reasoning effort was asked for
-    fingerprint: int  # 64 bits over everything but the volatile fields
+    is_reasoning: bool  # the request asks for a reasoning effort
+    fingerprint: int  # 64 bits over everything except the volatile fields
 
     @property
     def stable_text(self) -> str:
-        """The user's text without a salt at its end: the same for every repetition of a trial."""
+        """Return the user's text without a salt at its end: the same for every repetition of a trial."""
         return _SALT_LINE.sub("", self.user_text)
 
 
 def bare_name(model: str) -> str:
-    """A model name without its provider: `openai/gpt-x` and `gpt-x` are one model."""
+    """Return a model name without its provider: `openai/gpt-x` and `gpt-x` are one model."""
     return model.partition("/")[2] or model
 
 
@@ -89,7 +89,7 @@ def _payload(body: bytes) -> dict[str, Any]:
 
 
 def _read_message(message: object, images: list[str]) -> tuple[str, list[str]]:
-    """The role and the text parts of one message; the hashes of its images are appended to `images`."""
+    """Return the role and the text parts of one message. Append the hashes of its images to `images`."""
     if not isinstance(message, dict) or not isinstance(message.get("role"), str):
         raise UnreadableRequest("messages: each message is an object with a role")
     content = message.get("content")
@@ -108,7 +108,7 @@ def _read_message(message: object, images: list[str]) -> tuple[str, list[str]]:
 
 
 def image_hash(reference: object) -> str:
-    """The sha256 (hex) of the bytes in an image_url part, which must carry a base64 data URL."""
+    """Return the sha256 (hex) of the bytes in an image_url part. Raise UnreadableRequest without a base64 data URL."""
     url = reference.get("url") if isinstance(reference, dict) else reference
     header, separator, data = url.partition(",") if isinstance(url, str) else ("", "", "")
     if not separator or not header.startswith("data:image/") or not header.endswith(";base64"):

@@ -1,4 +1,4 @@
-"""The bodies that are sent: completions with their usage, whole or spoiled."""
+"""The bodies of responses: completions with their usage, and truncated or faulty ones."""
 
 import itertools
 import json
@@ -10,7 +10,7 @@ from typing import Any
 from runs_app.simulator.recordings import Recorded
 from runs_app.simulator.request_parser import ChatRequest
 
-# A constant for each image, as of one of 1024 x 1024 in four tiles: reading every size would cost more than it tells.
+# The same number for each image, as for 1024 x 1024 pixels in four tiles. Reading each size is not worth the cost.
 IMAGE_TOKENS = 85 + 4 * 170
 _CHARACTERS_A_TOKEN = 4
 
@@ -20,7 +20,7 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the body of a completion says."""
+    """The content of a completion's body."""
 
     content: str | None
     finish_reason: str = "stop"
@@ -44,7 +44,7 @@ def reply_of(recorded: Recorded) -> Reply:
 
 
 def shorten(reply: Reply, max_tokens: int | None) -> Reply:
-    """The reply cut at `max_tokens`, as a model that runs out of tokens leaves it."""
+    """Return the reply cut at `max_tokens`, as if the model ran out of tokens."""
     limit = None if max_tokens is None else max_tokens * _CHARACTERS_A_TOKEN
     if limit is None or reply.content is None or len(reply.content) <= limit:
         return reply
@@ -52,7 +52,7 @@ def shorten(reply: Reply, max_tokens: int | None) -> Reply:
 
 
 def spoil(reply: Reply, fault: str | None) -> Reply:
-    """The reply as the faults that still answer with status 200 leave it."""
+    """Return the reply with a fault that still has status 200."""
     if fault == "refusal":
         return Reply(None, "content_filter", refusal="I'm sorry, but I cannot help with that.")
     if fault == "truncated":
@@ -63,7 +63,7 @@ def spoil(reply: Reply, fault: str | None) -> Reply:
 
 
 def usage_of(request: ChatRequest, reply: Reply) -> dict[str, Any]:
-    """Token counts in OpenAI's shape: a quarter of the characters, a constant for each image."""
+    """Return token counts in OpenAI's format: a quarter of the characters, plus a constant for each image."""
     prompt = token_count(request.text) + IMAGE_TOKENS * len(request.images)
     reasoning = token_count(reply.reasoning)
     completion = token_count(reply.content) + token_count(reply.refusal) + reasoning
@@ -77,7 +77,7 @@ def usage_of(request: ChatRequest, reply: Reply) -> dict[str, Any]:
 
 
 def completion_body(request: ChatRequest, reply: Reply, served_name: str | None, *, has_choices: bool = True) -> bytes:
-    """The body of a chat completion, with an id of its own."""
+    """Return the body of a chat completion, with its own id."""
     message: dict[str, Any] = {"role": "assistant", "content": reply.content, "refusal": reply.refusal}
     if reply.reasoning is not None:
         message["reasoning_content"] = reply.reasoning

@@ -1,4 +1,4 @@
-"""Random draws that are a pure function of what they are drawn for, so that a repeated campaign repeats itself."""
+"""Random draws that are a pure function of their arguments, so that a repeated run gives the same results."""
 
 import hashlib
 import struct
@@ -9,19 +9,19 @@ _UNPACK = struct.Struct("<4Q").unpack
 
 
 def uniforms(*parts: object) -> tuple[float, float, float, float]:
-    """Four independent uniforms in the open interval (0, 1), drawn for `parts`."""
+    """Return four independent uniforms in the open interval (0, 1), drawn for `parts`."""
     digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8", "replace"), digest_size=32).digest()
-    # The top 52 bits only: with more, a value could round up to 1.0, where the normal quantile does not exist.
+    # Use only the top 52 bits. With more, a value could round up to 1.0, where the normal quantile is infinite.
     return tuple(((word >> 12) + 0.5) / 2**52 for word in _UNPACK(digest))
 
 
 def normal(*parts: object) -> float:
-    """One standard normal deviate, drawn for `parts`."""
+    """Return one standard normal deviate, drawn for `parts`."""
     return _STANDARD_NORMAL.inv_cdf(uniforms(*parts)[0])
 
 
 def normal_quantile(probability: float) -> float:
-    """The standard normal quantile; 0 and 1 give minus and plus infinity."""
+    """Return the standard normal quantile. 0 and 1 give minus and plus infinity."""
     if probability <= 0.0:
         return float("-inf")
     if probability >= 1.0:

@@ -23,7 +23,7 @@ from runs_app.simulator.responses import Reply, completion_body, reply_of, short
 BACKLOG = 4096
 MAX_BODY_BYTES = 64 * 2**20
 STALLED_S = 3600.0
-GRACE_S = 2.0  # for answers under way when the server is told to stop
+GRACE_S = 2.0  # Time for answers in progress when the server stops.
 
 _LIVE_BATCHES = ("batch_faults", "batch_waits")
 _LIVE = ("latency_ms", "latency_sigma", "slow_s", "retry_after_s", "max_in_flight", "rpm", "json_schema")
@@ -39,7 +39,7 @@ class Refused(Exception):
 
 
 class Simulator:
-    """The state of one server: its configuration, which may change while it runs, its models and its counters."""
+    """The state of one server: its configuration (which may change while it runs), its models and its counters."""
 
     def __init__(self, config: SimulatorConfig) -> None:
         self.config = config
@@ -66,7 +66,7 @@ class Simulator:
     # The model API ---------------------------------------------------------------------------------------------------
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        """POST /v1/chat/completions."""
+        """Handle POST /v1/chat/completions."""
         body = await request.read()
         self.counters.arrive()
         try:
@@ -84,7 +84,7 @@ class Simulator:
             self.counters.leave()
 
     def refusal_at_the_door(self, request: web.Request) -> web.Response | None:
-        """For batches: the answer to a wrong key, or None."""
+        """Return the error response of a batch request with a wrong key, or None."""
         try:
             self._check_key(request)
         except Refused as refused:
@@ -92,7 +92,7 @@ class Simulator:
         return None
 
     def _check_key(self, request: web.Request) -> None:
-        """As a bearer's token, or in the header that Anthropic's clients send."""
+        """Raise Refused for a wrong key, given as a bearer token or in the header of Anthropic's clients."""
         if self._authorization is None:
             return
         given = request.headers.get("Authorization") or f"Bearer {request.headers.get('x-api-key', '')}"
@@ -100,7 +100,7 @@ class Simulator:
             raise Refused(401, "Incorrect API key provided.")
 
     def _admit(self, request: web.Request) -> None:
-        """Refuse a wrong key, and what is beyond the limits."""
+        """Raise Refused for a wrong key, or for a request beyond the limits."""
         self._check_key(request)
         limit = self.config.max_in_flight
         if limit is not None and self.counters.in_flight >= limit:
@@ -127,7 +127,7 @@ class Simulator:
         return await self._send(request, chat, reply, fault)
 
     def _see(self, chat: ChatRequest) -> tuple[str | None, int]:
-        """Count a request; the fault that it meets, and how often it came before."""
+        """Count a request. Return its fault, and how often the same request came before."""
         self.counters.models[chat.model] += 1
         asked = self.counters.see(chat.fingerprint)
         fault = choose_fault(self.config.faults, self.config.seed, chat.fingerprint, asked)
@@ -136,7 +136,7 @@ class Simulator:
         return fault, asked
 
     async def answer_one(self, body: bytes) -> tuple[int, ChatRequest | None, Reply | dict[str, object]]:
-        """What comes of one call of a batch, without its latency: its status, and a reply or an error's body."""
+        """Return the result of one call of a batch, without latency: its status, and a reply or an error body."""
         try:
             chat = self._read(body)
             fault, _ = self._see(chat)
@@ -149,7 +149,7 @@ class Simulator:
         return 200, chat, reply
 
     async def _reply(self, chat: ChatRequest, fault: str | None, delay: float) -> Reply:
-        """The recorded or made-up reply, after its latency; a recorded error is raised as Refused."""
+        """Return the recorded or made-up reply, after its latency. A recorded error is raised as Refused."""
         if self.recordings is None:
             await _wait(delay)
             answer = self.answerer.answer(chat)
@@ -178,7 +178,7 @@ class Simulator:
         return web.Response(body=body, content_type="application/json", headers=self._words_on_rates())
 
     def _words_on_rates(self) -> dict[str, str]:
-        """As OpenAI puts them: what is left of this minute, and when the first of its requests is forgotten."""
+        """Return OpenAI's rate headers: the requests left in this minute, and the time until the oldest one expires."""
         if self.config.rpm is None:
             return {}
         left, reset_s = self._minute.left(self.config.rpm)
@@ -192,7 +192,7 @@ class Simulator:
         return web.json_response(refused.body, status=refused.status, headers=headers)
 
     async def list_models(self, _request: web.Request) -> web.Response:
-        """GET /v1/models: the models that are known by name, and those that were asked for."""
+        """Handle GET /v1/models: list the configured, recorded and requested models."""
         recorded = self.recordings.models if self.recordings else {}
         served = [self.config.served_name] if self.config.served_name else []
         names = dict.fromkeys([*served, *self.config.skills, *recorded, *self.counters.models])
@@ -200,7 +200,7 @@ class Simulator:
         return web.json_response({"object": "list", "data": listed})
 
     async def unload(self, request: web.Request) -> web.Response:
-        """POST /api/generate with keep_alive 0, as Ollama has it: the model leaves memory, and stalls no more."""
+        """Handle POST /api/generate with keep_alive 0, as in Ollama: unload the model, so that it stops stalling."""
         asked = json.loads(await request.read())
         if asked.get("keep_alive") != 0 or asked.get("prompt"):
             return web.json_response(error_object(400, "Only keep_alive 0 without a prompt is known."), status=400)
@@ -212,15 +212,15 @@ class Simulator:
     # Watching and steering -------------------------------------------------------------------------------------------
 
     async def page(self, _request: web.Request) -> web.Response:
-        """GET /: the counters as a page."""
+        """Handle GET /: show the counters as a page."""
         return web.Response(text=counters_page(self.counters.as_dict()), content_type="text/html")
 
     async def show_counters(self, _request: web.Request) -> web.Response:
-        """GET /counters: the counters as JSON."""
+        """Handle GET /counters: return the counters as JSON."""
         return web.json_response(self.counters.as_dict())
 
     async def reset(self, _request: web.Request) -> web.Response:
-        """POST /counters/reset: start counting, replaying and the course of faults anew, without files and batches."""
+        """Handle POST /counters/reset: reset counters, recordings and the sequence of faults, and delete batches."""
         self.counters = self.counters.reset()
         self.batches.forget()
         if self.recordings is not None:
@@ -228,7 +228,10 @@ class Simulator:
         return web.json_response(self.counters.as_dict())
 
     async def change_faults(self, request: web.Request) -> web.Response:
-        """POST /faults: change faults, latency and limits; what is not named stays. A 400 names what is wrong."""
+        """Handle POST /faults: change faults, latency and limits; others keep their values.
+
+        Invalid input gets a 400.
+        """
         try:
             self.config = changed(self.config, json.loads(await request.read()))
         except (ConfigError, ValueError, TypeError, AttributeError) as error:
@@ -238,7 +241,10 @@ class Simulator:
 
 
 def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
-    """The configuration with `wanted` in force: `errors` (mapping or "429=0.1,..."), `error_rate`, and what is live."""
+    """Return the configuration with the settings of `wanted`.
+
+    They are `errors` (mapping or "429=0.1,..."), `error_rate`, and the live settings.
+    """
     known = ("errors", "error_rate", *_LIVE_BATCHES, *_LIVE)
     unknown = sorted(wanted.keys() - set(known))
     if unknown:
@@ -253,7 +259,7 @@ def changed(config: SimulatorConfig, wanted: dict[str, Any]) -> SimulatorConfig:
 
 
 def _refusal(fault: str) -> Refused | None:
-    """The error that a fault is, if it is one."""
+    """Return the error response of a fault, or None if the fault is no error."""
     if fault.isdigit():
         return Refused(int(fault), f"Simulated error {fault}.")
     if fault == "content_filter":
@@ -276,7 +282,7 @@ async def _wait(seconds: float) -> None:
 
 
 async def _cut(request: web.Request, body: bytes) -> web.StreamResponse:
-    """Send half of the body that was announced and hang up."""
+    """Send half of the announced body and close the connection."""
     response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": str(len(body))})
     await response.prepare(request)
     await response.write(body[: len(body) // 2])
@@ -287,7 +293,7 @@ async def _cut(request: web.Request, body: bytes) -> web.StreamResponse:
 
 @dataclass(frozen=True, slots=True)
 class RunningSimulator:
-    """A server that listens; `simulator` is its live state."""
+    """A listening server. `simulator` is its live state."""
 
     simulator: Simulator
     host: str
@@ -300,16 +306,16 @@ class RunningSimulator:
 
     @property
     def url(self) -> str:
-        """The base URL for a client of OpenAI's API."""
+        """Return the base URL for a client of OpenAI's API."""
         return f"{self.root}/v1"
 
     async def stop(self) -> None:
-        """Stop listening, give answers under way a moment, close."""
+        """Stop listening, wait briefly for answers in progress, and close."""
         await self.runner.cleanup()
 
 
 async def start(config: SimulatorConfig) -> RunningSimulator:
-    """Start a server on the running loop. Raises ConfigError for unusable files, OSError for a port in use."""
+    """Start a server on the running loop. Raise ConfigError for unusable files, OSError if the port is in use."""
     simulator = Simulator(config)
     runner = web.AppRunner(
         simulator.application(), access_log=None, handler_cancellation=True, shutdown_timeout=GRACE_S
@@ -333,7 +339,7 @@ async def _serve(config: SimulatorConfig) -> None:
 
 
 def run(config: SimulatorConfig) -> None:
-    """Serve until SIGTERM or SIGINT, with uvloop where it is installed."""
+    """Serve until SIGTERM or SIGINT, with uvloop if it is installed."""
     try:
         import uvloop  # type: ignore[import-not-found,unused-ignore]
     except ImportError:

@@ -1,4 +1,4 @@
-"""Finding which of many known texts occurs in a request, without trying them one by one."""
+"""A search for the texts that occur in a request, without trying them one by one."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,21 +6,21 @@ from typing import Generic, TypeVar
 
 Value = TypeVar("Value")
 
-# Below this many texts trying each is quicker than sliding over the request.
+# With fewer texts, trying each is faster than sliding over the request.
 _FEW = 16
 _PREFIX_LENGTHS = (32, 8, 4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Haystack:
-    """The text of a request with its pieces: the whole, its paragraphs and its lines, each stripped."""
+    """The text of a request and its pieces: the whole, its paragraphs and its lines, each stripped."""
 
     text: str
     pieces: tuple[str, ...]
 
     @classmethod
     def of(cls, text: str, *wholes: str) -> "Haystack":
-        """Prepare `text`; `wholes` are further pieces, such as one turn of a conversation."""
+        """Prepare `text` for a search. `wholes` are further pieces, such as one turn of a conversation."""
         pieces = {piece.strip() for whole in (text, *wholes) for piece in (whole, *whole.split("\n\n"))}
         pieces.update(line.strip() for line in text.split("\n"))
         pieces.discard("")
@@ -28,10 +28,11 @@ class Haystack:
 
 
 class TextIndex(Generic[Value]):
-    """Values under texts. A text is found in a request if it is one of its pieces, else if it occurs anywhere in it.
+    """A mapping from texts that may occur in a request to values.
 
-    The longest match wins; a text that is a whole piece is preferred to any that is only part of one. A look-up costs
-    time in the length of the request, not in the number of texts.
+    A text matches if it is a piece of the request, or else if it occurs anywhere in it. The longest match is used. A
+    text that is a whole piece is preferred to a text that is only part of one. The time of a search depends on the
+    length of the request, not on the number of texts.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class TextIndex(Generic[Value]):
         return self._values.get(text.strip())
 
     def set(self, text: str, value: Value) -> None:
-        """Put `value` under `text`, which must not be blank."""
+        """Store `value` for `text`. Raise ValueError if the text is blank."""
         text = text.strip()
         if not text:
             raise ValueError("a blank text occurs everywhere")
@@ -55,7 +56,7 @@ class TextIndex(Generic[Value]):
         self._values[text] = value
 
     def find(self, haystack: Haystack) -> tuple[str, Value] | None:
-        """The best text that occurs in the request, with its value."""
+        """Return the best text that occurs in the request, with its value; None if no text occurs."""
         for piece in haystack.pieces:
             if piece in self._values:
                 return piece, self._values[piece]

@@ -1,1 +1,1 @@
-"""When enough has been seen, and how often an interval that stops there covers the truth. Pure."""
+"""Stopping rules, and the coverage of the interval at the stop. Pure."""

@@ -1,6 +1,6 @@
-"""How often the interval at which a point stops covers the truth: simulated, since looking after each round costs.
+"""The coverage of the interval at which a point stops. It is simulated, because a look after each round lowers it.
 
-One table, made by `simulate` and recomputed by a test. Pages quote it; nothing else holds these numbers.
+`simulate` made the one table here, and a test recomputes it. Pages quote it; no other file holds these numbers.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from runs_app.stopping.rules import StoppingRule, Tally
 
-POINTS = 20_000  # Behind each number below: its own standard error is at most .002.
-MAXIMUM = 2048  # Cases at which a simulated point ends in any case.
+POINTS = 20_000  # Simulated points for each number below. Its own standard error is at most .002.
+MAXIMUM = 2048  # The number of cases at which a simulated point always ends.
 CONFIDENCE = 0.95
 ROUNDING = 1e-9
 SKILLS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # The true accuracies beyond guessing.
 GUESSES = (0.0, 0.25, 0.5)
-# (half-width wanted, cases a round, guess chance) -> how often the interval at the stop covers each of SKILLS.
+# (half-width wanted, cases a round, guess chance) -> share of intervals at the stop that cover each of SKILLS.
 COVERAGE: Mapping[tuple[float, int, float], tuple[float, ...]] = {
     (0.05, 8, 0.0): (1.000, 0.946, 0.951, 0.950, 0.951, 0.946, 0.965),
     (0.05, 8, 0.25): (0.977, 0.947, 0.948, 0.951, 0.952, 0.940, 0.970),
@@ -51,7 +51,7 @@ COVERAGE: Mapping[tuple[float, int, float], tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Covered:
-    """The least and the most often that the 95 % interval covered, over accuracies and guess chances."""
+    """The lowest and highest coverage of the 95 % interval, over accuracies and guess chances."""
 
     least: float
     most: float
@@ -68,7 +68,7 @@ class Covered:
 
 
 def coverage_near(target: float, per_round: int) -> Covered:
-    """What was simulated for the setting most like this one: nearest in ratio, both of half-width and of round."""
+    """Return the simulated coverage for the nearest setting, by the ratios of half-width and of round size."""
     target, per_round = max(target, 1e-3), max(per_round, 1)
     settings = {(at, round_) for at, round_, _ in COVERAGE}
     nearest = min(
@@ -80,13 +80,13 @@ def coverage_near(target: float, per_round: int) -> Covered:
         for (*setting, guess), row in COVERAGE.items()
         if tuple(setting) == nearest
         for skill, rate in zip(SKILLS, row, strict=True)
-        if guess or skill  # Without a right answer in any case there is nothing to miss.
+        if guess or skill  # At skill 0 without guessing, no answer is ever right, so the interval cannot miss.
     ]
     return Covered(min(rates), max(rates), *nearest)
 
 
 def simulate(target: float, per_round: int, guess: float, skill: float, *, points: int, seed: int) -> float:
-    """The share of simulated points whose interval at the stop covers `skill`, the true accuracy beyond guessing."""
+    """Return the share of simulated points whose interval covers `skill`, the true accuracy beyond guessing."""
     import numpy as np
 
     draw = np.random.default_rng(seed)

@@ -1,6 +1,6 @@
-"""How often the interval at which a rated point stops covers the true mean: simulated, as `coverage` is for accuracies.
+"""The coverage of the interval at which a rated point stops, for its mean. `coverage` does the same for accuracies.
 
-One table, made by `simulate` and recomputed by a test. Pages quote it; nothing else holds these numbers.
+`simulate` made the one table here, and a test recomputes it. Pages quote it; no other file holds these numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SCALE = (1, 7)
 LENGTH = SCALE[1] - SCALE[0]
-# How often each point of the scale is the rating of an item: what people and models give, and what is hard for a mean.
+# The share of each point of the scale among an item's ratings: typical ones, and difficult ones for a mean.
 SHAPES: Mapping[str, tuple[float, ...]] = {
     "alike but for 3 in 100": (0, 0, 0.03, 0.97, 0, 0, 0),
     "within a point": (0, 0.01, 0.16, 0.66, 0.16, 0.01, 0),
@@ -32,7 +32,7 @@ SHAPES: Mapping[str, tuple[float, ...]] = {
     "one end, 5 in 100 at the other": (0.95, 0, 0, 0, 0, 0, 0.05),
     "one end, 10 in 100 at the other": (0.9, 0, 0, 0, 0, 0, 0.1),
 }
-# (half-width wanted, items a round) -> how often the interval at the stop covers the mean of each of SHAPES.
+# (half-width wanted, items a round) -> share of intervals at the stop that cover the mean of each of SHAPES.
 COVERAGE: Mapping[tuple[float, int], tuple[float, ...]] = {
     (0.15, 8): (1.000, 0.992, 0.963, 0.954, 0.952, 0.950, 0.961, 0.956, 0.957),
     (0.15, 32): (1.000, 0.989, 0.964, 0.955, 0.950, 0.951, 0.961, 0.957, 0.952),
@@ -47,7 +47,10 @@ COVERAGE: Mapping[tuple[float, int], tuple[float, ...]] = {
 
 
 def coverage_near(target: float, per_round: int, length: int) -> Covered:
-    """What was simulated for the setting most like this one, the half-width being a share of the scale's length."""
+    """Return the simulated coverage for the nearest setting.
+
+    The half-width is compared as a share of the scale's length.
+    """
     share, per_round = max(target / length, 1e-4), max(per_round, 1)
     nearest = min(
         sorted(COVERAGE),
@@ -57,9 +60,9 @@ def coverage_near(target: float, per_round: int, length: int) -> Covered:
 
 
 def simulate(target: float, per_round: int, shape: str, *, points: int, seed: int) -> tuple[float, float]:
-    """The share of simulated points whose interval at the stop covers the true mean, and the items taken on average.
+    """Return the share of simulated points whose interval covers the true mean, and the mean number of items taken.
 
-    Each item is rated once, and independently of the others; a point has as many items as it may be asked.
+    Each item is rated once, independently of the others. A point has as many items as it may be asked.
     """
     import numpy as np
 
@@ -80,7 +83,7 @@ def simulate(target: float, per_round: int, shape: str, *, points: int, seed: in
 
 
 def _intervals(counts: Counts, at: Counts, items: int) -> tuple[Found, Found]:
-    """Centers and half-widths of many points at once, by the formula of `bounded_mean`."""
+    """Return centers and half-widths of many points at once, by the formula of `bounded_mean`."""
     import numpy as np
 
     both = counts + AT_EACH_END * ((at == at[0]) | (at == at[-1]))

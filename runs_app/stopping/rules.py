@@ -1,4 +1,4 @@
-"""When enough has been seen: of a run's own failures, or of the cases at one point of a parametric task."""
+"""Stopping rules: for a run that fails too often, and for the cases at one point of a parametric task."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalsite.lib.stats.t_interval import MeanInterval, bounded_mean
 from evalsite.lib.stats.wilson import Interval, wilson
 
 Correction = Literal["mapped", "excess_counts"]
-Scale = tuple[int, int]  # The least and the highest rating.
+Scale = tuple[int, int]  # The lowest and the highest rating.
 
 
 MIN_FAILURES = 5
@@ -22,11 +22,12 @@ MIN_FAILURES = 5
 def should_stop_itself(
     attempts: int, permanent_failures: int, *, threshold: float | Decimal = 0.05, minimum: int = 20
 ) -> str | None:
-    """Return the reason to stop, for the history, or None to go on.
+    """Return the reason to stop, for the history, or None to continue.
 
-    A run stops when the share of its attempts that failed permanently is above `threshold` beyond doubt: after
-    `minimum` attempts and MIN_FAILURES failures, the lower bound of the share's 95 % Wilson interval is above it. A
-    wrong key, model name or parameter is then not paid for ten thousand times, and two failures of 29 are no reason.
+    A run stops when its share of permanently failed attempts is above `threshold` with 95 % confidence. It needs
+    `minimum` attempts and MIN_FAILURES failures first. Then the lower bound of the share's 95 % Wilson interval must be
+    above `threshold`.
+    This stops a run with a wrong key, model name or parameter early. Two failures of 29 are no reason to stop.
     """
     failures = min(permanent_failures, attempts)
     if attempts < minimum or failures < MIN_FAILURES:
@@ -41,7 +42,7 @@ def should_stop_itself(
 
 
 class Cases:
-    """What is common to what is known of a point: `total` answers that were scored, `truncated` that were cut off."""
+    """The counts that both kinds of points have: `total` scored answers and `truncated` answers."""
 
     __slots__ = ()
     total: int
@@ -53,16 +54,16 @@ class Cases:
 
     @property
     def truncation(self) -> float:
-        """The share of cases whose answer was cut off; 0 of none."""
+        """Return the share of cases whose answer was cut off; 0 without cases."""
         return self.truncated / self.cases if self.cases else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Tally(Cases):
-    """Right and wrong answers at a point. total: answers that were not cut off, correct among them; truncated: those.
+    """Right and wrong answers at a point. total: scored answers, without truncated ones. truncated: answers cut off.
 
     guess_chances: the sum over the `total` of each case's chance to be right by guessing.
-    ValueError for counts that cannot be.
+    Raise ValueError for impossible counts.
     """
 
     correct: int
@@ -75,12 +76,14 @@ class Tally(Cases):
             raise ValueError(f"no tally: {self}")
 
     def interval(self, confidence: float = 0.95, correction: Correction = "mapped") -> Interval | None:
-        """The interval of the accuracy beyond guessing; None where guessing leaves nothing to be known.
+        """Return the interval of the accuracy beyond guessing; None if guessing alone explains every answer.
 
-        "mapped": Wilson's interval of the answers as they are, mapped by (p - g) / (1 - g), g the mean guess chance. It
-        covers as often as Wilson's own, near the level of guessing, too. "excess_counts": Wilson's interval of
-        (max(0, correct - G), total - G), G the guess chances, which other tools publish: it takes guesses for known, so
-        near guessing it is too narrow and covers far less often than it says (simulated .46 to .89, not .95).
+        "mapped": Wilson's interval of the raw answers, mapped by (p - g) / (1 - g), with g the mean guess chance. Its
+        coverage equals that of Wilson's interval, also near the level of guessing.
+
+        "excess_counts": Wilson's interval of (max(0, correct - G), total - G), with G the sum of guess chances. Other
+        tools publish it. It treats guesses as certain, so near guessing it is too narrow: simulated coverage .46 to .89
+        instead of .95.
         """
         left = self.total - self.guess_chances
         if left <= 1e-9:
@@ -92,11 +95,14 @@ class Tally(Cases):
 
 @dataclass(frozen=True, slots=True)
 class Ratings(Cases):
-    """Ratings at a point. total: those that were read and not cut off, of so many items; truncated: those cut off.
+    """Ratings at a point. total: ratings read, without truncated answers. truncated: answers cut off.
 
-    mean, spread: of the items' own means, and the sample standard deviation of these (0 of one item). An item's
-    repetitions are averaged first, since they say more about the item than about the point: so each item counts once.
-    ValueError for numbers that cannot be.
+    items: the number of rated items.
+
+    mean: the mean of the items' own means. spread: their sample standard deviation (0 for one item).
+    An item's repetitions are averaged first, because they describe the item rather than the point. So each item counts
+    once.
+    Raise ValueError for impossible numbers.
     """
 
     items: int
@@ -113,13 +119,13 @@ class Ratings(Cases):
             raise ValueError(f"no ratings: {self}")
 
     def interval(self, confidence: float = 0.95) -> MeanInterval | None:
-        """Of the mean rating, in points of the scale: `bounded_mean` over items; None before any rating was read."""
+        """Return `bounded_mean` over items, in points of the scale; None before any rating was read."""
         return bounded_mean(self.items, self.mean, self.spread, self.scale, confidence) if self.items else None
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What comes next at a point, and why, in words for the record. half_width: of the interval, None without one."""
+    """The next step at a point, and its reason for the record. half_width is None if there is no interval."""
 
     kind: Literal["enough", "more", "abort", "exhausted"]
     reason: str
@@ -132,20 +138,20 @@ WIDTHS = ("targetci", "targetciht", "minci")
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
-    """How many cases a point gets, judged after each round of them.
+    """The rule that decides after each round whether a point needs more cases.
 
-    targetci: the half-width of the interval at which a point is known well enough; None: one round is enough.
-    targetciht, backoffht: the half-width wanted instead where the share of truncated answers is above backoffht.
-    abortht: above this share of truncated answers the point is given up. minci: no half-width below it is asked for.
-    maximum: the cases at which a point ends in any case.
+    targetci: the half-width of the interval at which a point is decided. None: one round is enough.
+    targetciht, backoffht: the half-width to use instead if the share of truncated answers is above backoffht.
+    abortht: above this share of truncated answers the point is given up. minci: the smallest half-width to ask for.
+    maximum: the number of cases at which a point always ends.
 
-    Half-widths are shares of one where answers are right or wrong, and points of the scale where they are ratings;
-    widest: the largest that can be meant.
+    Half-widths are shares of one for right or wrong answers, and points of the scale for ratings.
+    widest: the largest half-width that makes sense.
 
-    correction: how guessing is taken off, as in `Tally.interval`. Looking after each round costs little coverage:
-    `coverage.py` holds what was simulated.
-    ValueError for a half-width outside 0 to `widest`, a share outside 0 to 1, a maximum below 1, or one of targetciht
-    and backoffht alone.
+    correction: the correction for guessing, as in `Tally.interval`. A look after each round costs little coverage;
+    `coverage.py` has the simulated values.
+    Raise ValueError for a half-width outside 0 to `widest`, a share outside 0 to 1, a maximum below 1, or only one of
+    targetciht and backoffht.
     """
 
     maximum: int
@@ -170,13 +176,13 @@ class StoppingRule:
             raise ValueError("targetciht and backoffht come together")
 
     def target(self, truncation: float) -> float | None:
-        """The half-width wanted at this share of truncated answers; None where none is wanted."""
+        """Return the half-width wanted at this share of truncated answers; None if none is wanted."""
         strict = self.targetciht is not None and self.backoffht is not None and truncation > self.backoffht
         wanted = self.targetciht if strict else self.targetci
         return None if wanted is None else max(wanted, self.minci)
 
     def half_width(self, known: Tally | Ratings) -> float | None:
-        """Of the interval of the accuracy or the mean; None where nothing is known."""
+        """Return the half-width of the interval of the accuracy or the mean; None without data."""
         if isinstance(known, Ratings):
             mean = known.interval(self.confidence)
             return None if mean is None else mean.margin
@@ -184,7 +190,7 @@ class StoppingRule:
         return None if accuracy is None else accuracy.margin
 
     def decide(self, tally: Tally | Ratings, *, asked: int = 0) -> Decision:
-        """What comes next at a point whose round is all in; `asked` counts the cases that brought no answer, too."""
+        """Return the next step at a point whose round is complete. `asked` also counts cases without an answer."""
         if not tally.cases and asked < self.maximum:
             return Decision("more", "no answer has come yet")
         width = self.half_width(tally)
@@ -201,14 +207,15 @@ class StoppingRule:
         return Decision("more", f"{known}, wanted ±{target:g}", width)
 
 
-SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, from none to all.
+SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, from 0 to 1.
 
 
 @lru_cache(maxsize=4096)
 def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0) -> float:
-    """The mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
+    """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
-    Each point is taken to answer just as its accuracy says, none of it cut off; `guess` is a case's guess chance.
+    Assumes that the share of right answers equals the expected one, and that no answer is cut off. `guess` is the guess
+    chance of a case.
     """
 
     def width(cases: int, skill: float) -> float:
@@ -220,15 +227,16 @@ def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0) -> fl
     return sum(_cases_until(rule, per_round, partial(width, skill=skill)) for skill in SKILLS) / len(SKILLS)
 
 
-SPREADS = tuple(step / 60 for step in range(21))  # Of items' ratings: from none to a third of the scale's length.
+SPREADS = tuple(step / 60 for step in range(21))  # Spreads of items' ratings: from 0 to a third of the scale's length.
 
 
 @lru_cache(maxsize=4096)
 def expected_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: int) -> float:
-    """As `expected_cases`, of ratings around the middle of the scale, if every spread of the items is equally likely.
+    """Return the mean number of ratings at the stop, if every spread of the items is equally likely.
 
-    All spread is taken to lie between the `items` of the point: once all are rated, their repetitions tell no more. A
-    third of the scale's length is about the spread of ratings that fall on each of its points equally often.
+    Assumes ratings around the middle of the scale. All spread lies between the `items` of the point, so repetitions
+    after the first rating of every item add nothing.
+    A third of the scale's length is about the spread of ratings that are uniform over the scale.
     """
     low, high = scale
 
@@ -239,7 +247,7 @@ def expected_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: in
 
 
 def _cases_until(rule: StoppingRule, per_round: int, width: Callable[[int], float]) -> int:
-    """The cases after which an interval, whose half-width falls with the cases, is narrow enough for the rule."""
+    """Return the cases after which the interval is narrow enough. Its half-width must fall as cases grow."""
     rounds, target = range(1, -(-rule.maximum // per_round) + 1), rule.target(0)
 
     def stops(n: int) -> bool:
