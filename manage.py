@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Evalsite's command line. `python manage.py help` lists the commands."""
+"""The command line of Evalsite. `python manage.py help` lists the commands."""
 
 import os
 import select
@@ -26,7 +26,7 @@ ONLY_LOOKING = frozenset({"--help", "-h", "--version"})
 
 
 def needs_database(arguments: list[str]) -> bool:
-    """Whether a command line, without the program's name, will talk to the database."""
+    """Return whether the command will use the database. `arguments` excludes the program's name."""
     if not arguments or arguments[0] in WITHOUT_DATABASE or ONLY_LOOKING & set(arguments):
         return False
     return arguments[0] != "makemigrations" or "--dry-run" not in arguments
@@ -36,7 +36,7 @@ BAD_INPUT = 2
 
 
 def database() -> AbstractContextManager[None]:
-    """Hold the embedded server while the command runs; a server named by DATABASE_URL looks after itself."""
+    """Keep the embedded server running during the command. Do nothing if DATABASE_URL names another server."""
     if os.environ.get("DATABASE_URL") or not needs_database(sys.argv[1:]):
         return nullcontext()
     from evalsite.lib.ops.postgres import Embedded
@@ -47,17 +47,21 @@ def database() -> AbstractContextManager[None]:
 
 
 def leave_on_signals() -> None:
-    """Unwind when terminated: by default that skips every `finally`, and the server would outlive its last user."""
+    """Exit through SystemExit on SIGTERM and SIGHUP.
+
+    By default these signals skip every `finally` block, and the server would keep running without users.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # nohup, for one, ignores SIGHUP on purpose
+        if signal.getsignal(number) is signal.SIG_DFL:  # for example, nohup ignores SIGHUP on purpose
             signal.signal(number, lambda received, _frame: sys.exit(128 + received))
 
 
 @contextmanager
 def quiet_without_reader() -> Iterator[None]:
-    """End quietly, with the exit code of other programs, if the reader of the output has left: `status | head -1`.
+    """Exit quietly, with the usual exit code, if the reader of the output has closed it: `status | head -1`.
 
-    A command that has done its work by then has done it; one that is at work is interrupted, as by Ctrl-C.
+    A command that has already finished its work keeps the result. A command that still works is interrupted, as by
+    Ctrl-C.
     """
     streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
     try:
@@ -69,15 +73,15 @@ def quiet_without_reader() -> Iterator[None]:
     except BrokenPipeError:
         unread = [stream for stream in streams if has_no_reader(stream.fileno())]
         if not unread:
-            raise  # It is the pipe of something else.
+            raise  # The broken pipe is not our output.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         for stream in unread:
-            os.dup2(nowhere, stream.fileno())  # Python writes what is left in its buffers when it ends.
+            os.dup2(nowhere, stream.fileno())  # At exit, Python flushes its buffers.
         sys.exit(128 + signal.SIGPIPE)
 
 
 def has_no_reader(descriptor: int) -> bool:
-    """Return whether this is a pipe whose other end is closed."""
+    """Return whether this is a pipe whose reading end is closed."""
     poll = select.poll()
     poll.register(descriptor, 0)
     return any(event & select.POLLERR for _, event in poll.poll(0))

@@ -1,4 +1,4 @@
-"""Curation in the admin: datasets with their history, their items, and every transition as a POST with a reason."""
+"""The admin of datasets: datasets with their history, their items, and every transition as a POST with a reason."""
 
 from __future__ import annotations
 
@@ -121,27 +121,30 @@ class DatasetAdmin(VerbAdmin):
     formfield_overrides = {models.TextField: {"widget": AdminTextareaWidget(attrs={"rows": 3})}}
 
     def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> list[str]:
-        """Only what the database lets change after approval, too. The status never is a field."""
+        """Return all fields except those that the database lets change even after approval.
+
+        The status is always read-only.
+        """
         return [name for name in flatten(self.fields) if name not in self.editable]
 
     def get_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
-        """Without a reason, where none is asked for, or nothing can be changed."""
+        """Return the fields. Leave out the reason if no reason is needed or the user cannot change the dataset."""
         asked = obj is not None and not obj.is_draft and self.has_change_permission(request, obj)
         return [name for name in self.fields if name != "reason" or asked]
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Each change is a line of the dataset's history, as on the site's own pages."""
+        """Save the changes with a line in the dataset's history, as the site's own pages do."""
         curation.describe(obj, form.cleaned_data, by=request.user, reason=form.cleaned_data.get("reason", ""))
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Datasets come from files, on the site's own pages, or from other datasets."""
+        """Return False: datasets come from files on the site's own pages, or from other datasets."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Dataset | None = None) -> bool:
         return super().has_delete_permission(request, obj) and (obj is None or obj.is_draft)
 
     def get_deleted_objects(self, objs: Iterable[Dataset], request: HttpRequest) -> Any:
-        """A number instead of the list of every item; what was drawn from the dataset protects it."""
+        """Return the number of items instead of a list of them all. Datasets drawn from these count as protected."""
         rows = list(objs)
         protected = [str(child) for child in Dataset.objects.filter(parent__in=rows)]
         return [str(row) for row in rows], {"items": sum(row.item_count for row in rows)}, set(), protected
@@ -219,14 +222,14 @@ class ItemAdmin(VerbAdmin):
         return False
 
     def batches(self, rows: Iterable[Item]) -> Iterable[list[Item]]:
-        """The items of one dataset together: one change, one line of history."""
+        """Group the items by dataset, so that each dataset has one change and one line of history."""
         together: dict[int, list[Item]] = defaultdict(list)
         for row in rows:
             together[row.dataset_id].append(row)
         return together.values()
 
     def save_model(self, request: HttpRequest, obj: Item, form: forms.ModelForm[Item], change: bool) -> None:
-        """Only what was edited is written, so that an exclusion made meanwhile stays."""
+        """Save only the edited fields, so that a concurrent exclusion of the item is not overwritten."""
         if form.changed_data:
             with changing(obj.dataset):
                 obj.save(update_fields=form.changed_data)
@@ -254,7 +257,7 @@ class ItemAdmin(VerbAdmin):
 
 @admin.register(StatusChange)
 class StatusChangeAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """The history of everything: read, never written here."""
+    """A read-only admin of the history of all rows."""
 
     list_display = ["at", "actor", "content_type", "object_id", "what", "from_value", "to_value", "reason"]
     list_filter = ["what", "content_type"]

@@ -1,7 +1,7 @@
-"""Transitions in the admin: as bulk actions and as buttons, both through one page that asks for the reason.
+"""Transitions in the admin, as bulk actions and as buttons. One page asks for the reason in both cases.
 
-Everything that changes a row is a POST. The page is shown in answer to the POST of an action or of a button, and
-posts again, with the reason, to the list.
+Every change of a row is a POST. The POST of an action or a button shows the page. The page then posts the reason to the
+list.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from datasets_app.models import TransitionError
 
 @dataclass(frozen=True)
 class Verb:
-    """What can be done to rows in one of the states of `sources` (of any state, where that is empty).
+    """An action on rows whose state is in `sources`. Empty `sources` allow any state.
 
-    `act(rows, by, reason)` does it, or raises TransitionError or ValueError with a message for the person.
+    `act(rows, by, reason)` performs it, or raises TransitionError or ValueError with a message for the person.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Verb:
 
 
 class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """An admin whose `verbs` are its only bulk actions; deleting many rows at once is not among them."""
+    """An admin whose only bulk actions are its `verbs`. It offers no bulk deletion."""
 
     verbs: ClassVar[Sequence[Verb]] = ()
     change_form_template = "admin/change_form_with_verbs.html"
 
     def batches(self, rows: Iterable[Any]) -> Iterable[list[Any]]:
-        """What is done or refused together: each row by itself."""
+        """Group the rows so that each group succeeds or fails together. By default each row is its own group."""
         return ([row] for row in rows)
 
     def allowed_verbs(self, request: HttpRequest) -> list[Verb]:
@@ -64,7 +64,7 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), "verbs": verbs})
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        """The form is saved; a verb's button then asks for the reason, where saving would have ended."""
+        """Answer after the form was saved. If a verb's button was pressed, ask for the reason."""
         verb = next((verb for verb in self.allowed_verbs(request) if verb.name == request.POST.get("_verb")), None)
         if verb is None:
             return super().response_change(request, obj)
@@ -84,7 +84,7 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return TemplateResponse(request, "admin/ask_reason.html", context)
 
     def perform(self, request: HttpRequest, verb: Verb, rows: list[Any]) -> HttpResponse | None:
-        """Do it, where the page has been answered; ask, where it has not."""
+        """Perform the verb if the person has confirmed it with a reason; otherwise ask for the reason."""
         if not request.user.has_perm(verb.permission):
             raise PermissionDenied
         if "confirmed" not in request.POST:

@@ -1,4 +1,4 @@
-"""The datasets app."""
+"""The app configuration of the datasets app."""
 
 from django.apps import AppConfig
 

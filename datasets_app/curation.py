@@ -1,8 +1,8 @@
-"""What curators do with datasets: draw, mend, approve, archive, duplicate, delete.
+"""Actions of curators on datasets: draw, change, approve, archive, duplicate, delete.
 
-Only a draft changes. Each verb is one transaction that holds the dataset's row, does its work, counts the items and
-writes a line of history; it raises TransitionError where the dataset is in the wrong state, and CurationError where
-what was asked makes no sense. Either way nothing was changed.
+Only a draft can change. Each action is one transaction: it locks the dataset's row, does its work, counts the items and
+writes a line of history. It raises TransitionError if the dataset is in the wrong state, and CurationError if the
+request is invalid. In both cases nothing is changed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ COPIED = ("input", "image_id", "target", "choices", "grading_scheme", "category"
 BATCH = 2000
 
 
-# --- what a dataset is -----------------------------------------------------------------------------------------------
+# --- content ---------------------------------------------------------------------------------------------------------
 
 
 def stored_hash(dataset: Dataset) -> str:
-    """The hash of the active items and their norms, as they are in the database now."""
+    """Return the hash of the active items and their norms as they are in the database now."""
     items = dataset.items.active().order_by("pk").prefetch_related("norms")
     return dataset_hash(_content(item) for item in items.iterator(chunk_size=BATCH))
 
@@ -55,9 +55,12 @@ def _content(item: Item) -> dict[str, Any]:
 
 @transaction.atomic
 def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
-    """Freeze a draft with at least one active item, and store the hash of its content. For ever: see the triggers."""
+    """Freeze a draft that has at least one active item, and store the hash of its content.
+
+    Database triggers make this permanent.
+    """
     _require_reason(reason, "approve", dataset)
-    hold_draft(dataset)  # Waits for changes under way; those that come later find it approved.
+    hold_draft(dataset)  # Wait for concurrent changes. Later changes find it approved and fail.
     dataset.refresh_counts()
     if not dataset.active_count:
         raise CurationError(f"{dataset} has no active item to approve")
@@ -73,7 +76,7 @@ def approve(dataset: Dataset, *, by: Actor, reason: str) -> None:
 
 
 def archive(dataset: Dataset, *, by: Actor, reason: str) -> None:
-    """Take an approved dataset out of use for new experiments; what was made with it stays."""
+    """Retire an approved dataset, so that new experiments cannot use it. Existing experiments keep it."""
     _require_reason(reason, "archive", dataset)
     Dataset.objects.transition_one(
         dataset, sources=[Dataset.Status.APPROVED], target=Dataset.Status.ARCHIVED, by=by, reason=reason
@@ -82,7 +85,7 @@ def archive(dataset: Dataset, *, by: Actor, reason: str) -> None:
 
 @transaction.atomic
 def duplicate(dataset: Dataset, *, by: Actor, reason: str = "", slug: str = "") -> Dataset:
-    """A new draft with the active items: the next version of the same name, or of another."""
+    """Create a new draft with the active items, as the next version of the same name or of `slug`."""
     keys = list(dataset.items.active().values_list("key", flat=True))
     if not keys:
         raise CurationError(_nothing_to_copy(dataset))
@@ -98,7 +101,7 @@ def _nothing_to_copy(dataset: Dataset) -> str:
 
 
 def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
-    """Delete a draft that nothing was drawn from. Its history stays, and says who deleted it."""
+    """Delete a draft that no other dataset was drawn from. Its history remains and names the person who deleted it."""
     try:
         with transaction.atomic():
             hold_draft(dataset)
@@ -110,7 +113,7 @@ def delete_draft(dataset: Dataset, *, by: Actor, reason: str = "") -> None:
 
 
 def _name_of_user(row: Any) -> str:
-    """Name only what belongs to the group: others' experiments may be private."""
+    """Return the name of a row that uses the dataset. Hide the names of experiments, because they may be private."""
     return str(row) if isinstance(row, Dataset) else f"another {row._meta.verbose_name}"
 
 
@@ -118,9 +121,10 @@ ABOUT = ("title", "description", "source", "licence")
 
 
 def describe(dataset: Dataset, about: Mapping[str, str], *, by: Actor, reason: str = "") -> list[str]:
-    """Change title, description, source or licence; return which. History says from what to what.
+    """Change title, description, source or licence, and return the names of the changed fields.
 
-    They are no part of what is frozen, but people cite them: for a dataset that is no draft, a reason is needed.
+    History records the old and the new values. These fields are not frozen, but people cite them. A reason is therefore
+    required unless the dataset is a draft.
     """
     with transaction.atomic():
         current = Dataset.objects.select_for_update(no_key=True).get(pk=dataset.pk)
@@ -152,14 +156,14 @@ def _require_reason(reason: str, verb: str, dataset: Dataset) -> None:
 
 @transaction.atomic
 def generate(parent: Dataset, *, slug: str, strategy: Strategy, n: int | None, seed: int, by: Actor) -> Dataset:
-    """A draft sampled from the active items of another dataset, with the recipe to draw it again."""
+    """Create a draft sampled from the active items of `parent`, with the recipe to repeat the draw."""
     keys = _drawing(sample, _pool(parent), strategy, n, seed)
     recipe = {"strategy": strategy, "n": n, "seed": seed, "from": str(parent), "from_hash": parent.content_hash}
     return _drawn(parent, keys, slug=slug, by=by, recipe=recipe)
 
 
 def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: str = "") -> str:
-    """Exchange one item of a sampled draft for another of its category, in its place. The new key."""
+    """Replace one item of a sampled draft by another of its category, at the same position. Return the new key."""
     parent = _parent_of(dataset)
     with changing(dataset):
         chosen = _keys(dataset)
@@ -173,9 +177,9 @@ def replace_item(dataset: Dataset, key: str, *, by: Actor, seed: int, reason: st
 
 
 def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "") -> list[str]:
-    """Redraw the active items of a sampled draft, as many of each category as now. Return their keys.
+    """Draw the active items of a sampled draft again, with the same number per category. Return their keys.
 
-    Excluded items keep their place at the end of the draft, with their notes, and are not drawn again.
+    Excluded items move to the end of the draft, keep their notes, and are not drawn again.
     """
     parent = _parent_of(dataset)
     with changing(dataset):
@@ -196,7 +200,7 @@ def reshuffle_items(dataset: Dataset, *, by: Actor, seed: int, reason: str = "")
 
 
 def _move_behind(items: Any, start: int) -> None:
-    """Give these items the positions from `start`, in the order that they have."""
+    """Move these items to the positions from `start`, in their current order."""
     rows = list(items.order_by("position", "pk"))
     for position, item in enumerate(rows, start):
         item.position = position
@@ -221,14 +225,20 @@ def _keys(dataset: Dataset) -> list[str]:
 
 
 def _pool(parent: Dataset, extra: Dataset | None = None) -> list[tuple[str, str]]:
-    """(key, category) of the parent's active items, and of items of `extra` that have left the parent since."""
+    """Return (key, category) of the parent's active items.
+
+    Include the items of `extra` that are no longer active in the parent.
+    """
     pool = dict(parent.items.active().values_list("key", "category"))
     gone = extra.items.values_list("key", "category") if extra else ()
     return list((dict(gone) | pool).items())
 
 
 def _redraw_pool(parent: Dataset, dataset: Dataset) -> list[tuple[str, str]]:
-    """(key, category) of the parent's active items. CurationError if an active item of the draft is not among them."""
+    """Return (key, category) of the parent's active items.
+
+    Raise CurationError if the parent lacks an active item of the draft.
+    """
     pool = dict(parent.items.active().values_list("key", "category"))
     gone = sorted(set(dataset.items.active().values_list("key", flat=True)) - set(pool))
     if gone:
@@ -251,14 +261,14 @@ def add_items(dataset: Dataset, keys: Sequence[str], *, source: Dataset, by: Act
 
 
 def remove_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
-    """Take items out of a draft altogether. To keep them, with the reason, use `exclude_items`."""
+    """Delete items from a draft. To keep them with a reason instead, use `exclude_items`."""
     with changing(dataset):
         _found(dataset, keys).delete()
         note(dataset, "items", f"removed {listed(keys)}", by=by, reason=reason)
 
 
 def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str) -> None:
-    """Leave items in the draft, but out of use: they are neither sampled, nor approved, nor asked about."""
+    """Exclude items of a draft. They stay in it but are not sampled, approved or sent to models."""
     if not reason.strip():
         raise CurationError("note: say why the items are excluded")
     with changing(dataset):
@@ -267,14 +277,14 @@ def exclude_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: s
 
 
 def include_items(dataset: Dataset, keys: Sequence[str], *, by: Actor, reason: str = "") -> None:
-    """Take excluded items into use again."""
+    """Include excluded items of a draft again."""
     with changing(dataset):
         _found(dataset, keys).update(excluded=False, note="")
         note(dataset, "included", listed(keys), by=by, reason=reason)
 
 
 def _found(dataset: Dataset, keys: Collection[str]) -> Any:
-    """The items of these keys, which must all be there."""
+    """Return the items with these keys. Raise CurationError if one is missing or no key is given."""
     if not keys:
         raise CurationError("no item was named")
     known = set(dataset.items.filter(key__in=keys).values_list("key", flat=True))
@@ -293,7 +303,7 @@ def _refuse_missing(dataset: Dataset, missing: Collection[str]) -> None:
 def _drawn(
     parent: Dataset, keys: Sequence[str], *, slug: str, by: Actor, recipe: Mapping[str, Any], reason: str = ""
 ) -> Dataset:
-    """A new draft with copies of some items of another dataset."""
+    """Create a new draft with copies of these items of another dataset."""
     draft = new_draft(
         slug,
         by=by,
@@ -311,7 +321,7 @@ def _drawn(
 
 
 def _copy_items(source: Dataset, target: Dataset, keys: Sequence[str], *, start: int = 0) -> None:
-    """Copy active items and their norms, in this order, to positions from `start`."""
+    """Copy active items and their norms, in the order of `keys`, to the positions from `start`."""
     if not keys:
         raise CurationError(f"no item of {source} was named")
     originals = {item.key: item for item in source.items.active().filter(key__in=keys).prefetch_related("norms")}

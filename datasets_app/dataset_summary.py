@@ -1,4 +1,4 @@
-"""What a dataset holds, in a few numbers: its categories, its norms, its relatives, what its files were warned of."""
+"""Summary of a dataset: its categories, norms, recipe and related datasets, and the warnings of its import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_CATEGORIES = 200
 
 
 class Category(NamedTuple):
-    """`share` is the length of its bar: per cent of the largest category."""
+    """A category and its number of items. `share` is the length of its bar, in per cent of the largest category."""
 
     name: str
     total: int
@@ -23,7 +23,7 @@ class Category(NamedTuple):
 
 @dataclass(frozen=True)
 class Categories:
-    """The first two hundred by name, and how many there are."""
+    """The first SHOWN_CATEGORIES categories by name, and the total number of categories."""
 
     rows: list[Category]
     number: int
@@ -38,7 +38,7 @@ class Categories:
 
 
 def categories_of(dataset: Dataset) -> Categories:
-    """Counted by the database, in one query."""
+    """Return the categories of the dataset, counted by the database in one query."""
     counts = list(
         dataset.items.order_by("category")
         .values_list("category")
@@ -53,7 +53,7 @@ def categories_of(dataset: Dataset) -> Categories:
 
 
 def norms_of(dataset: Dataset) -> list[dict[str, Any]]:
-    """For each dimension: items with a norm, and the mean, lowest and highest of their means."""
+    """Return one row per dimension: items with a norm, the mean, lowest and highest of their means, and the mean n."""
     norms: Any = Norm.objects.filter(item__dataset=dataset).order_by("dimension")
     rows = norms.values("dimension").annotate(
         items=Count("pk"), average=Avg("mean"), lowest=Min("mean"), highest=Max("mean"), people=Avg("n")
@@ -71,13 +71,13 @@ RECIPE_WORDS = {
 
 
 def recipe_of(dataset: Dataset) -> list[tuple[str, str]]:
-    """How a sample was drawn, in words, in the order that somebody would say it."""
+    """Return the recipe of a sample as pairs of label and value."""
     known = ((label, dataset.recipe.get(name)) for name, label in RECIPE_WORDS.items())
     return [(label, str(value)) for label, value in known if value not in (None, "")]
 
 
 def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
-    """Other versions of the name, and what was drawn from this one, as far as this person sees them."""
+    """Return other versions of the name and datasets drawn from this one, if the user may see them."""
     visible = Dataset.objects.visible_to(user)
     return {
         "versions": list(visible.filter(slug=dataset.slug).exclude(pk=dataset.pk)[:20]),
@@ -86,5 +86,5 @@ def relatives_of(dataset: Dataset, user: Any) -> dict[str, list[Dataset]]:
 
 
 def warnings_in(history: list[StatusChange]) -> list[StatusChange]:
-    """The lines of history that hold what the files of the import were warned of."""
+    """Return the lines of history that contain warnings of an import."""
     return [change for change in history if change.what == "warnings"]

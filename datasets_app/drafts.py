@@ -1,4 +1,4 @@
-"""Changing a draft: one lock, one check and one count for every verb that does."""
+"""Changes of a draft: the lock, the check and the item count that every action shares."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ SUMMARY_CHARS = 200
 
 
 class CurationError(ValueError):
-    """What was asked cannot be done with this dataset; the message says why, and nothing was changed."""
+    """A request that this dataset does not allow. The message gives the reason; nothing was changed."""
 
 
 @contextmanager
 def changing(dataset: Dataset) -> Iterator[None]:
-    """A transaction that holds the draft's row from the start and counts its items at the end.
+    """Run the block in a transaction that locks the draft's row first and counts its items at the end.
 
-    The lock comes before any item is touched: the triggers of the items take a shared lock on the same row, and two
-    changes that both hold it shared could never count. TransitionError where the dataset is no draft any more.
+    The lock must come before any change of an item. The triggers of the items take a shared lock on the same row. Two
+    changes that both hold the shared lock would deadlock at the count. Raise TransitionError if the dataset is no
+    longer a draft.
     """
     with transaction.atomic():
         hold_draft(dataset)
@@ -32,7 +33,10 @@ def changing(dataset: Dataset) -> Iterator[None]:
 
 
 def hold_draft(dataset: Dataset) -> None:
-    """Lock the row until the transaction ends; TransitionError unless it is a draft then."""
+    """Lock the dataset's row until the transaction ends.
+
+    Raise TransitionError if it is not a draft, and CurationError if it no longer exists.
+    """
     locked = Dataset.objects.select_for_update().filter(pk=dataset.pk).first()
     if locked is None:
         raise CurationError(f"{dataset} does not exist any more")
@@ -41,18 +45,21 @@ def hold_draft(dataset: Dataset) -> None:
 
 
 def next_version(slug: str) -> int:
-    """One more than the newest version. Until the transaction ends, nobody else gets a number of this name."""
+    """Return the newest version of the name plus one.
+
+    An advisory lock keeps other transactions from taking a version of this name until this transaction ends.
+    """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"dataset {slug}"])
     return 1 + (Dataset.objects.filter(slug=slug).aggregate(newest=Max("version"))["newest"] or 0)
 
 
 def note(dataset: Dataset, what: str, message: str, *, by: Actor, reason: str = "") -> None:
-    """One line of the dataset's history that is no change of its status."""
+    """Write a line of the dataset's history that is not a change of its status."""
     record_changes([(dataset, "", message[:SUMMARY_CHARS])], by=by, reason=reason, what=what)
 
 
 def listed(keys: Collection[str]) -> str:
-    """ "3 items: a, b, c", as short as history wants it."""
+    """Return a text such as "3 items: a, b, c", cut to SUMMARY_CHARS."""
     text = f"{len(keys)} item{'' if len(keys) == 1 else 's'}: {', '.join(keys)}"
     return text if len(text) <= SUMMARY_CHARS else text[: SUMMARY_CHARS - 1] + "…"

@@ -1,4 +1,4 @@
-"""What the lists can be narrowed to. Every filter is in the address."""
+"""Filters of the lists of datasets and items. The query string holds every filter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db.models import Q, QuerySet
 from datasets_app.models import Dataset, Item
 
 YES_NO = (("", "Any"), ("true", "Yes"), ("false", "No"))
-NO_CATEGORY = " "  # No category is called so: names are stripped when they are read.
+NO_CATEGORY = " "  # No category has this name, because the import strips names.
 
 
 class DatasetFilter(df.FilterSet):

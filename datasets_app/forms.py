@@ -1,4 +1,4 @@
-"""What people enter about datasets: files, mappings, draws, reasons. Status is never a field."""
+"""Forms for datasets: files, mappings, draws and reasons. No form has a status field."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SLUG_CHARS = 80
 
 
 def fresh_seed() -> int:
-    """Short enough to be read out."""
+    """Return a random seed that is short enough to read out."""
     return secrets.randbelow(1_000_000)
 
 
 class SlugField(forms.CharField):
-    """The name of a dataset. "My first set" is taken as `my-first-set`, and the page shows that while it is typed."""
+    """The name of a dataset. "My first set" becomes `my-first-set`; the page shows the result during typing."""
 
     def __init__(self, **kwargs: Any) -> None:
         widget = forms.TextInput(attrs={"data-slug": "", "autocomplete": "off", "spellcheck": "false"})
@@ -48,7 +48,7 @@ class SlugField(forms.CharField):
 
 
 class TableField(forms.FileField):
-    """An uploaded file of bounded size."""
+    """An upload field with a limit on the size of the file."""
 
     def __init__(self, part: str, accept: str, **kwargs: Any) -> None:
         self.most_bytes = MOST_BYTES[part]
@@ -65,7 +65,7 @@ PART_FIELDS = {"items": "file", "images": "images", "norms": "norms"}
 
 
 class UploadForm(forms.Form):
-    """The first step: the files and what the set is called. What the columns mean is the second."""
+    """The first step of an import: the files and the name of the dataset. The second step maps the columns."""
 
     file = TableField(
         "items",
@@ -100,7 +100,7 @@ class UploadForm(forms.Form):
             self.keep(kept)
 
     def keep(self, kept: Waiting) -> None:
-        """The files of this upload need not be chosen again."""
+        """Reuse the files of an earlier upload, so that the person need not choose them again."""
         self.kept = kept
         for part, name in PART_FIELDS.items():
             if part in kept.names:
@@ -113,11 +113,11 @@ class UploadForm(forms.Form):
         return images
 
     def parts(self) -> dict[str, Any]:
-        """The files that were sent without an error, by part."""
+        """Return the valid files that were sent, by part."""
         return {part: self.cleaned_data[name] for part, name in PART_FIELDS.items() if self.cleaned_data.get(name)}
 
     def about(self) -> dict[str, str]:
-        """Without a title, a name that is no slug is the title as well."""
+        """Return title, source and licence. If there is no title, use a name that was not a valid slug as the title."""
         about = {name: self.cleaned_data.get(name, "") for name in ("title", "source", "licence")}
         typed = " ".join(self.data.get("slug", "").split())
         if not about["title"] and typed != self.cleaned_data.get("slug"):
@@ -145,7 +145,7 @@ LEFT_OUT, THE_REST, NONE = "", "*", "-"
 
 
 class MappingRow(NamedTuple):
-    """One field of an item: a column to choose, and an expression that goes before it."""
+    """A row of the mapping form: a column to choose, and an expression that overrides it."""
 
     meaning: Meaning
     column: BoundField | None
@@ -153,7 +153,10 @@ class MappingRow(NamedTuple):
 
 
 class MappingForm(forms.Form):
-    """The second step: for each field of an item a column, or an expression as `manage.py dataset import` takes it."""
+    """The second step of an import: a column or an expression for each field of an item.
+
+    Expressions have the syntax of `manage.py dataset import`.
+    """
 
     def __init__(self, *args: Any, columns: list[str], guess: Mapping[str, str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -167,7 +170,7 @@ class MappingForm(forms.Form):
         if field != "dims":
             first = [(THE_REST, "All other columns"), (NONE, "None")] if field == "metadata" else [(LEFT_OUT, "–")]
             self.fields[f"column_{field}"] = forms.ChoiceField(
-                # A column may be called "*" or "-": so columns go by their number.
+                # A column may be named "*" or "-", so the choices are column numbers.
                 choices=[*first, *((str(at), name) for at, name in enumerate(self.columns))],
                 required=False,
                 label=f"{label}: column",
@@ -189,7 +192,10 @@ class MappingForm(forms.Form):
 
     @property
     def mapping(self) -> dict[str, str]:
-        """As `read_items` takes it: every field, "" where it is left out; metadata only where it is not the rest."""
+        """Return the mapping for `read_items`. It has every field, with "" for a field that is left out.
+
+        `metadata` is missing from the mapping if it means all other columns.
+        """
         expressions = {field: self._chosen(field) for field in FIELDS}
         if expressions["metadata"] == THE_REST:
             del expressions["metadata"]
@@ -205,7 +211,7 @@ class MappingForm(forms.Form):
         return THE_REST if chosen == THE_REST else ""
 
     def point_at(self, problems: Mapping[str, str]) -> None:
-        """Say at each field what is wrong with its expression."""
+        """Add each problem as an error to the field of its expression."""
         for field, message in problems.items():
             name = f"expression_{field}"
             self.add_error(name if name in self.fields else None, message)
@@ -221,7 +227,7 @@ class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
     reason = forms.CharField(max_length=500, required=False, help_text="Why you change it, for the history")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Of a draft, nobody asks why; of a dataset that others rely on, a reason is needed."""
+        """Remove the reason field for a draft. Other datasets need a reason, because people rely on them."""
         super().__init__(*args, **kwargs)
         if self.instance.is_draft:
             del self.fields["reason"]
@@ -250,7 +256,7 @@ STRATEGY_WORDS: dict[Strategy, str] = {
 
 
 class SampleForm(forms.Form):
-    """A draw into a new draft."""
+    """A form that draws a sample into a new draft."""
 
     slug = SlugField(label="Name of the new draft", help_text="A name that exists gets its next version")
     strategy = forms.ChoiceField(choices=list(STRATEGY_WORDS.items()), widget=forms.RadioSelect, initial="stratified")
@@ -264,7 +270,7 @@ class SampleForm(forms.Form):
         self.fields["n"].required = self.data.get("strategy") != "all"
 
     def refuse(self, message: str) -> None:
-        """Put what the draw refused at the field that it is about: the name, or else the number."""
+        """Add the error of a failed draw to the field that it concerns: the name or the number."""
         field, _, rest = message.partition(": ")
         self.add_error("slug" if field == "name" else "n", rest if field == "name" else message)
 
@@ -280,13 +286,13 @@ class NormsForm(forms.Form):
 
 
 class ReasonForm(forms.Form):
-    """Why; for a new draw, with which seed; for items of another set, which."""
+    """The reason for an action, the seed for a new draw, and the keys of items to add."""
 
     reason = forms.CharField(max_length=500, required=False, label="Reason")
     seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, required=False, label="Seed")
     keys = forms.CharField(max_length=200_000, required=False, label="Keys")
 
     def clean_keys(self) -> list[str]:
-        """One a line: a key may hold blanks and commas."""
+        """Return the keys, one per line, because a key may contain spaces and commas."""
         lines = (line.strip() for line in self.cleaned_data["keys"].splitlines())
         return list(dict.fromkeys(line for line in lines if line))

@@ -1,4 +1,4 @@
-"""Images on disk: written once under the name of their hash, beside a thumbnail."""
+"""Image files on disk: each is written once under the name of its hash, together with a thumbnail."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from datasets_app.models import Asset
 
 
 def store_images(images: Iterable[StashedImage]) -> None:
-    """Write the files of new images and their rows. An image that is known already is left as it is.
+    """Write the files and rows of new images. Skip images that have a row already.
 
-    Files come before rows, so no row ever names a file that is missing; a transaction that fails leaves files that
-    no row names, which the next import of the same image takes up again.
+    Files are written before rows, so no row ever names a missing file. A failed transaction leaves files without rows.
+    The next import of the same image uses them again.
     """
     distinct = {image.sha256: image for image in images}
     known = set(Asset.objects.filter(pk__in=distinct).values_list("pk", flat=True))
@@ -29,12 +29,12 @@ def store_images(images: Iterable[StashedImage]) -> None:
 
 
 def asset_file(asset: Asset) -> Path:
-    """Where the image's file lies."""
+    """Return the path of the image's file."""
     return Path(settings.MEDIA_ROOT) / asset.path
 
 
 def thumbnail_file(asset: Asset) -> Path:
-    """Where its thumbnail lies."""
+    """Return the path of the image's thumbnail."""
     return Path(settings.MEDIA_ROOT) / asset.thumbnail_path
 
 
@@ -57,7 +57,7 @@ def _write_files(asset: Asset, data: bytes) -> None:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """All of it or nothing, on disk before the database says that it is there."""
+    """Write the whole file or nothing. The file is on disk before the database names it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -1,4 +1,4 @@
-"""Pages of a dataset's items by key of order, at any size: no OFFSET, and only what a list shows."""
+"""Keyset pagination of a dataset's items. It needs no OFFSET and reads only the columns that a list shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXCERPT = 240
 
 
 class Cursor(NamedTuple):
-    """Where an item stands: its place in the set, and its key where two share a place. In an address: "12.345"."""
+    """The sort key of an item: its position, then its primary key for equal positions. In a URL: "12.345"."""
 
     position: int
     pk: int
@@ -26,7 +26,7 @@ class Cursor(NamedTuple):
 
 @dataclass(frozen=True)
 class Page:
-    """Items in their order, and the cursors of the pages around them, None where there is nothing more."""
+    """Items in order, and the cursors of the next and the previous page. A cursor is None if there is no such page."""
 
     items: list[Item]
     after: Cursor | None = None
@@ -34,7 +34,7 @@ class Page:
 
 
 def parse_cursor(text: str) -> Cursor | None:
-    """None for anything that `str(cursor)` did not write."""
+    """Parse a cursor of the query string. Return None if `str(cursor)` cannot have written the text."""
     position, _, pk = text.partition(".")
     if not (position.isdecimal() and pk.isdecimal()) or len(position) > 9 or len(pk) > 18:
         return None
@@ -42,9 +42,10 @@ def parse_cursor(text: str) -> Cursor | None:
 
 
 def find(items: QuerySet[Item], *, after: Cursor | None = None, before: Cursor | None = None, size: int = PAGE) -> Page:
-    """The items behind a cursor, else those before one, else the first ones; each as `in_short` has it.
+    """Return the items after a cursor, else those before a cursor, else the first items, each as from `in_short`.
 
-    The keys are found first, and only the items of the page are then read: texts are wide, and a sort carries them.
+    The first query selects only keys, and the second reads the items of the page. Texts are wide, and a sort would
+    carry them along.
     """
     if before is not None and after is None:
         keys = [Cursor(*key) for key in _backwards(items, before)[: size + 1]]
@@ -61,14 +62,14 @@ def _page(items: QuerySet[Item], keys: list[Cursor], *, after: list[Cursor], bef
 
 
 def neighbours(items: QuerySet[Item], item: Item) -> tuple[int | None, int | None]:
-    """The keys of the items before and behind this one, among those of the set."""
+    """Return the primary keys of the items before and after this one, or None."""
     here = Cursor(item.position, item.pk)
     before, after = _backwards(items, here).first(), _forwards(items, here).first()
     return Cursor(*before).pk if before else None, Cursor(*after).pk if after else None
 
 
 def in_short(items: QuerySet[Item]) -> QuerySet[Item]:
-    """With the start of the input as `excerpt` and whether that is all of it, and without what a list never shows."""
+    """Add the start of the input as `excerpt` and the flag `is_cut`. Defer the columns that a list never shows."""
     is_cut = ExpressionWrapper(Q(length__gt=EXCERPT), output_field=BooleanField())
     return (
         items.select_related("image")

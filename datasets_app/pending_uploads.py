@@ -1,9 +1,9 @@
-"""Uploads that wait for their mapping: files under MEDIA_ROOT/uploads/<user>/<token>/, and what becomes of them.
+"""Uploads before their import: files under MEDIA_ROOT/uploads/<user>/<token>/, with their job and its result.
 
-The web server only stores the files. A task of the queue reads them (`datasets_app.upload_jobs`), in a process of its
-own under limits. The request, its progress and its result are files beside the upload, replaced atomically: `job.json`,
-`columns.json` and `report.json`. Names that came with a file are text to show and to guess a format by; no path is ever
-made from one.
+The web server only stores the files. A task of the queue (`datasets_app.upload_jobs`) reads them in a separate process
+under limits. The request with its progress, the columns and the result are files beside the upload. They are replaced
+atomically: `job.json`, `columns.json` and `report.json`. The original name of a file is only displayed and used to
+guess its format. No path is ever built from it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ KEPT_SECONDS = 24 * 3600
 KEPT_PER_USER = 5
 MIB = 2**20
 READ_UPLOAD = "datasets_app.tasks.read_upload"
-TASK_SECONDS = LIMITS.reader_seconds + 900  # To read it, and to store 100,000 items.
+TASK_SECONDS = LIMITS.reader_seconds + 900  # Time to read the upload, and to store 100,000 items.
 SLOW_START_S = 10.0  # A queue with a free worker starts a task within a second.
-SILENT_S = 20.0  # A worker that reads says so every second.
+SILENT_S = 20.0  # A worker that reads reports progress every second.
 
 
 class TooLarge(Exception):
-    """The file has more bytes than are taken; `part` is "items", "images" or "norms"."""
+    """A file above the size limit. `part` is "items", "images" or "norms"."""
 
     def __init__(self, part: str) -> None:
         super().__init__(f"has more than {MOST_BYTES[part] // MIB} MiB")
@@ -49,10 +49,10 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What was asked of an upload: to find its "columns", to "check" its items or to "import" them.
+    """A request to find an upload's "columns", to "check" its items, or to "import" them.
 
-    `state` goes from "queued" by "reading" and "saving" to "done" or "failed". The result of a job that is done is in
-    the upload's report; that of an import is the dataset, as [slug, version]. A job that failed has an error.
+    `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
+    result of a finished job. A finished import also has `dataset`, as [slug, version]. A failed job has an error.
     """
 
     key: str
@@ -77,13 +77,13 @@ class Job:
 
     @property
     def is_late(self) -> bool:
-        """Whether no worker has taken it for longer than a free worker needs."""
+        """Return whether the job has been queued for longer than a free worker needs to start it."""
         return self.state == "queued" and self.waited_s >= SLOW_START_S
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a check or an import found in the files, and what was entered for it."""
+    """The result of a check or an import, with the form input that it used."""
 
     items: int
     norms: int
@@ -99,7 +99,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Waiting:
-    """One upload between its two steps: `names` are the files' own names by part, `about` fields of the dataset."""
+    """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields."""
 
     folder: Path
     slug: str
@@ -112,7 +112,7 @@ class Waiting:
 
     @property
     def table_name(self) -> str:
-        """In a template `names.items` would be the mapping's method."""
+        """Return the name of the items file. A template cannot use `names.items`, which is the dict's method."""
         return self.names.get("items", "")
 
     @property
@@ -125,7 +125,7 @@ class Waiting:
 
     @property
     def table(self) -> TableColumns | None:
-        """The columns, once a worker has found them."""
+        """Return the columns, or None until a worker has found them."""
         content = self._load("columns")
         return TableColumns(**content) if content else None
 
@@ -144,7 +144,7 @@ class Waiting:
 
     @property
     def is_orphaned(self) -> bool:
-        """Whether the worker that read it has stopped without a result."""
+        """Return whether the worker that read the upload has stopped without a result."""
         job = self.job
         if job is None or job.state not in ("reading", "saving") or time.time() - job.seen_at < SILENT_S:
             return False
@@ -152,14 +152,14 @@ class Waiting:
             return free
 
     def guess(self, table: TableColumns) -> dict[str, str]:
-        """What the columns' names suggest; an image only where there are images to find."""
+        """Return a mapping guessed from the columns' names. Guess an image column only if the upload has images."""
         guessed = guess_mapping(table.columns)
         if "images" in self.names or table.brings_images:
             return guessed
         return {field: text for field, text in guessed.items() if field != "image"}
 
     def describe(self, slug: str, about: Mapping[str, str]) -> Waiting:
-        """The same upload under another name."""
+        """Store another name and description, and return the changed upload."""
         changed = replace(self, slug=slug, about=dict(about))
         changed.store("about", {"slug": slug, "names": self.names, "about": dict(about)})
         return changed
@@ -167,7 +167,7 @@ class Waiting:
     def ask(
         self, kind: str, mapping: Mapping[str, str] | None = None, entered: Mapping[str, str] | None = None
     ) -> None:
-        """Queue a job. While one is active, another is not begun."""
+        """Queue a job. Do nothing if another job of this upload is active and has not lost its worker."""
         job = self.job
         if job and job.is_active and not self.is_orphaned:
             return
@@ -176,7 +176,7 @@ class Waiting:
         self._enqueue(asked)
 
     def ask_again(self) -> None:
-        """Queue the last job once more, where it failed or its worker has stopped."""
+        """Queue the last job again if it has ended, is late in the queue, or lost its worker."""
         job = self.job
         if job and (not job.is_active or job.is_late or self.is_orphaned):
             again = replace(job, key=secrets.token_hex(8), state="queued", asked_at=time.time(), error="", rows=0)
@@ -192,7 +192,7 @@ class Waiting:
         self.store("job", asdict(job))
 
     def store(self, name: str, content: Any) -> None:
-        """Replace one of the files beside the upload, all of it at once."""
+        """Replace one of the files beside the upload atomically."""
         draft = self.folder / f".{name}.{secrets.token_hex(4)}"
         draft.write_text(json.dumps(content))
         draft.replace(self.folder / f"{name}.json")
@@ -204,7 +204,7 @@ class Waiting:
             return None
 
     def forget_result(self) -> None:
-        """Before other files are read: neither columns nor a report of the former ones."""
+        """Delete the columns, the report and the job of earlier files, before new files are read."""
         for name in ("columns", "report", "job"):
             (self.folder / f"{name}.json").unlink(missing_ok=True)
 
@@ -217,7 +217,10 @@ class Waiting:
 
     @contextmanager
     def held(self) -> Iterator[bool]:
-        """Whether nobody else is at this upload; nobody is until the end. A process that dies lets it go."""
+        """Try to lock this upload for the block, and yield whether this succeeded.
+
+        The kernel releases the lock if the process dies.
+        """
         with (self.folder / "lock").open("a") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -230,9 +233,10 @@ class Waiting:
 def stage(
     user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str], kept: Waiting | None = None
 ) -> Waiting:
-    """Store uploaded files (part -> UploadedFile) until their mapping is known. TooLarge, and nothing stored, if so.
+    """Store uploaded files (part -> UploadedFile) until their mapping is complete.
 
-    With `kept`, an upload of before, they replace its files of the same parts.
+    With `kept`, an earlier upload, the files replace its files of the same parts. If a file is too large, raise
+    TooLarge and store nothing.
     """
     if kept is None:
         _sweep(user)
@@ -258,7 +262,7 @@ def stage(
 
 
 def waiting_upload(user_key: Any, token: str) -> Waiting | None:
-    """The person's own upload of this token; None where it is not, or no longer, there."""
+    """Return the user's own upload with this token, or None if it does not exist."""
     folder = _uploads() / str(int(user_key)) / token
     if not TOKEN.match(token) or not (folder / "about.json").is_file():
         return None
@@ -266,7 +270,7 @@ def waiting_upload(user_key: Any, token: str) -> Waiting | None:
 
 
 def misplaced(remarks: list[Remark]) -> dict[str, str]:
-    """Field of the mapping -> what is wrong with its expression, from remarks such as "map key: no column 'x'"."""
+    """Return field -> message for remarks about the mapping, such as "map key: no column 'x'"."""
     found = (re.match(r"map (\w+): (.+)", remark.message, re.DOTALL) for remark in remarks if remark.row is None)
     return {match[1]: match[2] for match in found if match}
 
@@ -280,7 +284,7 @@ def _folder_of(user: Any) -> Path:
 
 
 def copy_file(part: str, file: Any, target: Path) -> None:
-    """Write an uploaded file. TooLarge where it has more bytes than its part may have."""
+    """Write an uploaded file. Raise TooLarge if it exceeds the limit of its part."""
     size = 0
     with target.open("xb") as out:
         for chunk in file.chunks():
@@ -291,7 +295,10 @@ def copy_file(part: str, file: Any, target: Path) -> None:
 
 
 def _sweep(user: Any) -> None:
-    """Forget every upload older than a day, and this person's oldest beyond a handful."""
+    """Delete every upload older than a day, and the user's oldest uploads.
+
+    With the next new upload, the user then has at most KEPT_PER_USER.
+    """
     mine = sorted(_folder_of(user).glob("*"), key=_age)
     everyone = _uploads().glob("*/*")
     old = [folder for folder in everyone if _age(folder) > KEPT_SECONDS]

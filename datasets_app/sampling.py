@@ -1,7 +1,7 @@
-"""Draws a set of items from a pool of (key, category), the same draw for the same pool, size and seed.
+"""Sampling of items from a pool of (key, category). The same pool, size and seed give the same draw.
 
-Every strategy walks one order: the sorted keys, shuffled by the seed. So the order in which the pool arrives never
-matters, and a larger draw contains the smaller one as far as each category's share allows.
+Every strategy goes through one order: the sorted keys, shuffled by the seed. The order of the pool therefore does not
+matter. A larger draw contains the smaller one, as far as each category's share allows.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)
 
 
 class SamplingError(ValueError):
-    """A draw that the pool does not allow; the message is for the person who asked for it."""
+    """A draw that the pool does not allow. The message is for the person who requested it."""
 
 
 def sample(pool: Iterable[tuple[str, str]], strategy: Strategy, n: int | None, seed: int) -> list[str]:
-    """Keys drawn from the pool, each once, in the order drawn.
+    """Return keys drawn from the pool, each once, in the order drawn.
 
-    stratified: each category in proportion to its size, at least one (see `stratified_shares`). uniform: as many of
-    each category. random: any n. all: every key, sorted; n and seed play no part. SamplingError if it cannot be done.
+    - stratified: each category in proportion to its size, at least one of each (see `stratified_shares`).
+    - uniform: the same number of each category.
+    - random: any n keys.
+    - all: every key, sorted; n and seed are ignored.
+
+    Raise SamplingError if the draw is impossible.
     """
     categories = _categories_by_key(pool)
     if strategy == "all":
@@ -42,10 +46,11 @@ def sample(pool: Iterable[tuple[str, str]], strategy: Strategy, n: int | None, s
 
 
 def stratified_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
-    """How many of each category, given the sizes of the categories: max(1, round(n * size / total)).
+    """Return the number of items per category: max(1, round(n * size / total)).
 
-    What rounding leaves over n is taken, one by one, from the largest share; what it leaves short is added to the
-    smallest share that has items left. Ties go to the first in the alphabet. Rounding is Python's, half to even.
+    If the sum exceeds n, the excess is taken, one by one, from the largest share. If the sum is below n, items are
+    added, one by one, to the smallest share with items left. The alphabetically first category wins ties. Rounding is
+    Python's, half to even. Raise SamplingError if n does not fit the pool.
     """
     total = sum(sizes.values())
     if n > total:
@@ -61,7 +66,10 @@ def stratified_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 
 
 def uniform_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
-    """n / (number of categories) of each. SamplingError where that is no whole number, or a category has fewer."""
+    """Return n / (number of categories) for each category.
+
+    Raise SamplingError if that is not a whole number or a category has fewer items.
+    """
     share, remainder = divmod(n, len(sizes))
     if remainder or not share:
         raise SamplingError(f"{n} is not a multiple of the number of categories, which is {len(sizes)}")
@@ -72,7 +80,7 @@ def uniform_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
 
 
 def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str, seed: int) -> list[str]:
-    """The chosen keys with one of them exchanged, in its place, for another of its category that is not chosen."""
+    """Return the chosen keys with `key` replaced, at its position, by an unchosen key of the same category."""
     categories = _categories_by_key(pool)
     _require_known(categories, chosen)
     if key not in chosen:
@@ -85,7 +93,7 @@ def replace_one(pool: Iterable[tuple[str, str]], chosen: Sequence[str], key: str
 
 
 def reshuffle(pool: Iterable[tuple[str, str]], chosen: Sequence[str], seed: int) -> list[str]:
-    """A fresh draw with as many of each category as are chosen now."""
+    """Return a new draw with the same number of each category as in `chosen`."""
     categories = _categories_by_key(pool)
     _require_known(categories, chosen)
     return _take(_shuffled(categories, seed), categories, Counter(categories[key] for key in chosen))
@@ -110,7 +118,7 @@ def _require_known(categories: Mapping[str, str], chosen: Sequence[str]) -> None
 
 def _shuffled(keys: Iterable[str], seed: int) -> list[str]:
     order = sorted(keys)
-    random.Random(seed).shuffle(order)  # noqa: S311 - a draw that anybody can repeat, not a secret
+    random.Random(seed).shuffle(order)  # noqa: S311 - the draw must be repeatable, not secret
     return order
 
 

@@ -1,4 +1,4 @@
-"""The lists of the datasets app, as columns."""
+"""The tables of the datasets app: the list of datasets and the list of items."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class DatasetTable(tables.Table):
 
 
 class ItemTable(tables.Table):
-    """Keeps the list's filter in its links, and leaves out the columns in which no row of the page has anything."""
+    """A table of items. Its links keep the list's filter, and it omits columns that are empty on the whole page."""
 
     key = tables.Column(attrs={"td": {"class": "primary"}})
     category = tables.Column(attrs={"td": {"class": "tight"}})
@@ -92,7 +92,7 @@ class ItemTable(tables.Table):
 
 
 def item_link(item: Item, query: str) -> SafeString:
-    """The key, and what the page's script needs to exclude the item or to take it in again."""
+    """Return a link with the item's key, and with the data that the page's script needs to exclude or include it."""
     return format_html(
         '<a href="{}{}" id="link-{}" data-item="{}" data-excluded="{}">{}</a>',
         reverse("item_detail", args=[item.dataset.slug, item.dataset.version, item.pk]),

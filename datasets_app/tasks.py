@@ -1,4 +1,4 @@
-"""What the task queue runs for datasets."""
+"""The tasks of the task queue for datasets."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from datasets_app.upload_jobs import perform
 
 
 def read_upload(user_key: int, token: str, key: str) -> str:
-    """Do the job of this key of a person's upload. Return what became of it."""
+    """Perform the job with this key on a user's upload. Return its final state as text."""
     return perform(int(user_key), token, key)

@@ -1,6 +1,6 @@
-"""What a worker does with an upload: find its columns, check it, import it. Also norms, which are read while one waits.
+"""The jobs of a worker on an upload: find columns, check, import. Norms are read here too, during the request.
 
-A job may run twice, on two machines: the upload's lock and the job's key let one of them do it.
+A job may start twice, on two machines. The upload's lock and the job's key ensure that only one of them performs it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ FAILED = "the worker failed; its log says why"
 
 
 def perform(user_key: int, token: str, key: str) -> str:
-    """Do the job of this key, in a worker. Return what became of it. A second call for one job does nothing."""
+    """Perform the job with this key in a worker. Return its final state as text.
+
+    A second call for the same job does nothing.
+    """
     waiting = waiting_upload(user_key, token)
     if waiting is None:
         return "discarded"
@@ -41,7 +44,7 @@ def perform(user_key: int, token: str, key: str) -> str:
         except FileNotFoundError:
             if waiting.folder.exists():
                 raise
-            return "discarded"  # While it was read.
+            return "discarded"  # The user discarded it during the job.
 
 
 def _perform(waiting: Waiting, job: Job, user: User) -> str:
@@ -71,7 +74,7 @@ def _perform(waiting: Waiting, job: Job, user: User) -> str:
 
 
 def _conclude(waiting: Waiting, job: Job, user: User, reading: Reading, norms: NormReading) -> str:
-    """Report what was found; of an import without errors make the dataset."""
+    """Save the dataset if this is an import without errors, and store the report."""
     error, dataset = "", None
     if job.kind == "import" and reading.ok and norms.ok:
         job = replace(job, state="saving", seen_at=time.time(), saving_since=time.time())
@@ -99,7 +102,7 @@ def _finish(waiting: Waiting, job: Job, **how: Any) -> str:
 
 
 def _stored_before(waiting: Waiting, job: Job, user: User) -> Dataset | None:
-    """The dataset of a worker that was killed after it had stored it, and before it could say so."""
+    """Return the dataset that a killed worker stored before it could record it in the job, or None."""
     if not job.saving_since:
         return None
     with (waiting.folder / "items").open("rb") as file:
@@ -111,7 +114,7 @@ def _stored_before(waiting: Waiting, job: Job, user: User) -> Dataset | None:
 
 
 def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -> Dataset:
-    """A new draft of what was read without an error; what was warned of is kept in its history."""
+    """Create a draft from a reading without errors, with the warnings in its history."""
     with transaction.atomic():
         dataset = create_dataset(reading, slug=waiting.slug, by=by, norms=norms.norms, **waiting.about)
         keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
@@ -120,7 +123,7 @@ def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -
 
 
 def import_norms(dataset: Dataset, file: Any, *, by: Actor) -> NormReading:
-    """Norms of a table to a draft's items. With an error in the reading nothing was saved."""
+    """Import the norms of a table into a draft. If the reading has an error, nothing is saved."""
     scratch = ScratchFolder()
     copy_file("norms", file, scratch.path / "norms")
     known = dict(dataset.items.values_list("key", "category"))
@@ -133,7 +136,7 @@ def import_norms(dataset: Dataset, file: Any, *, by: Actor) -> NormReading:
 
 
 def keep_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:
-    """One line of history with every remark that was kept."""
+    """Write one line of history with every stored warning of the report."""
     if not report.warning_total:
         return
     lines = [str(remark) for remark in report.warnings]

@@ -1,4 +1,4 @@
-"""Addresses of datasets, their items, and images."""
+"""The URL configuration of datasets, their items, and images."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""Django's admin as an app of this site."""
+"""The app configuration that gives Django's admin the site's own AdminSite."""
 
 from django.contrib.admin.apps import AdminConfig
 

@@ -1,4 +1,4 @@
-"""What holds for every request: refused and visible characters, signing in, caches, and the reader's time zone."""
+"""Middleware for every request: invalid and invisible characters, sign-in, caching, and the reader's time zone."""
 
 import zoneinfo
 from collections.abc import Callable, Iterable
@@ -21,12 +21,12 @@ TZ_COOKIE = "tz"
 
 @cache
 def known_zones() -> frozenset[str]:
-    """The names this machine knows. Kept: reading them walks the whole zone database."""
+    """Return the names of all time zones of this machine. The result is cached, because reading them is slow."""
     return frozenset(zoneinfo.available_timezones())
 
 
 class TimezoneMiddleware:
-    """Activates the zone of the `tz` cookie for one request; anything but a known name leaves the default."""
+    """Middleware that activates the zone in the `tz` cookie for one request. An unknown name selects the default."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -39,18 +39,18 @@ class TimezoneMiddleware:
 
 
 class SignInRequiredMiddleware(LoginRequiredMiddleware):
-    """After signing in, a person is led back to a page, also from a form that was sent too late."""
+    """Middleware that requires sign-in and then returns the person to a page, even if the session expired at a POST."""
 
     def handle_no_permission(self, request: HttpRequest, view_func: Any) -> HttpResponse:  # type: ignore[override]
         answer = redirect_to_login(page_of(request))
         if not request.headers.get("HX-Request"):
             return answer
-        # htmx would put the sign-in page into a part of the open one.
+        # htmx would insert the sign-in page into a part of the current page.
         return HttpResponse(status=204, headers={"HX-Redirect": answer.url})
 
 
 class NoStoreMiddleware:
-    """What a signed-in person sees is kept by no cache, unless its view has its own rule, as images have."""
+    """Middleware that forbids caches to store a signed-in person's pages. A view may set its own rule."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response
@@ -63,10 +63,10 @@ class NoStoreMiddleware:
 
 
 class StorableRequestMiddleware:
-    """Answers 400 to a request that cannot be read as UTF-8, or that holds a NUL, which PostgreSQL cannot store.
+    """Middleware that answers 400 if a request is not UTF-8 or contains a NUL, which PostgreSQL cannot store.
 
     The page names the parameter. Addresses and cookies are refused before any view. A form reports a NUL in its own
-    fields; what no form checked is refused when the database does.
+    fields. If no form checks a value, the request is refused when the database rejects it.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -94,7 +94,7 @@ class StorableRequestMiddleware:
 
 
 def _name_with_nul(parameters: Iterable[tuple[str, Iterable[object]]]) -> str:
-    """Return the name of the first parameter that has a NUL character in its name or in a value."""
+    """Return the first parameter with a NUL character in its name or in a value, or "" if there is none."""
     return next((name for name, values in parameters if "\x00" in name or any("\x00" in str(v) for v in values)), "")
 
 
@@ -108,7 +108,10 @@ def _refuse(request: HttpRequest, reason: str) -> HttpResponse:
 
 
 class ControlCharactersMiddleware:
-    """Shows bidirectional and terminal controls on every page: model output, items, names and errors can hold them."""
+    """Middleware that makes bidirectional and terminal controls visible on every page.
+
+    Model output, items, names and errors can contain them.
+    """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""Settings come from the environment; what is unknown or unsafe is refused at the start."""
+"""Django settings, read from the environment. Unknown or unsafe settings stop the start."""
 
 import os
 import secrets
@@ -15,19 +15,19 @@ environment.refuse_unknown()
 BASE_DIR = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("EVALSITE_DATA_DIR") or BASE_DIR / "var").resolve()
 MEDIA_ROOT = DATA_DIR / "media"
-JOURNAL_DIR = DATA_DIR / "journal"  # Answers on their way to the database.
+JOURNAL_DIR = DATA_DIR / "journal"  # The result spool: answers that the database does not have yet.
 DEBUG = environment.flag("EVALSITE_DEBUG")
 ALLOWED_HOSTS = environment.words("EVALSITE_ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 if "*" in ALLOWED_HOSTS and not DEBUG:
     raise environment.SettingError("EVALSITE_ALLOWED_HOSTS must name the hosts; '*' would accept forged ones")
-# Hosts that a model may be served from, beside the providers' own; loopback is always allowed.
+# Hosts that may serve models, in addition to the providers' own hosts. Loopback is always allowed.
 LLM_ALLOWED_HOSTS = environment.words("EVALSITE_LLM_ALLOWED_HOSTS")
-LLM_KEY_NAMES = environment.words("EVALSITE_LLM_KEY_NAMES")  # Empty: every name that `keys.NAME` allows.
+LLM_KEY_NAMES = environment.words("EVALSITE_LLM_KEY_NAMES")  # Empty allows every name that `keys.NAME` matches.
 CALL_OBSERVER = os.environ.get("EVALSITE_CALL_OBSERVER", "").strip()  # runs_app/llm/call_observer.py
 
 
 def _secret_key() -> str:
-    """From the environment, else made once and kept, readable by its owner alone."""
+    """Return the secret key from the environment, or create one once in a file that only its owner can read."""
     given = os.environ.get("EVALSITE_SECRET_KEY")
     if given is not None:
         if len(given) < 32:
@@ -40,7 +40,7 @@ def _secret_key() -> str:
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(48))
         try:
-            os.link(draft, path)  # Fails where another process was first: then its key is the key.
+            os.link(draft, path)  # Fails if another process was first. Its key is then used.
         except FileExistsError:
             pass
         finally:
@@ -59,8 +59,9 @@ def _connection() -> dict[str, Any]:
     return dict(Embedded(DATA_DIR / "postgres").connection())
 
 
-# A machine that vanishes says nothing. Both ends notice within half a minute; a session that stands still within a
-# transaction, as one of a frozen machine does, is ended after a minute: till then it may hold locks that all wait for.
+# A machine that fails does not close its connections. With these settings both ends detect that within half a minute.
+# A session that is idle in a transaction, for example of a frozen machine, is ended after one minute. Until then it
+# may hold locks that everybody waits for.
 NOTICE = {
     "connect_timeout": 10,
     "keepalives_idle": 10,
@@ -75,7 +76,7 @@ SESSION = (
 
 
 def _database() -> dict[str, Any]:
-    """DATABASE_URL, else the embedded server's socket. Nothing is started here."""
+    """Return the database settings: DATABASE_URL, or the socket of the embedded server. Start nothing."""
     known = _connection()
     return {
         "ENGINE": "django.db.backends.postgresql",
@@ -178,15 +179,15 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# Behind a proxy that speaks TLS: cookies go by https alone, and browsers remember to come that way.
+# The site is behind a TLS proxy: cookies are sent only over https, and browsers remember to use https.
 HTTPS = environment.flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # Asked on loopback, without TLS, by `up` and by containers.
-# To include subdomains, and to be on the list of browsers, is decided for a whole domain and not by one of its sites.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up` and containers request it on loopback without TLS.
+# Silence the advice on HSTS for subdomains and on HSTS preload. The owner of the whole domain decides both.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-# Proxies whose X-Forwarded-For is believed. Sign-ins are limited by address.
+# Proxies whose X-Forwarded-For is trusted. The limit on sign-ins per address needs it.
 TRUSTED_PROXIES = environment.networks("EVALSITE_TRUSTED_PROXIES")
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 CSRF_TRUSTED_ORIGINS = [f"https://{host.removeprefix('.')}" for host in ALLOWED_HOSTS] if HTTPS else []
@@ -205,14 +206,14 @@ CONTENT_SECURITY_POLICY = {
 FILE_UPLOAD_PERMISSIONS, FILE_UPLOAD_DIRECTORY_PERMISSIONS = 0o600, 0o700
 DATA_UPLOAD_MAX_MEMORY_SIZE = 5 * 2**20
 FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
-UPLOAD_BYTES = 1152 * 2**20  # Of all files of one request: items and images of 512 MiB, norms of 128 MiB.
+UPLOAD_BYTES = 1152 * 2**20  # All files of one request: items and images of 512 MiB each, norms of 128 MiB.
 FILE_UPLOAD_HANDLERS = [
     "evalsite.lib.web.uploads.BoundedUpload",
     "django.core.files.uploadhandler.MemoryFileUploadHandler",
     "django.core.files.uploadhandler.TemporaryFileUploadHandler",
 ]
 
-# Drains that this machine's cluster runs at once; one more worker keeps test calls and grading from waiting for them.
+# Drains that this machine's task queue runs at once. One more worker serves test calls and grading without waiting.
 DRAINS = environment.whole_number("EVALSITE_DRAINS", default=2)
 DRAIN_SECONDS = 30
 DRAIN_CONCURRENCY = 256
@@ -222,7 +223,7 @@ Q_CLUSTER: dict[str, Any] = {
     "orm": "default",
     "broker_class": "runs_app.taskqueue.broker.Broker",
     "workers": Q_WORKERS,
-    # A task is locked from when it is prefetched, not from when it starts: so prefetch no more than can start.
+    # The lock of a task starts when it is prefetched, not when it starts. Prefetch only as many tasks as can start.
     "queue_limit": Q_WORKERS,
     "bulk": 1,
     "timeout": 180,
@@ -231,7 +232,7 @@ Q_CLUSTER: dict[str, Any] = {
     "ack_failures": True,
     "save_limit": 50,
     "catch_up": False,
-    # Rows of its schedule are not signed. What is due now and then is asked for by `up` (runs_app/taskqueue/broker.py).
+    # The rows of the schedule table are not signed. `up` enqueues periodic tasks (runs_app/taskqueue/broker.py).
     "scheduler": False,
     "poll": 0.5,
     "label": "Task queue",

@@ -1,4 +1,4 @@
-"""What the style guide shows: made-up rows in the real components. Served while DEBUG is on only."""
+"""Sample data for the style guide: made-up rows in the real components. Served only while DEBUG is on."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -20,7 +20,7 @@ NUMBERS = {"class": "num"}
 
 
 class RunTable(tables.Table):
-    """Runs as any list page shows them."""
+    """A table of runs as on any list page."""
 
     name = tables.Column(linkify=lambda record: f"#{record['name']}")
     status = tables.Column()
@@ -46,7 +46,7 @@ class RunTable(tables.Table):
 
 
 class ExampleForm(forms.Form):
-    """Each kind of control once."""
+    """A form with each kind of control once."""
 
     name = forms.SlugField(help_text="Lower case, with hyphens. It becomes part of every condition's name.")
     endpoint = forms.ChoiceField(choices=[("", "Choose an endpoint"), ("lab", "lab-vllm"), ("openai", "openai")])
@@ -65,7 +65,7 @@ class ExampleForm(forms.Form):
 
 
 class RunFilter(filters.FilterSet):
-    """A filter bar as list pages have it."""
+    """A filter bar as on any list page."""
 
     q = filters.CharFilter(label="Search", method="unfiltered", widget=forms.TextInput(attrs={"type": "search"}))
     status = filters.ChoiceFilter(
@@ -80,7 +80,7 @@ class RunFilter(filters.FilterSet):
 
 
 def rows() -> list[dict[str, Any]]:
-    """Runs in every state, with the extremes: nothing done, one failure in a million, a price that is not known."""
+    """Return runs in every state, including extremes: nothing done, one failure in a million, an unknown price."""
     parts = [(0, 0, 0, 800), (412, 32, 3, 353), (999_999, 0, 1, 0), (120, 0, 44, 636), (0, 0, 0, 800), (300, 0, 0, 500)]
     costs = [Decimal(0), Decimal("1.2404"), Decimal("1412.5"), None, Decimal("0.000012"), Decimal("0.0834")]
     return [
@@ -99,7 +99,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def context(request: HttpRequest) -> dict[str, Any]:
-    """The context of `styleguide.html` for this request."""
+    """Return the context of `styleguide.html` for this request."""
     table = RunTable(rows())
     paginate_table(request, table, 5)
     users = get_user_model()._default_manager.none()

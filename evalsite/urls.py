@@ -1,4 +1,4 @@
-"""Every address of the site."""
+"""The URL configuration of the whole site."""
 
 from importlib.util import find_spec
 

@@ -1,4 +1,4 @@
-"""The home page, the health check and, while developing, the style guide."""
+"""The views of the home page, the health check and, in debug mode, the style guide."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ RECENT = 8
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """200 while the site can serve pages, 503 while the database does not answer; with `?workers=1` 503, too, while
-    workers are stale. Anybody may ask, so the answer holds counts and ages alone."""
+    """Answer 200 while the site can serve pages, and 503 while the database does not answer.
+
+    With `?workers=1`, also answer 503 while workers are stale. Anybody may ask, so the answer contains only counts and
+    ages.
+    """
     try:
         health = worker_health()
     except DatabaseError:
@@ -59,7 +62,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 def _beyond_the_lab(request: HttpRequest) -> HttpResponse:
-    """A rater sees the rating queue only; somebody without a role is told so rather than sent in circles."""
+    """Redirect a rater to the rating queue. Show a person without a role a page that says so, to avoid a loop."""
     try:
         return redirect(reverse("rating_queue"))
     except NoReverseMatch:
@@ -72,7 +75,7 @@ def _with_progress(experiments: Any) -> list[dict[str, Any]]:
 
 
 def _steps(user: Any) -> list[dict[str, Any]]:
-    """The way from an empty database to a first experiment, until it has been walked."""
+    """Return the steps from an empty database to a first experiment, or [] once they are all done."""
     if not is_member(user):
         return []
     approved = Dataset.objects.filter(status=Dataset.Status.APPROVED).exists()
@@ -97,6 +100,6 @@ def _step(text: str, url_name: str, done: bool, label: str, *, may: bool = True)
 
 @require_safe
 def styleguide(request: HttpRequest) -> HttpResponse:
-    from evalsite.styleguide import context  # Made-up rows that no other page needs.
+    from evalsite.styleguide import context  # Import late: no other page needs these made-up rows.
 
     return render(request, "styleguide.html", context(request))

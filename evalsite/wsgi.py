@@ -13,13 +13,13 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
 class Request(WSGIRequest):
-    """A request whose charset is not trusted: Django fails before any middleware if it names a codec of bytes."""
+    """A request whose charset is not trusted. Django fails before any middleware if it names a bytes-to-bytes codec."""
 
     def _set_content_type_params(self, meta: dict[str, Any]) -> None:
         try:
             super()._set_content_type_params(meta)  # type: ignore[misc]
         except LookupError:
-            self._encoding = None  # Read as UTF-8, as Django does for a charset that it does not know.
+            self._encoding = None  # Use UTF-8, as Django does for an unknown charset.
 
 
 class Handler(WSGIHandler):

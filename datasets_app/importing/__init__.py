@@ -1,4 +1,4 @@
-"""Importing: a file becomes item records (no Django here), and `saving` stores what was read without an error."""
+"""The import of datasets: a file becomes item records without Django, and `dataset_writer` saves valid readings."""
 
 from datasets_app.importing.column_map import FIELDS, guess_mapping, parse_mapping
 from datasets_app.importing.image_reader import BadImage, read_image, thumbnail

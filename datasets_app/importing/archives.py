@@ -1,4 +1,4 @@
-"""Where images are looked up: a zip, read member by member under limits, or a folder."""
+"""Sources of images: a zip archive, read member by member under limits, or a folder."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".gif"})
 LEFT_BEHIND = frozenset({".ds_store", "thumbs.db", "desktop.ini"})
 ENCRYPTED = 0x1
 LONGEST_NAME = 255
-COMPARED, LENGTHS_APART = 1000, 4  # Names that a missing one is compared with.
+COMPARED, LENGTHS_APART = 1000, 4  # Limits on the names compared with a missing one: number, difference in length.
 DRIVE = re.compile(r"[A-Za-z]:")
 DAMAGED = (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, EOFError, ValueError)
 
 
 class NotFound(Exception):
-    """No image of that name, or more than one; the message says which names are near."""
+    """A missing or ambiguous image name. The message lists similar names."""
 
 
 class ImageSource(Protocol):
@@ -35,7 +35,7 @@ class ImageSource(Protocol):
 
 
 class ZipMembers:
-    """The files of a zip archive. The whole archive is refused if one member's name or size is not to be trusted."""
+    """The files of a zip archive. One member with a suspicious name or size makes the whole archive refused."""
 
     def __init__(self, file: BinaryIO, limits: Limits) -> None:
         self.limits = limits
@@ -50,7 +50,7 @@ class ZipMembers:
         return list(self.members)
 
     def read(self, name: str) -> bytes:
-        """Return an image's bytes: at most what the member declares, and one more than an image may have."""
+        """Return an image's bytes, at most one byte more than the limit of an image."""
         return self._read(name, self.limits.image_bytes)
 
     def read_table(self, name: str) -> bytes:
@@ -61,7 +61,10 @@ class ZipMembers:
         return self._read(name, self.limits.table_bytes)
 
     def _read(self, name: str, most: int) -> bytes:
-        """At most `most` + 1 bytes. Refused where the member holds more than it declares: its size may be a lie."""
+        """Return at most `most` + 1 bytes of a member.
+
+        Raise Refused if the member contains more than its declared size, because that size may be forged.
+        """
         member = self.members[name]
         try:
             with self.archive.open(member) as stream:
@@ -105,7 +108,7 @@ class ZipMembers:
 
 
 class FolderMembers:
-    """The files below a folder, by their path relative to it. Links that lead out of it are not followed."""
+    """The files below a folder, by relative path. Files that resolve to a path outside the folder are skipped."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
         self.folder = folder.resolve()
@@ -127,9 +130,10 @@ class FolderMembers:
 
 
 class ImageFinder:
-    """Finds the image that a table means: by path, by file name, or by the name without its ending, in any case.
+    """A lookup of images by path, file name, or name without suffix, ignoring case.
 
-    `hints` is how often it looks for a similar name where there is none: that compares with many names.
+    `hints` limits how often it searches for a name similar to a missing one. The search is slow, because it compares
+    many names.
     """
 
     def __init__(self, source: ImageSource, hints: int = LIMITS.hints) -> None:
@@ -144,7 +148,7 @@ class ImageFinder:
                 self.spellings[spelling.casefold()].append(path)
 
     def find(self, wanted: str) -> str:
-        """The member's name; NotFound where none or several fit."""
+        """Return the name of the member. Raise NotFound if no name or several names match."""
         asked = wanted.strip().replace("\\", "/").removeprefix("./")
         if asked in self.known:
             return asked
@@ -156,7 +160,10 @@ class ImageFinder:
         raise NotFound(f"image {wanted!r} is not among the {len(self.paths)} images{self._hint(asked.casefold())}")
 
     def _hint(self, asked: str) -> str:
-        """A similar name, for the first names that are missing, among those of a similar length."""
+        """Return a similar name as the end of a message, or "" if there is none or the `hints` are used up.
+
+        Only names of similar length are compared.
+        """
         if not self.hints or len(asked) > LONGEST_NAME:
             return ""
         self.hints -= 1
@@ -166,6 +173,6 @@ class ImageFinder:
 
 
 def _is_clutter(name: str) -> bool:
-    """What operating systems leave in archives and folders."""
+    """Return whether the name is a file that operating systems add to archives and folders."""
     path = PurePosixPath(name)
     return "__MACOSX" in path.parts or path.name.lower() in LEFT_BEHIND or path.name.startswith("._")

@@ -1,8 +1,12 @@
-"""Which column becomes which field of an item.
+"""Mappings from the columns of a table to the fields of an item.
 
-A mapping is plain data, {field: expression}, as it is stored with the dataset. An expression is a column's name, names
-joined by "+" (their values are joined by ":", or make the list of choices), or a template with {column}, where
-{column|after:####} stands for the text after the last "####", stripped. A field mapped to "" is left out.
+A mapping is plain data, {field: expression}, and is stored with the dataset. An expression has one of three forms:
+
+- the name of a column;
+- names joined by "+", whose values are joined by ":" or form the list of choices;
+- a template with {column}, where {column|after:####} means the text after the last "####", stripped.
+
+A field mapped to "" is left out.
 """
 
 from __future__ import annotations
@@ -36,11 +40,11 @@ Value = Callable[[Mapping[str, Any]], Any]
 
 
 class NoValue(ValueError):
-    """An expression has no value for this row; the message says why."""
+    """An error for an expression without a value in this row. The message gives the reason."""
 
 
 def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
-    """A mapping from the names that such columns commonly have, whatever their case."""
+    """Return a mapping guessed from common names of columns, ignoring case."""
     plain_names = {re.sub(r"[ .-]+", "_", column.strip().lower()): column for column in reversed(columns)}
     guess: dict[str, str] = {}
     for field, names in COMMON_NAMES.items():
@@ -52,7 +56,7 @@ def guess_mapping(columns: Sequence[str]) -> dict[str, str]:
 
 
 def parse_mapping(pairs: Sequence[str]) -> dict[str, str]:
-    """`["key=id", "target={answer|after:####}"]` to a mapping; Refused, with the field's name, for anything else."""
+    """Parse pairs such as `["key=id", "target={answer|after:####}"]`. Raise Refused with the field's name on error."""
     mapping: dict[str, str] = {}
     for pair in pairs:
         field, equals, expression = pair.partition("=")
@@ -71,14 +75,14 @@ def _check_field(field: str) -> None:
 
 
 def norm_dimensions(columns: Sequence[str]) -> list[str]:
-    """Dimensions for which there is a column of means, in lower case: "Valence_mean", "human_valence_mean"."""
+    """Return the dimensions with a column of means, in lower case: "Valence_mean", "human_valence_mean"."""
     matches = (NORM_COLUMN.match(column.strip()) for column in columns)
     means = (m["dimension"].strip().lower() for m in matches if m and m["statistic"].lower() == "mean")
     return list(dict.fromkeys(means))
 
 
 def norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Column -> (dimension in lower case, "mean", "sd" or "n")."""
+    """Return each norm column with its dimension in lower case and its statistic: "mean", "sd" or "n"."""
     matches = {column: NORM_COLUMN.match(column.strip()) for column in columns}
     return {
         column: (match["dimension"].strip().lower(), match["statistic"].lower())
@@ -88,10 +92,10 @@ def norm_columns(columns: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 class BoundMapping:
-    """A mapping checked against the columns of a table: `value(field, row)` gives what the expression says.
+    """A mapping checked against the columns of a table. `value(field, row)` evaluates the field's expression.
 
-    `metadata` are the columns kept there: those named, else all that no field uses. `dimensions` are those whose norms
-    stand in the same table. Refused for a field or a column that does not exist.
+    `metadata` lists the columns stored as metadata: the named columns, or all columns that no field uses. `norms` lists
+    the columns with norms of the chosen dimensions. Raise Refused if a field or a column does not exist.
     """
 
     def __init__(self, mapping: Mapping[str, str], columns: Sequence[str]) -> None:
@@ -112,7 +116,7 @@ class BoundMapping:
         return field in self.values
 
     def value(self, field: str, row: Mapping[str, Any]) -> Any:
-        """None where the field is not mapped or its column is missing in this row."""
+        """Return the field's value in this row, or None if the field is not mapped or the row lacks the column."""
         return self.values[field](row) if field in self.values else None
 
     def _expression(self, field: str, text: str) -> Value:
@@ -146,7 +150,10 @@ class BoundMapping:
         return filled
 
     def _column(self, field: str, name: str, *, in_full: bool = True) -> str:
-        """Check the name. A column of which a field takes only a part stays among the metadata."""
+        """Return the column's name if it exists, else raise Refused.
+
+        A column of which a field uses only a part (`in_full` is False) also stays in the metadata.
+        """
         if name not in self.columns:
             hint = did_you_mean(name[:100], self.columns, shown=repr)
             hint = hint or f"the columns are {', '.join(self.columns[:20])}"
@@ -172,7 +179,7 @@ class BoundMapping:
 
 
 def _bounded(texts: Iterable[str]) -> list[str]:
-    """The texts; NoValue as soon as they are longer together than a field may be."""
+    """Return the texts. Raise NoValue as soon as their total length exceeds the limit of a field."""
     taken, size = [], 0
     for text in texts:
         size += len(text)
@@ -193,7 +200,7 @@ def _filtered(value: str, match: re.Match[str], names: Mapping[str, str]) -> str
 
 
 def as_text(value: Any) -> str:
-    """A cell as text: nothing for null, JSON for lists and objects, and numbers as they are written."""
+    """Return a cell as text: "" for null, JSON for numbers, lists and objects. Raise NoValue for bytes."""
     if value is None:
         return ""
     if isinstance(value, str):

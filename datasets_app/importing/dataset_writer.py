@@ -1,4 +1,4 @@
-"""The saving half of the import: what was read without an error, in one transaction."""
+"""The saving half of the import: it stores a reading without errors in one transaction."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ BATCH = 2000
 def create_dataset(
     reading: Reading, *, slug: str, by: Actor, norms: Collection[NormRecord] = (), **about: Any
 ) -> Dataset:
-    """A new draft with everything that was read: version 1 of a new name, else the next version of a known one.
+    """Create a new draft with the whole reading: version 1 of a new name, or the next version of a known name.
 
-    `about` are fields of Dataset (title, description, source, licence). CurationError, and nothing saved, where the
-    reading has errors or the name cannot be one.
+    `about` contains fields of Dataset (title, description, source, licence). Raise CurationError, and save nothing, if
+    the reading has errors or a field is invalid.
     """
     _require_ok(reading)
     dataset = new_draft(
@@ -43,7 +43,7 @@ def create_dataset(
 
 
 def new_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
-    """An empty draft under the next version of its name, with the first line of its history."""
+    """Create an empty draft as the next version of its name, with the first line of its history."""
     author: Any = None if by is None or isinstance(by, str) or not by.pk else by
     dataset = Dataset(slug=slug, version=next_version(slug), created_by=author, **fields)
     try:
@@ -57,7 +57,10 @@ def new_draft(slug: str, *, by: Actor, **fields: Any) -> Dataset:
 
 
 def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
-    """Append the items of a reading to a draft; CurationError where it has errors, or a key is there already."""
+    """Append the items of a reading to a draft.
+
+    Raise CurationError if the reading has errors or the draft already has one of the keys.
+    """
     _require_ok(reading)
     with changing(dataset):
         _refuse_known_keys(dataset, [record.key for record in reading.items])
@@ -73,7 +76,10 @@ def save_items(dataset: Dataset, reading: Reading, *, by: Actor) -> list[Item]:
 
 
 def save_norms(dataset: Dataset, norms: Collection[NormRecord], *, by: Actor) -> int:
-    """Attach norms to the items of a draft, in place of those that were there. How many."""
+    """Attach norms to the items of a draft and return their number. Existing norms of the same dimension are replaced.
+
+    Raise CurationError if the draft lacks one of the keys.
+    """
     with changing(dataset):
         items = {item.key: item for item in dataset.items.filter(key__in={norm.key for norm in norms})}
         unknown = [norm.key for norm in norms if norm.key not in items]

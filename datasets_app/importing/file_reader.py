@@ -1,7 +1,7 @@
-"""Readings as files: how the process that reads an upload hands its result to the process that stores it.
+"""Readings as files: the process that reads an upload passes its result to the storing process in this form.
 
-The format is JSON, because the reader's process may have been taken over by a hostile file: nothing that it writes is
-trusted. Images are checked against their hashes.
+A hostile file may have taken over the reader process, so its output is not trusted. The format is therefore JSON, and
+each image is checked against its hash.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FORMATS = frozenset({"jpeg", "png"})
 
 
 def write_readings(folder: Path, reading: Reading, norms: NormReading) -> None:
-    """Write a reading and the norms read beside it. Images are in the folder already."""
+    """Write a reading and the norms read with it. The images are in the folder already."""
     with (folder / ITEMS).open("w", encoding="utf-8") as out:
         for item in reading.items:
             out.write(json.dumps(_item_to_json(item), ensure_ascii=False) + "\n")
@@ -49,7 +49,7 @@ def write_readings(folder: Path, reading: Reading, norms: NormReading) -> None:
 
 
 def load_readings(scratch: ScratchFolder) -> tuple[Reading, NormReading]:
-    """Return what `write_readings` wrote. Refused where an image is not what its name says."""
+    """Return the readings that `write_readings` wrote. Raise Refused if an image does not match its hash."""
     header = json.loads((scratch.path / HEADER).read_text(encoding="utf-8"))
     items = list(_items(scratch.path)) if not header["report"]["error_total"] else []
     reading = Reading(

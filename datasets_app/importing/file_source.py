@@ -1,4 +1,4 @@
-"""A path or an open binary file, treated alike."""
+"""A common way to open a path or an already open binary file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Openable = Path | str | BinaryIO
 
 @contextmanager
 def opened(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
-    """The file, at its start, and its name; a file that was given stays open. Refused for an unreadable path."""
+    """Yield the file, positioned at its start, and its name. Raise Refused if the path cannot be read.
+
+    An already open file stays open.
+    """
     if not isinstance(source, Path | str):
         source.seek(0)
         yield source, name_of(source)
@@ -28,6 +31,6 @@ def opened(source: Openable) -> Iterator[tuple[BinaryIO, str]]:
 
 
 def name_of(source: Openable) -> str:
-    """The file's own name, without folders."""
+    """Return the file's own name, without folders."""
     path = source if isinstance(source, Path | str) else str(getattr(source, "name", "") or "upload")
     return Path(path).name

@@ -1,4 +1,4 @@
-"""Images between reading and saving: each decoded once, its bytes in a temporary folder, named by hash."""
+"""A temporary store of images between reading and saving. Each image is decoded once and named by its hash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Stash:
         self.bytes = 0
 
     def by_path(self, wanted: str) -> StashedImage:
-        """The image a row names. NotFound or BadImage say what is wrong with it."""
+        """Return the image that a row names. Raise NotFound or BadImage with the reason."""
         if self.finder is None:
             raise NotFound(f"image {wanted!r} is named, but no images were given")
         name = self.finder.find(wanted)
@@ -30,7 +30,7 @@ class Stash:
         return self._taken(name)
 
     def by_content(self, data: bytes) -> StashedImage:
-        """An image whose bytes stand in the table itself."""
+        """Return the image whose bytes are in the table itself. Raise BadImage with the reason."""
         name = f"sha256:{hashlib.sha256(data).hexdigest()}"
         if name not in self.by_name:
             self.by_name[name] = self._tried(data, "")

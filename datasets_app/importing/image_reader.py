@@ -1,4 +1,4 @@
-"""Images from strangers, made safe: opened under limits, turned upright, drawn anew, addressed by their hash."""
+"""Safe decoding of untrusted images: opened under limits, rotated upright, re-encoded, addressed by hash."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ BROKEN = (UnidentifiedImageError, OSError, ValueError, SyntaxError, EOFError, Ov
 
 
 class BadImage(Exception):
-    """These bytes are no image that is taken; the message says why."""
+    """An image that is refused. The message gives the reason."""
 
 
 def read_image(data: bytes, limits: Limits = LIMITS) -> ImageRecord:
-    """Decode and encode again; BadImage where that cannot be done.
+    """Decode an image and encode it again. Raise BadImage if that fails.
 
-    The first frame of a JPEG, PNG, WebP or GIF, upright by its EXIF orientation, at most `limits.image_side` pixels
-    long (2048; larger ones are scaled down). PNG and GIF sources, and anything with transparency, become PNG; the
-    rest JPEG of quality 90. Metadata, colour profiles and bytes behind the image are gone. The same bytes give the
-    same record, on the same version of Pillow.
+    The result is the first frame of a JPEG, PNG, WebP or GIF, rotated upright by its EXIF orientation. Its longest side
+    is at most `limits.image_side` pixels (2048); larger images are scaled down. PNG and GIF sources, and any image with
+    transparency, become PNG; the rest become JPEG of quality 90. Metadata, colour profiles and trailing bytes are
+    removed. The same bytes give the same record with the same version of Pillow.
     """
     if len(data) > limits.image_bytes:
         raise BadImage(f"has {len(data) / MIB:.0f} MiB; at most {limits.image_bytes // MIB} MiB are taken")
@@ -43,7 +43,7 @@ def read_image(data: bytes, limits: Limits = LIMITS) -> ImageRecord:
 
 
 def thumbnail(data: bytes) -> bytes:
-    """A JPEG of at most 320 pixels a side, of an image that `read_image` made; transparency becomes white."""
+    """Return a JPEG of at most 320 pixels a side from an image of `read_image`. Transparency becomes white."""
     with Image.open(io.BytesIO(data), formats=("JPEG", "PNG")) as image:
         image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE))
         small = image.convert("RGBA" if image.has_transparency_data else "RGB")
@@ -66,14 +66,14 @@ def _read_again(data: bytes, limits: Limits) -> ImageRecord:
 
 
 def _check_pixels(source: Image.Image, limits: Limits) -> None:
-    """By the header alone, before anything is decoded."""
+    """Raise BadImage if the image has too many pixels. Use only the header, before any decoding."""
     pixels = source.width * source.height
     if pixels > limits.image_pixels or pixels * getattr(source, "n_frames", 1) > limits.image_pixels:
         raise BadImage(f"is {source.width} x {source.height} pixels; at most {limits.image_pixels:,} in all are taken")
 
 
 def _in_plain_mode(image: Image.Image, lossless: bool) -> Image.Image:
-    """8-bit grey, colour, or colour with transparency."""
+    """Convert the image to 8-bit grey, colour, or colour with transparency."""
     if image.mode.startswith("I"):
         return image.convert("I").point(lambda value: value / 256).convert("L")  # 16-bit grey
     if image.mode in {"L", "1"} and not image.has_transparency_data:
@@ -82,7 +82,7 @@ def _in_plain_mode(image: Image.Image, lossless: bool) -> Image.Image:
 
 
 def _encoded(image: Image.Image, form: str, quality: int) -> bytes:
-    image.info = {}  # Pillow would write profiles, comments and text chunks back from here.
+    image.info = {}  # Pillow would write profiles, comments and text chunks from here into the file.
     buffer = io.BytesIO()
     image.save(buffer, form, **({"quality": quality, "optimize": True} if form == "JPEG" else {"optimize": True}))
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""One row to the fields of one item: what is checked about a text, a key, a list of choices, the metadata."""
+"""Checks that turn the cells of one row into the fields of an item: text, key, choices and metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evalsite.lib.text.pg_text import describe_unstorable
 
 
 class BadField(Exception):
-    """What a row holds cannot become this field."""
+    """An error for a cell that cannot become this field."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -23,7 +23,7 @@ class BadField(Exception):
 
 
 def checked_text(field: str, value: Any, most: int) -> str:
-    """The cell as text that PostgreSQL can hold: no NUL, no half surrogates, not longer than `most`."""
+    """Return the cell as text that PostgreSQL can store. Raise BadField if it cannot or is longer than `most`."""
     try:
         text = as_text(value)
     except NoValue as error:
@@ -36,7 +36,7 @@ def checked_text(field: str, value: Any, most: int) -> str:
 
 
 def checked_key(value: Any, limits: Limits) -> str:
-    """Keys are one line, and are compared letter by letter: so composed the same way, without blanks around them."""
+    """Return a key on one line, in Unicode NFC, without surrounding spaces, because keys are compared exactly."""
     key = unicodedata.normalize("NFC", checked_text("key", value, limits.key_chars)).strip()
     if not key:
         raise BadField("key", "is empty")
@@ -46,7 +46,7 @@ def checked_key(value: Any, limits: Limits) -> str:
 
 
 def checked_choices(value: Any, limits: Limits) -> tuple[str, ...]:
-    """From a list, a JSON list, texts separated by "|", or {"text": [...]}; nothing from an empty cell."""
+    """Return the choices in a list, a JSON list, a text with "|", or {"text": [...]}. An empty cell has none."""
     parsed = _choice_list(value)
     if len(parsed) == 1 or len(parsed) > limits.choices:
         raise BadField("choices", f"has {len(parsed)}; 2 to {limits.choices} are taken")
@@ -81,14 +81,14 @@ def _choices_in_text(text: str) -> list[Any]:
 
 
 def is_among(target: str, choices: tuple[str, ...]) -> bool:
-    """Whether a target names a choice: by its letter, its text, or its number from 0."""
+    """Return whether the target names a choice by its letter, its text, or its number from 0."""
     letters = string.ascii_uppercase[: len(choices)]
     numbers = {str(number) for number in range(len(choices))}
     return target.strip().upper() in set(letters) or target.strip() in {c.strip() for c in choices} | numbers
 
 
 def checked_metadata(row: Mapping[str, Any], columns: list[str], limits: Limits) -> dict[str, Any]:
-    """The other columns, as JSON has them; empty cells are left out."""
+    """Return the other columns as JSON data without empty cells. Raise BadField if they cannot be stored."""
     metadata = {column: row[column] for column in columns if row.get(column) not in (None, "")}
     try:
         text = json.dumps(metadata, ensure_ascii=False, allow_nan=False)

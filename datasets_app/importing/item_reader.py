@@ -1,4 +1,4 @@
-"""The import itself: a file, a mapping and images in; items and row-numbered remarks out. All of it or nothing."""
+"""The reader of items: it turns a file, a mapping and images into items and row-numbered remarks."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def read_items(
 ) -> Reading:
     """Read a table, or a zip of images with or without a table in it, into items.
 
-    `images` is a folder or a zip beside the table. A mapping that is given is merged over the guessed one; a field
-    mapped to "" is left out. Images go to `scratch`, and `watch` is called with the number of each row. Whatever is
-    wrong ends up in the reading's errors, never in an exception: only a reading that is `ok` may be saved.
+    `images` is a folder or a zip beside the table. A given mapping is merged over the guessed mapping; a field mapped
+    to "" is left out. Images are written to `scratch`. `watch` is called with the number of each row.
+    Every problem becomes an error in the reading, never an exception. Only a reading that is `ok` may be saved.
     """
     report = Report(limits.remarks)
     reading = Reading([], [], dict(mapping or {}), name_of(source), "", report, scratch)
@@ -59,7 +59,7 @@ def read_items(
 
 
 def read_columns(source: Openable, *, limits: Limits = LIMITS, first: int = 5) -> tuple[list[str], list[list[str]]]:
-    """The columns and the first rows as text, for a form that asks for the mapping. Refused if it cannot be read."""
+    """Return the columns and the first rows as text, for the mapping form. Raise Refused if the file is unreadable."""
     with opened(source) as (file, name):
         file, name, _ = _table_and_images(file, name, limits)
         if not name:
@@ -116,7 +116,10 @@ def _watched(rows: Iterator[Row], watch: Callable[[int], None]) -> Iterator[Row]
 
 
 def _table_and_images(file: BinaryIO, name: str, limits: Limits) -> tuple[BinaryIO, str, ImageFinder | None]:
-    """The table to read and its name, "" where there is only a zip of images; and the images that came with it."""
+    """Return the table to read, its name, and the images that came with it.
+
+    The name is "" if the file is a zip of images without a table.
+    """
     if kind_of(file, name) != "zip":
         return file, name, None
     archive = ZipMembers(file, limits)
@@ -132,14 +135,20 @@ def _table_and_images(file: BinaryIO, name: str, limits: Limits) -> tuple[Binary
 
 
 def _rows_of_images(finder: ImageFinder | None) -> Iterator[Row]:
-    """A zip without a table: the key is the name without its ending, the category the folder it lies in."""
+    """Yield one row per image of a zip without a table.
+
+    The key is the name without its suffix. The category is the name of the folder.
+    """
     for number, path in enumerate(sorted(finder.paths) if finder else [], 1):
         pure = PurePosixPath(path)
         yield Row(number, None, {"key": pure.stem, "image": path, "category": pure.parent.name})
 
 
 def _whole_mapping(reading: Reading, has_images: bool) -> dict[str, str]:
-    """What was asked for over what the names suggest. A column with a field of its own is not guessed for another."""
+    """Return the given mapping merged over the guessed one.
+
+    A column that the given mapping uses for a field is not guessed for another field, except for the key.
+    """
     asked = reading.mapping
     guessed = guess_mapping(reading.columns)
     if not has_images and "image" in guessed and "image" not in asked and not _holds_bytes(reading):
@@ -154,7 +163,7 @@ def _holds_bytes(reading: Reading) -> bool:
 
 
 class _Assembly:
-    """Rows to items, one by one, remembering the keys that were seen."""
+    """A builder that turns rows into items one by one and records the keys already used."""
 
     def __init__(self, reading: Reading, stash: Stash, limits: Limits) -> None:
         self.reading, self.stash, self.limits, self.report = reading, stash, limits, reading.report
@@ -174,7 +183,7 @@ class _Assembly:
                 self.reading.items.append(item)
 
     def _check_mapping(self) -> None:
-        """Once for the file, rather than for every row."""
+        """Raise Refused if no column holds an input or an image. This check runs once per file, not per row."""
         if "input" in self.bound or "image" in self.bound or self.stash.finder is not None:
             return
         images = guess_mapping(self.reading.columns).get("image")
@@ -226,11 +235,14 @@ class _Assembly:
         return key
 
     def _image(self, row: Row, key: str) -> StashedImage | None:
-        """By the image column; by the key where images were given but no column names them."""
+        """Return the image named by the image column, or None.
+
+        Use the key as the name if images were given but neither an image nor an input column is mapped.
+        """
         value = self._value(row, "image")
         if "image" not in self.bound and self.stash.finder is not None and "input" not in self.bound:
             value = key
-        if isinstance(value, dict):  # As published image sets have it: the bytes beside their path.
+        if isinstance(value, dict):  # Published image sets use this form: bytes and path.
             value = value.get("bytes") or value.get("path")
         try:
             if isinstance(value, bytes):

@@ -1,7 +1,7 @@
-"""Reading files in a process of their own, under limits of memory and time. Every upload and import goes this way.
+"""Reading of files in a separate process, under limits of memory and time. Every upload and import uses it.
 
-A table can decode to many times its size, and its decoders are native code. The process that reads it holds no key
-and no connection. If it dies or passes a limit, the caller gets `Refused` with the file's name and the limit.
+A table can decode to many times its size, and its decoders are native code. The reading process has no API key and no
+database connection. If it dies or exceeds a limit, the caller gets `Refused` with the file's name and the limit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 BASE_DIR = Path(__file__).resolve().parents[2]
 LOOK_S = 0.5
 STDERR_CHARS = 2000
-# Arrow's own allocators reserve address space ahead of need, which the limit would count.
+# Arrow's own allocators reserve address space in advance. The limit on address space would count it.
 ENVIRONMENT = {"ARROW_DEFAULT_MEMORY_POOL": "system", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "2"}
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "LD_LIBRARY_PATH")
 
@@ -37,14 +37,14 @@ Watch = Callable[[int], None]
 
 
 class FileToRead(NamedTuple):
-    """A file, or a folder of images, and the name that people know it by."""
+    """A file, or a folder of images, and the name to show to people."""
 
     path: Path
     name: str
 
 
 class TableColumns(NamedTuple):
-    """The columns of a table, its first rows as text, and whether images came with it."""
+    """The columns of a table, its first rows as text, and a flag that is set if images came with it."""
 
     columns: list[str]
     first_rows: list[list[str]]
@@ -52,7 +52,7 @@ class TableColumns(NamedTuple):
 
 
 def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch | None = None) -> TableColumns:
-    """Return what a form needs that asks for the mapping. Refused where the file cannot be read."""
+    """Return the data that the mapping form needs. Raise Refused if the file cannot be read."""
     scratch = ScratchFolder()
     _run(scratch, "columns", {"items": file}, limits, limits.preview_seconds, watch)
     return TableColumns(**json.loads((scratch.path / COLUMNS).read_text(encoding="utf-8")))
@@ -61,7 +61,7 @@ def read_table_columns(file: FileToRead, limits: Limits = LIMITS, watch: Watch |
 def read_upload(
     files: Mapping[str, FileToRead], mapping: Mapping[str, str], limits: Limits = LIMITS, watch: Watch | None = None
 ) -> tuple[Reading, NormReading]:
-    """Read the parts "items", "images" and "norms". What is wrong with them is in the reports, as from `read_items`."""
+    """Read the parts "items", "images" and "norms". Errors are in the reports, as with `read_items`."""
     scratch = ScratchFolder()
     try:
         _run(scratch, "items", files, limits, limits.reader_seconds, watch, mapping=dict(mapping))
@@ -75,7 +75,7 @@ def read_upload(
 def read_norm_table(
     file: FileToRead, items: Mapping[str, str], mapping: Mapping[str, str] | None = None, limits: Limits = LIMITS
 ) -> NormReading:
-    """Read norms for `items` (key -> category), as `read_norms` does."""
+    """Read norms for `items` (key -> category), as `read_norms` does, in a separate process."""
     scratch = ScratchFolder()
     request = {"items": dict(items), "mapping": dict(mapping or {})}
     try:
@@ -96,7 +96,10 @@ def _run(
     watch: Watch | None,
     **more: Any,
 ) -> None:
-    """Have a process of its own do it. `watch` is called with the rows read so far; what it raises ends the process."""
+    """Run the task in a separate process. Raise Refused if it fails.
+
+    `watch` is called with the number of rows read so far. An exception that it raises ends the process.
+    """
     _require_readable(files)
     request = {
         "task": task,
@@ -124,7 +127,7 @@ def _require_readable(files: Mapping[str, FileToRead]) -> None:
 
 
 def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch, folder: Path) -> int:
-    """Run the process to its end. It is killed where it takes longer, and where the caller gives up."""
+    """Run the process and return its exit code. Kill it if it exceeds `seconds` or the caller raises."""
     environment = {name: os.environ[name] for name in PASSED_ON if name in os.environ} | ENVIRONMENT
     process = subprocess.Popen(
         [sys.executable, "-m", "datasets_app.importing.reader_process"],
@@ -151,12 +154,12 @@ def _exit_code(request: dict[str, Any], stderr: Any, seconds: int, watch: Watch,
 
 def _send(process: subprocess.Popen[bytes], request: bytes) -> None:
     stdin = process.stdin
-    assert stdin is not None  # noqa: S101 - it was asked for
+    assert stdin is not None  # noqa: S101 - Popen opened it
     try:
         with stdin:
             stdin.write(request)
     except BrokenPipeError:
-        pass  # It has ended already; its exit code says how.
+        pass  # The process has already ended. Its exit code gives the reason.
 
 
 def _rows_read(folder: Path) -> int:

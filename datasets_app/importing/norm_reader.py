@@ -1,4 +1,4 @@
-"""Human norms from a table, in the shapes they are published in, with the slips that published tables have."""
+"""The reader of human norms: it accepts the usual shapes of published tables and repairs their common errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DIMENSION_CHARS = 80
 
 @dataclass(slots=True)
 class NormReading:
-    """Norms for the keys of a dataset. With an error in it, none of it may be saved."""
+    """Norms for the keys of a dataset. If it has an error, none of it may be saved."""
 
     norms: list[NormRecord] = field(default_factory=list)
     report: Report = field(default_factory=Report)
@@ -37,11 +37,12 @@ def read_norms(
 ) -> NormReading:
     """Read norms for `items` (key -> category) from a path or a binary file.
 
-    Wide tables have `<Dimension>_mean`, `_SD`, `_N` in any case, also after "human_"; long ones the columns dimension,
-    mean, sd, n. `mapping` may name the columns "key" and "category" where they have unusual names. Keys that differ
-    from the dataset's only by blanks, case or an image's ending are repaired and reported. Keys the dataset does not
-    have, and items without norms, are warnings; a mean that is no number, a negative sd, an n that is no whole number
-    and two values for one (item, dimension) are errors.
+    A wide table has columns `<Dimension>_mean`, `_SD`, `_N`, in any case, with or without the prefix "human_". A long
+    table has the columns dimension, mean, sd, n. `mapping` may give the names of the "key" and "category" columns.
+    Keys that differ from the dataset's only by white space, hyphens, underscores, case or an image suffix are repaired
+    and reported.
+    Unknown keys, and items without norms, are warnings. These are errors: a mean that is not a number, a negative sd,
+    an n that is not a whole number, and two values for one (item, dimension).
     """
     reading = NormReading()
     try:
@@ -54,7 +55,7 @@ def read_norms(
 
 
 def row_norms(key: str, row: Row, columns: Mapping[str, tuple[str, str]], report: Report) -> Iterator[NormRecord]:
-    """The norms that stand in one wide row; a dimension whose cells are all blank has none."""
+    """Yield the norms in one row of a wide table. Skip a dimension whose cells are all blank."""
     cells: dict[str, dict[str, Any]] = {}
     for column, (dimension, statistic) in columns.items():
         cells.setdefault(dimension, {})[statistic] = (column, row.values.get(column))
@@ -84,7 +85,7 @@ def _norm(
 
 
 def _number(statistic: str, cell: Any) -> float | None:
-    """A finite number, or None for a blank cell; an sd is not negative, an n a whole number from 1."""
+    """Return a finite number, or None for a blank cell. Raise ValueError if it is invalid for the statistic."""
     text = as_text(cell).strip()
     if not text:
         return None
@@ -102,12 +103,12 @@ def _number(statistic: str, cell: Any) -> float | None:
 
 
 def _loose(name: str) -> str:
-    """How keys and categories are compared when they do not match letter by letter."""
+    """Return the spelling used to compare keys and categories that do not match exactly."""
     return re.sub(r"[\s_-]+", " ", re.sub(r"\.(jpe?g|png|webp|gif)\Z", "", name.strip().casefold()))
 
 
 class _NormTable:
-    """The columns of one table of norms, and the dataset that its keys are matched with."""
+    """A table of norms, with the dataset whose keys it is matched against."""
 
     def __init__(
         self, columns: Sequence[str], items: Mapping[str, str], mapping: Mapping[str, str], reading: NormReading
@@ -195,7 +196,7 @@ class _NormTable:
 
 
 def _unambiguous(items: Mapping[str, str]) -> dict[str, str]:
-    """Loose spelling -> key, without the spellings that several keys share."""
+    """Return loose spelling -> key, without spellings that several keys share."""
     spellings: dict[str, list[str]] = {}
     for key in items:
         spellings.setdefault(_loose(key), []).append(key)

@@ -1,4 +1,4 @@
-"""Parquet to rows, in small batches. pyarrow is loaded only when a Parquet file is read."""
+"""The reader of Parquet files, in small batches. pyarrow is imported only when a Parquet file is read."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from datasets_app.importing.limits import MIB, Limits
 from datasets_app.importing.records import Refused, Report, Row
 
 BATCH_ROWS = 256
-BROKEN = (OSError, ValueError, OverflowError, RecursionError)  # pyarrow's own errors derive from these, but for a few.
+BROKEN = (OSError, ValueError, OverflowError, RecursionError)  # Most pyarrow errors derive from these.
 
 
 def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    """Columns and rows. Times become ISO text, decimals text, and numbers that are not finite become None."""
+    """Return columns and rows. Times become ISO text, decimals become text, and non-finite numbers become None."""
     import pyarrow
     from pyarrow import parquet
 
@@ -26,7 +26,7 @@ def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
         schema = header.schema
         leaves = (schema.column(index) for index in range(len(schema)))
         texts = [leaf.path for leaf in leaves if leaf.physical_type == "BYTE_ARRAY"]
-        # Kept as dictionaries, a text that a million rows repeat is held once, until rows are made of it.
+        # As a dictionary column, a text that a million rows repeat is in memory once until its rows are built.
         table = parquet.ParquetFile(file, read_dictionary=texts)
     except (pyarrow.ArrowException, *BROKEN) as error:
         raise Refused(f"the file is not Parquet: {error}") from None
@@ -37,7 +37,10 @@ def parquet_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[s
 
 
 def check_size(metadata: Any, columns: int, limits: Limits) -> None:
-    """Refuse by the header, before a page is decoded: a few kilobytes of Parquet can stand for gigabytes."""
+    """Raise Refused if the header declares too much, before any page is decoded.
+
+    A few kilobytes of Parquet can decode to gigabytes.
+    """
     if columns > limits.columns:
         raise Refused(f"the table has {columns:,} columns; at most {limits.columns} are read")
     if metadata.num_rows > limits.rows:
@@ -64,7 +67,7 @@ def _rows(table: Any, limits: Limits) -> Iterator[Row]:
 
 
 def _unfolded(batch: Any, limits: Limits) -> Iterator[dict[str, Any]]:
-    """The rows of a batch, in halves as long as they would decode to more than one image's worth of bytes."""
+    """Yield the rows of a batch. Split it in halves while it would decode to more than `limits.image_bytes`."""
     repeated = sum(_repeated_bytes(column) for column in batch.columns)
     if batch.nbytes + repeated <= limits.image_bytes:
         yield from batch.to_pylist()
@@ -73,13 +76,13 @@ def _unfolded(batch: Any, limits: Limits) -> Iterator[dict[str, Any]]:
         yield from _unfolded(batch.slice(0, middle), limits)
         yield from _unfolded(batch.slice(middle), limits)
     elif batch.num_rows and repeated <= limits.image_bytes:
-        yield from batch.to_pylist()  # Its dictionary is large, its one row is not.
+        yield from batch.to_pylist()  # The dictionary is large, but the one row is small.
     elif batch.num_rows:
         raise Refused(f"a row holds more than {limits.image_bytes // MIB} MiB")
 
 
 def _repeated_bytes(array: Any) -> int:
-    """Return the bytes of an array's texts, each counted as often as it occurs. Nothing is decoded for that."""
+    """Return the bytes of an array's texts, counting each occurrence, without decoding them."""
     import pyarrow
     from pyarrow import compute
 
@@ -94,7 +97,7 @@ def _repeated_bytes(array: Any) -> int:
 
 
 def plain(value: Any) -> Any:
-    """A value of Arrow as JSON has it; bytes stay bytes, since a column may hold images."""
+    """Return an Arrow value as JSON data. Bytes stay bytes, because a column may contain images."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -1,7 +1,8 @@
-"""The process that reads one upload: without keys, without a database, under limits of memory and time.
+"""The process that reads one upload, without API keys or database, under limits of memory and time.
 
-`datasets_app.importing.limited_reader` starts it as `python -m datasets_app.importing.reader_process`, with a request
-as JSON on its standard input. It ends with an exit code of this module; its results are in the request's folder.
+`datasets_app.importing.limited_reader` starts it as `python -m datasets_app.importing.reader_process` and sends a JSON
+request to its standard input. The process ends with an exit code of this module. Its results are in the folder that the
+request names.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ EVERY_S = 0.5
 
 
 def restrict(memory_bytes: int, file_bytes: int, seconds: int) -> None:
-    """Limit this process for good. It ends with its parent, and leaves no core file."""
+    """Limit this process permanently. Let it end with its parent and write no core file."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -36,7 +37,7 @@ def restrict(memory_bytes: int, file_bytes: int, seconds: int) -> None:
 
 
 def perform(request: dict[str, Any]) -> None:
-    """Read what the request names. What cannot be read at all goes to `refusal.json`."""
+    """Read the files of the request. If they cannot be read at all, write the reason to `refusal.json`."""
     from datasets_app.importing.limits import Limits
     from datasets_app.importing.records import Refused
 
@@ -96,14 +97,14 @@ def _read_norms(request: dict[str, Any], out: Path, limits: Any) -> None:
 
 
 def _open(path: str, name: str) -> Any:
-    """The file under the name that it was uploaded with."""
+    """Return the file under the name that it was uploaded with."""
     raw = io.FileIO(path)
     raw.name = name
     return io.BufferedReader(raw)
 
 
 def _progress(out: Path) -> Callable[[int], None]:
-    """Return a function that writes how many rows were read, twice a second."""
+    """Return a function that writes the number of rows read, at most twice a second."""
     due = time.monotonic() + EVERY_S
 
     def watch(rows: int) -> None:
@@ -123,7 +124,7 @@ def main() -> None:
     try:
         perform(request)
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)  # At once: to unwind and to report would take memory.
+        os._exit(OUT_OF_MEMORY)  # Exit immediately, because unwinding and reporting need memory.
     except OSError as error:
         if error.errno in (errno.EFBIG, errno.ENOSPC):
             os._exit(OUT_OF_SPACE)

@@ -1,4 +1,4 @@
-"""What reading a file gives: items, images, norms, and remarks about what was wrong with which row."""
+"""The results of reading a file: items, images, norms, and remarks about rows."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from evalsite.lib.text.hashing import content_hash
 
 
 class Refused(Exception):
-    """The file as a whole cannot be read; the message says why, for the person who chose it."""
+    """A file that cannot be read at all. The message gives the reason to the person who chose the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One record of a table: `number` counts from 1; `line` is where it starts in the file, if lines are known."""
+    """One record of a table. `number` counts from 1; `line` is its first line in the file, or None if unknown."""
 
     number: int
     line: int | None
@@ -29,7 +29,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """An error or a warning. `row` is None where it concerns the whole file."""
+    """An error or a warning. `row` is None if it concerns the whole file."""
 
     row: int | None
     line: int | None
@@ -45,7 +45,7 @@ class Remark:
 
 @dataclass(slots=True)
 class Report:
-    """Errors and warnings as they are found; the first hundred of each are kept, all are counted."""
+    """The errors and warnings of a file. The first `keep` of each are stored; all are counted."""
 
     keep: int = LIMITS.remarks
     errors: list[Remark] = field(default_factory=list)
@@ -80,7 +80,7 @@ class ImageRecord:
 
 @dataclass(frozen=True, slots=True)
 class StashedImage:
-    """An ImageRecord whose bytes wait in a temporary file, so that an import holds one image at a time."""
+    """An image whose bytes are in a temporary file, so that an import has only one image in memory."""
 
     sha256: str
     path: Path
@@ -93,7 +93,7 @@ class StashedImage:
 
 @dataclass(frozen=True, slots=True)
 class NormRecord:
-    """Human reference for one item on one dimension; `sd` and `n` are None where the table leaves them blank."""
+    """A human norm for one item on one dimension. `sd` and `n` are None if the table leaves them blank."""
 
     key: str
     dimension: str
@@ -115,7 +115,7 @@ class ItemRecord:
     norms: tuple[NormRecord, ...] = ()
 
     def content(self) -> dict[str, Any]:
-        """What identifies the item, as `item_content` gives it."""
+        """Return the content that identifies the item, in the form of `item_content`."""
         return item_content(
             key=self.key,
             input=self.input,
@@ -130,7 +130,7 @@ class ItemRecord:
 
 
 class ScratchFolder:
-    """A temporary folder that goes when nobody holds this object any more, and at the latest when Python ends."""
+    """A temporary folder that is deleted with the last reference to this object, or when Python exits."""
 
     def __init__(self) -> None:
         self.path = Path(mkdtemp(prefix="evalsite-import-"))
@@ -138,7 +138,7 @@ class ScratchFolder:
 
     @classmethod
     def at(cls, path: Path) -> ScratchFolder:
-        """A folder that somebody else made, and removes."""
+        """Return an object for a folder that another process creates and deletes."""
         scratch = cls.__new__(cls)
         scratch.path = path
         return scratch
@@ -146,10 +146,10 @@ class ScratchFolder:
 
 @dataclass(slots=True)
 class Reading:
-    """A whole file, read. With an error in it, nothing of it may be saved.
+    """The result of reading a whole file. If it has an error, none of it may be saved.
 
-    `mapping` is the one that was used (given or guessed), `columns` are those of the table. The images lie in a
-    temporary folder that lives as long as this object.
+    `mapping` is the mapping that was used, given or guessed. `columns` are the columns of the table. The images are in
+    a temporary folder that exists as long as this object.
     """
 
     items: list[ItemRecord]
@@ -185,7 +185,7 @@ def item_content(
     metadata: Mapping[str, Any],
     norms: Iterable[tuple[str, float, float | None, int | None]],
 ) -> dict[str, Any]:
-    """The content of one item as plain data; neither its place in the set nor a note about it belongs to it."""
+    """Return the content of one item as plain data, without its position and its note."""
     return {
         "key": key,
         "input": input,
@@ -200,8 +200,8 @@ def item_content(
 
 
 def dataset_hash(contents: Iterable[dict[str, Any]]) -> str:
-    """SHA-256 over (key, hash of the content) of the active items, whatever their order. 64 hexadecimal digits.
+    """Return the SHA-256 over (key, hash of the content) of the items, in 64 hexadecimal digits.
 
-    A hash of hashes, so that only one item's content is held at a time.
+    The order of the items does not matter. A hash of hashes needs only one item's content in memory at a time.
     """
     return content_hash(sorted((content["key"], content_hash(content)) for content in contents))

@@ -1,4 +1,4 @@
-"""Files to rows: CSV, JSON lines, a JSON array, Parquet. Nothing here knows what a column means."""
+"""Readers that turn CSV, JSON lines, a JSON array or Parquet into rows. They do not interpret columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evalsite.lib.text.pg_text import describe_unstorable
 TABLE_SUFFIXES = frozenset({".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ".json", ".parquet"})
 DELIMITERS = ",;\t|"
 UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-VALUE_BYTES = 8  # What each value counts besides its text, so that a million empty ones are not free.
+VALUE_BYTES = 8  # Counted per value in addition to its text, so that empty values also count.
 
 
 def file_sha256(file: BinaryIO) -> str:
@@ -38,7 +38,10 @@ def file_size(file: BinaryIO) -> int:
 
 
 def kind_of(file: BinaryIO, name: str) -> str:
-    """ "zip", "parquet", "json", "jsonl" or "csv": by the first bytes where they tell, else by the name's ending."""
+    """Return "zip", "parquet", "json", "jsonl" or "csv".
+
+    The first bytes decide if they are clear, else the suffix of the name. Raise Refused for an empty file.
+    """
     head = file.read(4096)
     file.seek(0)
     if not head:
@@ -55,7 +58,10 @@ def kind_of(file: BinaryIO, name: str) -> str:
 
 
 def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tuple[list[str], Iterator[Row]]:
-    """The columns of a table and an iterator over its rows. `Refused` where it cannot be read, also while iterating."""
+    """Return the columns of a table and an iterator over its rows.
+
+    Raise Refused if the table cannot be read. The iterator may raise it too.
+    """
     size = file_size(file)
     if size > limits.table_bytes:
         raise Refused(f"the table has {size / MIB:.0f} MiB; at most {limits.table_bytes // MIB} MiB are read")
@@ -69,7 +75,7 @@ def read_rows(file: BinaryIO, name: str, report: Report, limits: Limits) -> tupl
 
 
 def check_number_of_columns(number: int, limits: Limits) -> None:
-    """Refused for too many. Readers call this before they do anything for each column."""
+    """Raise Refused if there are too many columns. Readers call this before any work per column."""
     if number > limits.columns:
         raise Refused(f"the table has {number:,} columns; at most {limits.columns} are read")
 
@@ -84,7 +90,7 @@ def _check_names(columns: list[str], limits: Limits) -> None:
 
 
 def _bounded(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> Iterator[Row]:
-    """Rows within the limits. A row with text that cannot be stored is an error, and is left out."""
+    """Yield the rows within the limits. Report a row with unstorable text as an error and skip it."""
     decoded = 0
     for row in rows:
         if row.number > limits.rows:
@@ -104,7 +110,7 @@ def _bounded(rows: Iterator[Row], name: str, report: Report, limits: Limits) -> 
 
 
 def _measure(value: Any) -> tuple[int, str]:
-    """Return the decoded bytes of a value, and what of it cannot be stored, as the end of a sentence."""
+    """Return the decoded bytes of a value, and the reason why it cannot be stored ("" if it can)."""
     size, fault, left = 0, "", [value]
     while left:
         part = left.pop()
@@ -122,7 +128,7 @@ def _measure(value: Any) -> tuple[int, str]:
 
 
 def _printable(name: str) -> str:
-    """A column's name in which characters that cannot be stored are shown as question marks."""
+    """Return a column's name with question marks for characters that cannot be stored."""
     return name.replace("\x00", "?").encode("utf-8", "replace").decode()
 
 
@@ -130,7 +136,10 @@ def _printable(name: str) -> str:
 
 
 def encoding_of(file: BinaryIO, report: Report) -> str:
-    """utf-8-sig or utf-16; else cp1252, with a warning, where the bytes are neither."""
+    """Return "utf-8-sig" or "utf-16", or "cp1252" with a warning if the bytes are neither.
+
+    Raise Refused if they are not cp1252 either.
+    """
     head = file.read(4)
     file.seek(0)
     if head.startswith(UTF16_MARKS) and _decodes(file, "utf-16"):
@@ -157,12 +166,12 @@ def _decodes(file: BinaryIO, encoding: str) -> bool:
 
 
 def _text(file: BinaryIO, encoding: str) -> io.TextIOWrapper:
-    # newline="" splits lines at CR, LF and CR LF alike, and leaves line ends inside quotes as they are.
+    # newline="" splits lines at CR, LF and CR LF, and preserves line ends inside quotes.
     return io.TextIOWrapper(io.BufferedReader(_Unclosed(file), MIB), encoding=encoding, newline="")
 
 
 class _Unclosed(io.RawIOBase):
-    """Lends a file to a text wrapper, which would close it at its end."""
+    """A wrapper that keeps a text wrapper from closing the file."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -183,14 +192,14 @@ def csv_rows(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str],
     encoding = encoding_of(file, report)
     delimiter = sniff_delimiter(_text(file, encoding).read(64 * 1024))
     file.seek(0)
-    csv.field_size_limit(limits.text_chars)  # Of the whole process; nothing else here reads CSV that people send.
+    csv.field_size_limit(limits.text_chars)  # Applies to the whole process. No other code reads uploaded CSV.
     reader = csv.reader(_lines(_text(file, encoding), limits), delimiter=delimiter, strict=True)
     columns = _header(_records(reader), report, limits)
     return [name for name in columns if name], _csv_body(reader, columns, report)
 
 
 def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
-    """Lines with their ends. Refused for one that is too long, before all of it is held."""
+    """Yield lines with their line ends. Raise Refused for an overlong line before all of it is in memory."""
     number = 0
     while line := text.readline(limits.line_chars + 1):
         number += 1
@@ -200,7 +209,10 @@ def _lines(text: io.TextIOWrapper, limits: Limits) -> Iterator[str]:
 
 
 def sniff_delimiter(sample: str) -> str:
-    """Whichever of `, ; tab |` cuts the header into most columns. The rows below must agree, or say so one by one."""
+    """Return the delimiter among `, ; tab |` that splits the header into most columns.
+
+    Each row with another number of columns is then reported as an error.
+    """
 
     def columns_by(delimiter: str) -> int:
         records = csv.reader(io.StringIO(sample, newline=""), delimiter=delimiter)
@@ -213,7 +225,7 @@ def sniff_delimiter(sample: str) -> str:
 
 
 def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
-    """(line where it starts, cells) of each record that is not blank."""
+    """Yield the first line and the cells of each record that is not blank."""
     while True:
         line = reader.line_num + 1
         try:
@@ -227,7 +239,7 @@ def _records(reader: Any) -> Iterator[tuple[int, list[str]]]:
 
 
 def _header(records: Iterator[tuple[int, list[str]]], report: Report, limits: Limits) -> list[str]:
-    """Names of the columns; "" for an unnamed one, which is left out."""
+    """Return the names of the columns, with "" for an unnamed column, which is left out."""
     _, cells = next(records, (0, []))
     if not cells:
         raise Refused("the table has no header")
@@ -261,7 +273,7 @@ def _no_constant(name: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """JSON without NaN and Infinity; ValueError for anything that is not JSON, however deep or long."""
+    """Parse JSON without NaN and Infinity. Raise ValueError for anything else, including too deep nesting."""
     try:
         return json.loads(text, parse_constant=_no_constant)
     except RecursionError:
@@ -316,7 +328,7 @@ def json_array(file: BinaryIO, report: Report, limits: Limits) -> tuple[list[str
 
 
 def _columns_of(rows: Iterator[Row], limits: Limits) -> list[str]:
-    """Every name that occurs, in the order of its first occurrence. Refused once they are too many."""
+    """Return every name in the order of its first occurrence. Raise Refused if there are too many."""
     names: dict[str, None] = {}
     for row in rows:
         names |= dict.fromkeys(row.values)

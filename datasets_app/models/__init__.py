@@ -1,4 +1,4 @@
-"""Datasets, their items, images and human norms, and the history that every app writes to."""
+"""Models of datasets, their items, images and human norms, and of the history that all apps write."""
 
 from datasets_app.models.datasets import Dataset
 from datasets_app.models.history import StatusChange, TransitionError, TransitionQuerySet

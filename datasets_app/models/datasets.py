@@ -1,4 +1,4 @@
-"""A dataset: a named, versioned set of items, which freezes when it is approved."""
+"""The dataset model: a named, versioned set of items that is frozen at approval."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ slug_validator = RegexValidator(
 
 class DatasetQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """Datasets belong to the group; a viewer sees those of the experiments that they see."""
+        """Return the datasets that the user may see.
+
+        Members see all datasets. A viewer sees the datasets of experiments that they may see.
+        """
         if is_member(user):
             return self
         if is_viewer(user):
@@ -29,7 +32,7 @@ class DatasetQuerySet(TransitionQuerySet):
         return self.none()
 
     def named(self, reference: str) -> Self:
-        """`slug@version`, or `slug` alone for its newest version."""
+        """Filter by a reference: `slug@version`, or `slug` alone for its newest version."""
         slug, _, version = reference.partition("@")
         if version:
             return self.filter(slug=slug, version=int(version)) if version.isdecimal() else self.none()
@@ -94,7 +97,7 @@ class Dataset(models.Model):
         return StatusChange.objects.of(self).select_related("by")
 
     def refresh_counts(self) -> None:
-        """Store how many items there are, and how many of them are not excluded."""
+        """Count and store the number of all items and of active items."""
         counts = self.items.aggregate(
             all=models.Count("pk"), active=models.Count("pk", filter=models.Q(excluded=False))
         )

@@ -1,4 +1,4 @@
-"""Every change of state has an author, a time and a reason: one rule, for all apps."""
+"""The history of all apps: every change of state has an author, a time and a reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Actor = User | AnonymousUser | str | None
 
 
 class TransitionError(Exception):
-    """The row was not in a state from which this transition starts; nothing was changed."""
+    """A transition from a state that does not allow it. Nothing was changed."""
 
 
 class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
@@ -25,7 +25,10 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
         return self.filter(content_type=ContentType.objects.get_for_model(row), object_id=row.pk)
 
     def visible_to(self, user: Any) -> Self:
-        """Those of rows that the user may see; a kind of row that knows no such rule is everybody's."""
+        """Return the changes of rows that the user may see.
+
+        If a model has no `visible_to`, everybody may see the changes of its rows.
+        """
         if user.is_superuser:
             return self
         hidden = models.Q()
@@ -38,7 +41,7 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
 
 
 class StatusChange(models.Model):
-    """One change of one row: what it was, what it became, who did it and why."""
+    """One change of one row: the old value, the new value, the author and the reason."""
 
     content_type = models.ForeignKey(ContentType, on_delete=models.CASCADE)
     object_id = models.BigIntegerField()
@@ -61,12 +64,12 @@ class StatusChange(models.Model):
 
     @property
     def change(self) -> str:
-        """From what to what, as far as there was something before."""
+        """Return the old and the new value as text, or only the new value if there was no old one."""
         return f"{self.from_value} → {self.to_value}" if self.from_value else self.to_value
 
 
 def authorship(by: Actor) -> tuple[User | None, str]:
-    """The user, where it is one, and the name that stays when the user is gone."""
+    """Return the user, or None, and the author's name, which remains when the user is deleted."""
     user = by if isinstance(by, User) else None
     return user, by if isinstance(by, str) else (user.get_username() if user else "unknown")
 
@@ -74,7 +77,7 @@ def authorship(by: Actor) -> tuple[User | None, str]:
 def record_changes(
     rows: Collection[tuple[models.Model, str, str]], *, by: Actor, reason: str, what: str = "status"
 ) -> None:
-    """Write one StatusChange for each (row, from, to)."""
+    """Create one StatusChange for each (row, from, to)."""
     user, actor = authorship(by)
     StatusChange.objects.bulk_create(
         StatusChange(
@@ -92,10 +95,10 @@ def record_changes(
 
 
 def save_noted(row: models.Model, *, by: Actor, reason: str = "", fields: Collection[str] | None = None) -> None:
-    """Save a row that people edit, with one StatusChange for each column that becomes another, or for a new row one.
+    """Save a row that people edit, and record one StatusChange per changed column, or one for a new row.
 
-    All that may be edited is saved, or these `fields` alone. What it was is read under its lock, not when the row was:
-    somebody else may have changed it since.
+    All editable fields are saved, or only `fields`. The old values are read again under a lock, because another person
+    may have changed the row since it was read.
     """
     kind = type(row)
     with transaction.atomic():
@@ -117,7 +120,7 @@ def _note(field: Any, former: models.Model, row: models.Model, *, by: Actor, rea
 
 
 def said_in_history(value: Any) -> str:
-    """A column's value as people read it, in the characters that a StatusChange has for it."""
+    """Return a column's value as readable text, cut to the length of a StatusChange's value."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Decimal):
@@ -127,15 +130,15 @@ def said_in_history(value: Any) -> str:
 
 
 class TransitionQuerySet(models.QuerySet[Any]):
-    """For models with a `status`: a transition starts only from the states it allows."""
+    """A QuerySet for models with a `status`. A transition starts only from the allowed states."""
 
     def transition(
         self, *, sources: Collection[str], target: str, by: Actor, reason: str = "", **changes: Any
     ) -> list[int]:
-        """Move every row of this set that is in one of `sources` to `target`, with its history, in one transaction.
+        """Move every row whose status is in `sources` to `target`, with its history, in one transaction.
 
-        Returns the keys of the rows that moved. The rows are locked first, in the order of their keys, so two
-        transitions at once cannot both start from one state.
+        Return the keys of the moved rows. The rows are first locked in the order of their keys, so two concurrent
+        transitions cannot both start from one state.
         """
         with transaction.atomic():
             rows = list(self.filter(status__in=sources).select_for_update(of=("self",)).order_by("pk"))
@@ -145,7 +148,7 @@ class TransitionQuerySet(models.QuerySet[Any]):
         return keys
 
     def transition_one(self, row: models.Model, **how: Any) -> None:
-        """As `transition`, for one row, which is refreshed; TransitionError where it was not in an allowed state."""
+        """Apply `transition` to one row and refresh it. Raise TransitionError if its state does not allow it."""
         if not self.filter(pk=row.pk).transition(**how):
             row.refresh_from_db(fields=["status"])
             sources = " or ".join(how["sources"])

@@ -1,4 +1,4 @@
-"""Items, the images they show, and the human norms they are compared with."""
+"""Models of items, their images, and the human norms that answers are compared with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from evalsite.lib.choice_constraints import constrain_choices
 
 @constrain_choices
 class Asset(models.Model):
-    """An image, addressed by the sha256 of its (re-encoded) bytes; the file lies under MEDIA_ROOT by that hash."""
+    """An image, addressed by the SHA-256 of its re-encoded bytes. Its file under MEDIA_ROOT has that name."""
 
     class Format(models.TextChoices):
         JPEG = "jpeg", "JPEG"
@@ -36,12 +36,12 @@ class Asset(models.Model):
 
     @property
     def path(self) -> str:
-        """Relative to MEDIA_ROOT."""
+        """Return the file's path relative to MEDIA_ROOT."""
         return f"assets/{self.sha256[:2]}/{self.sha256}.{self.format}"
 
     @property
     def thumbnail_path(self) -> str:
-        """Relative to MEDIA_ROOT; always a JPEG, its longest side 320 px."""
+        """Return the thumbnail's path relative to MEDIA_ROOT. It is a JPEG of at most 320 px on its longest side."""
         return f"thumbs/{self.sha256[:2]}/{self.sha256}.jpeg"
 
     @property
@@ -62,7 +62,7 @@ class ItemQuerySet(models.QuerySet["Item"]):
 
 
 class Item(models.Model):
-    """One thing to ask about. Frozen, by a trigger of the database, once its dataset is approved."""
+    """A question for a model. A database trigger freezes it when its dataset is approved."""
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="items")
     key = models.CharField(max_length=200)
@@ -89,7 +89,7 @@ class Item(models.Model):
 
 
 class Norm(models.Model):
-    """Human reference for one item on one dimension; frozen together with the item."""
+    """A human norm for one item on one dimension. It is frozen together with the item."""
 
     item = models.ForeignKey(Item, on_delete=models.CASCADE, related_name="norms")
     dimension = models.CharField(max_length=80)

@@ -1,1 +1,1 @@
-"""The pages of datasets, items, uploads and images, a module for each noun."""
+"""The views of datasets, items, uploads and images, one module for each noun."""

@@ -1,4 +1,4 @@
-"""Images, to those who may see a dataset that holds them."""
+"""The views that send images to users who may see a dataset with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from datasets_app.image_storage import asset_file, thumbnail_file
 from datasets_app.models import Asset, Item
 from evalsite.lib.permissions import readers_only
 
-# What lies at an address never changes: the address is the hash of it. Private, since not everybody may see it.
+# The content at such an address never changes, because the address is its hash. Not everybody may see it: private.
 FOR_EVER = "private, max-age=31536000, immutable"
 
 
@@ -37,7 +37,10 @@ def _visible(request: HttpRequest, sha256: str) -> Asset:
 
 
 def _sent(path: Path, content_type: str) -> FileResponse:
-    """The path comes from the row, the type from the format we encoded it in; neither from a file's name."""
+    """Return the response with the file, or raise Http404 if the file is missing.
+
+    Its path and its content type come from the row, never from an uploaded name.
+    """
     try:
         file = path.open("rb")
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The list of datasets, and the pages of one: its items as a gallery or a table, and what is known about it."""
+"""The views of the list of datasets and of one dataset: a gallery or table of items, and a page of details."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def dataset_list(request: HttpRequest) -> HttpResponse:
     filter_ = DatasetFilter(request.GET, queryset=visible, request=request)
     table = DatasetTable(filter_.qs)
     paginate_table(request, table, PER_PAGE)
-    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    shown = len(table.paginated_rows)  # Fetch the rows now, not while the template renders.
     context = {"filter": filter_, "table": table, "shown": shown, "may_curate": is_member(request.user)}
     return render(request, "datasets_app/dataset_list.html", context)
 
@@ -57,7 +57,7 @@ def dataset_table(request: HttpRequest, slug: str, version: int) -> HttpResponse
 @require_safe
 @readers_only
 def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    """Where it comes from, what became of it, its norms, and who changed what, when and why."""
+    """Show the dataset's source, related datasets, norms, warnings and history."""
     dataset = visible_dataset(request, slug, version)
     history = list(dataset.history[:100])
     context = {
@@ -76,7 +76,10 @@ def dataset_about(request: HttpRequest, slug: str, version: int) -> HttpResponse
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_edit(request: HttpRequest, slug: str, version: int) -> HttpResponse:
-    """Title, description, source and licence: of a draft by any member, afterwards by curators with a reason."""
+    """Edit title, description, source and licence.
+
+    Any member may edit a draft. Later only curators may, and they must give a reason.
+    """
     dataset = visible_dataset(request, slug, version)
     if not (dataset.is_draft or request.user.has_perm("datasets_app.approve_dataset")):
         raise Http404
@@ -95,7 +98,7 @@ def _number_of_categories() -> Subquery:
 
 
 def _items_page(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
-    """What both views of the items need: one page of them under the filter of the address."""
+    """Return the context of both item views: one page of items under the filter of the query string."""
     categories = categories_of(dataset)
     filter_ = item_filter(request, dataset, categories)
     found: QuerySet[Item] = filter_.qs

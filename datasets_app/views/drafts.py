@@ -1,4 +1,4 @@
-"""What is done to a whole dataset: drawing from it, and the transitions, each a POST with its reason."""
+"""The views of actions on a whole dataset: sampling, and the transitions, each a POST with its reason."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def dataset_sample(request: HttpRequest, slug: str, version: int) -> HttpRespons
 
 
 class Done(NamedTuple):
-    """What is said, and where it leads: a dataset, or a name of an address."""
+    """The result of an action: the message, and the redirect target, which is a dataset or the name of a URL."""
 
     text: str
     to: Any

@@ -1,4 +1,4 @@
-"""One item, and what is done to it."""
+"""The views of one item and of the actions on it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from evalsite.lib.web.long_text import text_file
 @require_safe
 @readers_only
 def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpResponse:
-    """Everything about it, with its neighbours under the list's filter."""
+    """Show the item with all its data, and link its neighbours under the list's filter."""
     dataset = visible_dataset(request, slug, version)
     item = visible_item(request, dataset, pk)
     previous, following = item_pagination.neighbours(item_filter(request, dataset).qs, item)
@@ -106,7 +106,7 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
         messages.error(request, str(error))
     else:
         _say(request, form, done)
-    if verb in LEAVING:  # The page of the item is gone.
+    if verb in LEAVING:  # The item and its page no longer exist.
         return redirect(dataset)
     return back(request, reverse("item_detail", args=[slug, version, pk]))
 
@@ -114,5 +114,5 @@ def item_act(request: HttpRequest, slug: str, version: int, pk: int, verb: str) 
 def _say(request: HttpRequest, form: ReasonForm, done: str) -> None:
     if form.errors:
         messages.error(request, first_form_error(form))
-    elif not wants_part(request):  # The page shows it itself there.
+    elif not wants_part(request):  # With htmx, the page shows the result itself.
         messages.success(request, done)

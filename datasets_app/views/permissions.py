@@ -1,4 +1,4 @@
-"""The one funnel: what a person may not see is not there, and what is frozen has no pages that change it."""
+"""Access to datasets in views: invisible rows answer 404, and frozen datasets have no pages that change them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def visible_dataset(request: HttpRequest, slug: str, version: int) -> Dataset:
 
 
 def visible_draft(request: HttpRequest, slug: str, version: int) -> Dataset:
-    """For a form that changes a draft: 404 for anything else, since there is nothing to change."""
+    """Return the draft for a form that changes it. Raise Http404 if the dataset is not a draft."""
     dataset = visible_dataset(request, slug, version)
     if not dataset.is_draft:
         raise Http404
@@ -31,7 +31,7 @@ def visible_item(request: HttpRequest, dataset: Dataset, pk: int) -> Item:
 
 
 def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
-    """What this person may do with it now, for the templates."""
+    """Return the template context with the dataset and the user's current rights on it."""
     member = is_member(request.user)
     return {
         "dataset": dataset,
@@ -45,7 +45,7 @@ def rights(request: HttpRequest, dataset: Dataset) -> dict[str, Any]:
 
 
 def back(request: HttpRequest, otherwise: Any) -> HttpResponse:
-    """To the page that the form stood on, where it is one of ours."""
+    """Redirect to the page that contained the form if it is on this site, else to `otherwise`."""
     address = request.POST.get("next", "")
     if url_has_allowed_host_and_scheme(address, allowed_hosts={request.get_host()}, require_https=request.is_secure()):
         return HttpResponseRedirect(address)

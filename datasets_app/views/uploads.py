@@ -1,6 +1,6 @@
-"""From a file to a draft in two steps, and norms to a draft in one. Either all of a file is saved, or nothing.
+"""The views of imports: a file to a draft in two steps, norms to a draft in one. A file is saved whole or not at all.
 
-A worker reads the files. Until it has, the page of the upload shows how far it is, and asks again by itself.
+A worker reads the files. Until it has finished, the page of the upload shows its progress and refreshes by itself.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_new(request: HttpRequest) -> HttpResponse:
-    """The first step stores the files; nothing is in the database yet. Files outlast an error in another field."""
+    """Store the files in the first step, without database rows. The files remain if another field has an error."""
     kept = pending_uploads.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
     initial = {"slug": kept.slug, **kept.about} if kept else None
-    sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Also a form without any field.
+    sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Bind the form even if no field was sent.
     form = UploadForm(*sent, kept=kept, initial=initial)
     if request.method == "POST":
         valid = form.is_valid()
@@ -46,7 +46,10 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
 
 
 def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Waiting | None:
-    """Store what was sent without an error of its own. None, and the form says why, where nothing can be stored."""
+    """Store the valid files that were sent and return the upload.
+
+    Return None if there is nothing to store. If a file is too large, add an error to the form.
+    """
     parts = form.parts()
     if not parts and kept is None:
         return None
@@ -61,7 +64,7 @@ def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Wait
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
-    """The second step: which column is what, a trial reading, and the import."""
+    """Map the columns in the second step, check the reading, and import it."""
     waiting = pending_uploads.waiting_upload(request.user.pk, token)
     if waiting is None:
         raise Http404
@@ -78,7 +81,7 @@ def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
 
 
 def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
-    """What a button of the page asks for: to discard the upload, to try again, to check or to import it."""
+    """Perform the action of a button: discard the upload, retry, check or import it."""
     if "discard" in request.POST:
         waiting.discard()
         messages.success(request, "The upload was discarded; nothing was saved.")
@@ -96,7 +99,7 @@ def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
 
 
 def _progress(request: HttpRequest, waiting: Waiting, job: Job | None) -> HttpResponse:
-    """How far the worker is, or why there is nothing to show. While it is at work, htmx asks for this part again."""
+    """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
     context = {
         "waiting": waiting,
         "job": job,
@@ -107,7 +110,7 @@ def _progress(request: HttpRequest, waiting: Waiting, job: Job | None) -> HttpRe
 
 
 def _form_of(waiting: Waiting, table: TableColumns, outcome: Outcome | None) -> MappingForm:
-    """As it was sent last, with what was wrong at its fields; at first as the columns' names suggest."""
+    """Return the mapping form with the last input and its errors, or with the guessed mapping."""
     sent = outcome.entered if outcome else None
     form = MappingForm(sent or None, columns=table.columns, guess=waiting.guess(table))
     if outcome and sent and form.is_valid():
@@ -129,7 +132,7 @@ def _mapping_page(request: HttpRequest, waiting: Waiting, table: TableColumns, f
 
 
 def _imported(request: HttpRequest, waiting: Waiting, job: Job) -> HttpResponse:
-    """To the dataset, or to its page with the warnings. htmx loads the whole page for that."""
+    """Redirect to the dataset, or to its details page if there are warnings. htmx then loads the whole page."""
     if wants_part(request):
         return HttpResponseClientRefresh()
     slug, version = job.dataset or ("", 0)

@@ -1,4 +1,4 @@
-"""The shared library as an app, so that its template tags and checks are found."""
+"""The shared library as a Django app, so that Django finds its template tags and system checks."""
 
 from django.apps import AppConfig
 

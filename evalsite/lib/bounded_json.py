@@ -1,4 +1,4 @@
-"""JSON that people write: read under limits of size, depth and numbers. A form field for it."""
+"""Parsing of JSON that people write, with limits on length, depth and integers, and a form field that uses it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ LARGEST_INTEGER = 2**63 - 1
 
 
 def read_json(text: str) -> Any:
-    """Return what the text says. ValueError names the limit that it passes, or says that it is no JSON."""
+    """Parse the JSON text and return its value.
+
+    Raise ValueError if the text is not valid JSON or exceeds a limit. The message names the line or the limit.
+    """
     if len(text) > MOST_CHARACTERS:
         raise ValueError(f"This is too long: {len(text):,} characters, at most {MOST_CHARACTERS:,} are read.")
     try:
@@ -39,7 +42,10 @@ def _read_integer(digits: str) -> int:
 
 
 def _check_depth(value: Any) -> None:
-    """Walk level by level: no recursion, so that no text can exhaust the stack."""
+    """Raise ValueError if the value is nested deeper than MOST_LEVELS.
+
+    The walk goes level by level without recursion, so that no input can exhaust the stack.
+    """
     level = [value]
     for _ in range(MOST_LEVELS):
         level = [part for outer in level if isinstance(outer, dict | list) for part in _parts(outer)]
@@ -57,7 +63,7 @@ def _too_deep() -> str:
 
 
 class BoundedJSONField(forms.JSONField):
-    """A JSON field that is never a server error. Text that it refuses is shown again as it was written."""
+    """A JSON form field that reports every bad input as a form error. It redisplays rejected text unchanged."""
 
     def to_python(self, value: Any) -> Any:
         if isinstance(value, str) and value not in self.empty_values and not self.disabled:

@@ -1,4 +1,4 @@
-"""CHECK constraints that keep each column with choices to the values of its choices."""
+"""CHECK constraints that limit each column with choices to the values of its choices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ M = TypeVar("M", bound=models.Model)
 
 
 class ChoiceConstraint(models.CheckConstraint):
-    """A CHECK constraint on a column with choices. Migrations know it as a plain CheckConstraint."""
+    """A CHECK constraint on a column with choices. Migrations contain it as a plain CheckConstraint."""
 
     def deconstruct(self) -> Any:
         _, args, kwargs = super().deconstruct()
@@ -29,7 +29,7 @@ def fields_with_choices(model: type[models.Model]) -> list[models.Field[Any, Any
 
 
 def choice_constraint(model: type[models.Model], field: models.Field[Any, Any]) -> ChoiceConstraint:
-    """Return the constraint that allows the field's choices, and the empty text where the field may be blank."""
+    """Return the constraint that allows the field's choices, and the empty text if the field may be blank."""
     values = {str(value) for value, _ in field.flatchoices} | ({""} if field.blank else set())
     return ChoiceConstraint(
         condition=models.Q(**{f"{field.name}__in": sorted(values)}), name=constraint_name(model, field)
@@ -37,12 +37,12 @@ def choice_constraint(model: type[models.Model], field: models.Field[Any, Any]) 
 
 
 def constrain_choices(model: type[M]) -> type[M]:
-    """Give a model one CHECK constraint for each of its columns with choices.
+    """Add one CHECK constraint for each column of the model that has choices.
 
-    A decorator, because a nested `Meta` cannot see the choices that its model declares.
+    This is a decorator because a nested `Meta` cannot see the choices that its model declares.
     """
     meta = model._meta
     meta.constraints = [*meta.constraints, *(choice_constraint(model, field) for field in fields_with_choices(model))]
-    # Migrations read `constraints` only from models whose Meta declared some.
+    # The migration autodetector reads `constraints` only if the model's Meta declared some.
     meta.original_attrs["constraints"] = meta.constraints
     return model

@@ -1,7 +1,7 @@
-"""Characters that change how text is shown, without being seen: bidirectional controls and terminal controls. Pure.
+"""Visible marks for bidirectional and terminal control characters. Pure: no Django, no I/O.
 
-A reader of a page or of a terminal must see them, because they can make one text look like another. Tab and line feed
-stay; on a page a carriage return does too.
+These characters change how a text is displayed but are invisible. They can make one text look like another, so readers
+of a page or a terminal must see them. Tab and line feed stay unmarked; on a page, carriage return does too.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from html import escape
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u206f"
 _ON_A_PAGE = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{BIDI}]")
 _IN_A_TERMINAL = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{BIDI}]")
-# Tags whose content is text alone: a mark within them has no element of its own. A value that a form sends back keeps
-# its characters, so that nothing changes unseen.
+# `plain`: these tags can contain only text, so a mark inside them is plain text and not an element.
+# `kept`: these parts stay unchanged. A form sends the value of its fields back, and it must not change unseen.
 _HTML_PARTS = re.compile(
     r"(?P<kept><textarea\b.*?</textarea\s*>|<(?:script|style)\b.*?</(?:script|style)\s*>|<!--.*?-->)"
     r"|(?P<plain><(?:title|option)\b.*?</(?:title|option)\s*>)"
@@ -30,14 +30,15 @@ def _code(character: str) -> str:
 
 
 def mark_text(text: str) -> str:
-    """Replace each control by a visible mark such as ⟦U+202E⟧."""
+    """Replace each control character with a visible mark such as ⟦U+202E⟧."""
     return _ON_A_PAGE.sub(lambda found: f"⟦{_code(found[0])}⟧", text)
 
 
 def mark_html(page: str) -> str:
-    """Do the same in a page, with the name of the character on hover. Values of form fields stay as they are.
+    """Replace control characters in an HTML page with marks that show the character's name on hover.
 
-    Every `<` of a page that is no markup is escaped, so that a tag ends at the next `>`.
+    The values of form fields stay unchanged. The page must escape every `<` that is not markup, because a tag is taken
+    to end at the next `>`.
     """
     if not _ON_A_PAGE.search(page):
         return page
@@ -71,5 +72,8 @@ def _element(character: str) -> str:
 
 
 def escape_for_terminal(text: str) -> str:
-    r"""Write each control as JSON does (`\u001b`), so that JSON keeps its meaning and no text moves the cursor."""
+    r"""Replace each control character with its JSON escape (`\u001b`).
+
+    Text in JSON keeps its meaning, and no text can move the cursor of the terminal.
+    """
     return _IN_A_TERMINAL.sub(lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""Hints for a name that was meant: one rule for every "did you mean"."""
+"""Hints such as "did you mean": one rule for the whole site to find the name that a misspelt name stands for."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import re
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 
-CLOSE = 0.7  # Of difflib's ratio from 0 to 1: one slip in a short name, two in a longer one.
+CLOSE = 0.7  # Minimum ratio of difflib (0 to 1): allows one typo in a short name, two in a longer name.
 
 
 def closest(written: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like the written one, or None where none is, or where it is known itself."""
+    """Return the known name most similar to the written name.
+
+    Return None if no known name is similar, or if the written name is itself known.
+    """
     names = list(dict.fromkeys(known))
     if written in names:
         return None
@@ -20,9 +23,9 @@ def closest(written: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], str] = str) -> str:
-    """Return a hint such as `did you mean user?`, or "" where no known name is meant.
+    """Return a hint such as `did you mean user?`, or "" if no known name is similar.
 
-    Two names that differ only in case, white space or quotes look alike, so the hint says what differs.
+    Two names that differ only in case, white space or quotes look the same. For them the hint names the difference.
     """
     meant = closest(written, known)
     if meant is None:
@@ -38,5 +41,5 @@ def did_you_mean(written: str, known: Iterable[str], *, shown: Callable[[str], s
 
 
 def _bare(name: str) -> str:
-    """The name without white space, quotes and invisible characters, in small letters."""
+    """Return the name in lower case, without white space, quotes and invisible characters."""
     return re.sub(r"[\s`'\"\u200b\ufeff]+", "", name).casefold()

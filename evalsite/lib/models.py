@@ -1,4 +1,4 @@
-"""Failed sign-ins, which slow down guessing over all web processes."""
+"""Failed sign-ins, stored in the database so that all web processes limit password guessing together."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from django.utils import timezone
 
 class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):
     def begin(self, limits: Mapping[str, int]) -> list[int]:
-        """Record an attempt under each key, as a failure until it succeeds. Return the ids of its rows.
+        """Record one sign-in attempt under each key and return the ids of the new rows.
 
-        `limits` says how many failures a key may have within WINDOW. TooManyFailures where one is reached; then nothing
-        is recorded. The keys are locked, so that attempts at the same time cannot pass a limit together.
+        Each row counts as a failure until the caller deletes it after a successful sign-in. `limits` maps each key to
+        the number of failures that it may have within WINDOW.
+        Raise TooManyFailures, and record nothing, if a key has reached its limit. The keys are locked, so that
+        concurrent attempts cannot exceed a limit together.
         """
         now = timezone.now()
         with transaction.atomic():
@@ -32,14 +34,14 @@ class FailedSignInQuerySet(models.QuerySet["FailedSignIn"]):
                 cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"sign-in {key}"])
 
     def _seconds_to_wait(self, key: str, limit: int, now: datetime) -> int:
-        """Return the time until fewer than `limit` failures are within WINDOW; 0 where that is so now."""
+        """Return the seconds until the key has fewer than `limit` failures within WINDOW, or 0 if it has fewer now."""
         recent = self.filter(key=key, at__gt=now - FailedSignIn.WINDOW).order_by("-at")
         blocking = recent.values_list("at", flat=True)[limit - 1 : limit].first()
         return math.ceil((blocking + FailedSignIn.WINDOW - now).total_seconds()) if blocking else 0
 
 
 class FailedSignIn(models.Model):
-    """One failed sign-in under one key: an account, an address, or a browser that signed in before."""
+    """A failed sign-in under one key: an account, a network address, or a browser that has signed in before."""
 
     WINDOW = timedelta(minutes=15)
 
@@ -59,7 +61,7 @@ class FailedSignIn(models.Model):
 
 
 class TooManyFailures(Exception):
-    """Sign-ins are refused for `seconds` more."""
+    """A refused sign-in attempt. New attempts are refused for another `seconds`."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(f"wait {seconds} seconds")

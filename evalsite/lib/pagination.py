@@ -1,4 +1,4 @@
-"""Pages of a table: which one the address asks for, and how many rows it may show."""
+"""Pagination of tables: the page number and the rows per page come from the query string."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ MOST_ROWS = 500
 
 
 def paginate_table(request: HttpRequest, table: Table, per_page: int) -> None:
-    """Order the table and choose its page by the address. `per_page` of the address counts from 1 to MOST_ROWS.
+    """Sort the table and select its page from the query string.
 
-    A page that does not exist is the nearest one that does.
+    `per_page` in the query string may be 1 to MOST_ROWS; otherwise the argument applies. A page that does not exist is
+    replaced by the nearest existing page.
     """
     RequestConfig(request, paginate=False).configure(table)
     rows = _whole_number(request, table.prefixed_per_page_field, per_page)

@@ -1,4 +1,4 @@
-"""Who may see what, in the words of the five roles. The groups themselves are made by a migration."""
+"""Permission rules based on the five roles. Each role is a group, which a migration creates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MEMBERS = frozenset({RESEARCHER, CURATOR, OPERATOR})
 
 
 def roles_of(user: Any) -> frozenset[str]:
-    """The names of the user's groups, read once a request."""
+    """Return the names of the user's groups. They are read once per request."""
     if not getattr(user, "is_authenticated", False) or not user.is_active:
         return frozenset()
     if not hasattr(user, "_evalsite_roles"):
@@ -23,7 +23,7 @@ def roles_of(user: Any) -> frozenset[str]:
 
 
 def is_member(user: Any) -> bool:
-    """One of the group that runs the lab: sees what belongs to the group."""
+    """Return whether the user is a member of the lab and may see the lab's data."""
     return is_operator(user) or bool(roles_of(user) & MEMBERS)
 
 
@@ -42,12 +42,12 @@ def is_viewer(user: Any) -> bool:
 
 
 def is_reader(user: Any) -> bool:
-    """Reads pages: a member of the group, or a viewer, who sees what is shared."""
+    """Return whether the user may read pages: a member, or a viewer, who sees only shared data."""
     return is_member(user) or is_viewer(user)
 
 
 def uses_admin(user: Any) -> bool:
-    """Opens the admin: a member of the group, or an account that is marked as staff."""
+    """Return whether the user may open the admin: a member, or an account marked as staff."""
     return bool(user.is_active and user.is_staff) or is_member(user)
 
 
@@ -71,9 +71,9 @@ operators_only = _only(is_operator)
 
 
 def may_open(user: Any, path: str) -> bool:
-    """Return whether the role of a user opens a page of the site: the rule of its view. For menus."""
+    """Return whether the user may open the page at `path` under the rule of its view. Used for menus."""
     view = resolve(path).func
     if hasattr(view, "admin_site"):
         return uses_admin(user)
-    rule = getattr(view, "may_open", None)  # Decorators around the rule's copy its attributes.
+    rule = getattr(view, "may_open", None)  # Outer decorators copy this attribute.
     return rule is None or rule(user)

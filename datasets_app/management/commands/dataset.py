@@ -1,4 +1,4 @@
-"""`manage.py dataset VERB ...`: curation from the command line, as in the admin."""
+"""The `manage.py dataset VERB ...` command: curation from the command line, with the same rules as the admin."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Command(VerbCommand):
         self.say(f"{found}: {save_norms(found, reading.norms, by=self.by)} norms")
 
     def _print_remarks(self, report: Report, name: str) -> None:
-        """Warnings, then errors; where there are errors, nothing is saved and the command ends with 2."""
+        """Print warnings, then errors. If there are errors, end the command with exit code 2; nothing is saved."""
         for remark in report.warnings:
             self.stderr.write(f"warning: {remark}", self.style.WARNING)
         if not report.error_total:
@@ -70,7 +70,7 @@ class Command(VerbCommand):
         shown = f"; {more} more are not shown" if more else ""
         bad_input(f"{name}: {errors}{shown}; nothing was saved")
 
-    # --- looking -----------------------------------------------------------------------------------------------------
+    # --- listing and showing -----------------------------------------------------------------------------------------
 
     def do_list(self, status: str | None, **options: Any) -> None:
         datasets = Dataset.objects.filter(status=status) if status else Dataset.objects.all()
@@ -106,7 +106,7 @@ class Command(VerbCommand):
             reason = f": {change.reason}" if change.reason else ""
             self.say(f"  {change.at:%Y-%m-%d %H:%M:%S} UTC  {change.actor}  {change.what} {change.change}{reason}")
 
-    # --- drawing and mending -----------------------------------------------------------------------------------------
+    # --- drawing and changing ----------------------------------------------------------------------------------------
 
     def do_generate(self, dataset: str, name: str, strategy: Any, n: int | None, seed: int, **options: Any) -> None:
         parent = _dataset(dataset)
@@ -185,7 +185,7 @@ def _files(**paths: Path | None) -> dict[str, FileToRead]:
 
 
 def _dataset(reference: str, *, exact: bool = False) -> Dataset:
-    """The dataset of this name; `exact` asks for the version too, where the newest might not be the one meant."""
+    """Return the dataset with this name. With `exact`, the version is required, to avoid changing the wrong one."""
     if exact and "@" not in reference:
         bad_input(f"which version of {reference!r}? Write {reference}@1")
     found: Dataset | None = Dataset.objects.named(reference).select_related("parent").first()

@@ -1,9 +1,10 @@
-"""A backup of the whole site: a dump of the database, and the images that its rows name.
+"""Backups of the whole site: a dump of the database, and the images that its rows reference.
 
-No other account can read a backup: it holds hashes of passwords. Sessions are left out: a copy signs nobody in.
+A backup contains password hashes, so its files are unreadable for other accounts. Sessions are excluded: a stolen
+backup signs nobody in.
 
-Images are addressed by content and never change, so every backup of one folder shares one copy of them. They are
-written before the rows that name them: so the database is dumped first and the images are copied after.
+Images have content addresses and never change, so all backups in one folder share one copy of them. The site writes an
+image before the rows that name it. For that reason a backup first dumps the database and then copies the images.
 """
 
 from __future__ import annotations
@@ -24,15 +25,18 @@ from evalsite.lib.ops.private_files import close_folder
 
 DUMPS = "evalsite-*.dump"
 WITHOUT_SESSIONS = ("--exclude-table-data=*.django_session",)
-UPLOADS = "uploads"  # Files that wait for their mapping: nothing names them for long.
+UPLOADS = "uploads"  # Files of unfinished uploads. They are short-lived, and a backup leaves them out.
 
 
 class BackupError(Exception):
-    """A backup cannot be made or restored. The message says why and what to do."""
+    """An error while making or restoring a backup. The message gives the reason and the remedy."""
 
 
 def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
-    """Make one, and keep the newest `keep` dumps. Returns the dump and how many images were new. BackupError."""
+    """Write a backup into the folder. Return the path of the dump and the number of newly copied images.
+
+    `keep` deletes all but the newest `keep` dumps; None deletes nothing. Raise BackupError if pg_dump fails.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     path = folder / f"evalsite-{datetime.now(UTC):%Y%m%dT%H%M%S}.dump"
     draft = path.with_suffix(".part")
@@ -45,15 +49,19 @@ def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
     copied = _copy_missing(Path(settings.MEDIA_ROOT), folder / "media")
     close_folder(folder / "media")
     for made in folder.glob(DUMPS):
-        with suppress(PermissionError):  # One of another account.
-            made.chmod(0o600)  # Earlier versions left them open.
+        with suppress(PermissionError):  # The dump belongs to another account.
+            made.chmod(0o600)  # Earlier versions made dumps that everybody could read.
     for old in sorted(folder.glob(DUMPS))[: -keep if keep else 0]:
         old.unlink()
     return path, copied
 
 
 def restore(dump: Path) -> int:
-    """Fill an empty database from a dump, all or nothing, and put back the images. How many. BackupError."""
+    """Load a dump into an empty database and copy back the images. Return the number of copied images.
+
+    The dump is loaded in one transaction. Raise BackupError if the file is missing, the database is not empty, or
+    pg_restore fails.
+    """
     if not dump.is_file():
         raise BackupError(f"There is no file {dump}.")
     if connection.introspection.table_names():
@@ -64,7 +72,10 @@ def restore(dump: Path) -> int:
 
 
 def _run(program: str, *arguments: str) -> None:
-    """A program of PostgreSQL on this site's database. The password goes by the environment: `ps` lists arguments."""
+    """Run a program of PostgreSQL on this site's database. Raise BackupError if it fails.
+
+    The environment passes the password, because `ps` shows command-line arguments to everybody.
+    """
     known = connection.get_connection_params()
     target = " ".join(
         f"{name}={_quoted(known[name])}" for name in ("host", "port", "user", "dbname") if known.get(name)
@@ -81,12 +92,16 @@ def _run(program: str, *arguments: str) -> None:
 
 
 def _quoted(value: object) -> str:
-    """As libpq reads a value of a connection string."""
+    """Quote a value for a connection string of libpq."""
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _copy_missing(source: Path, target: Path) -> int:
-    """A file is there whole or not at all, whenever this is interrupted."""
+    """Copy the files that the target lacks and return their number.
+
+    Each file is written under a draft name and then renamed. An interrupted copy therefore leaves no partial file under
+    a final name.
+    """
     copied = 0
     for path in _files(source):
         there = target / path.relative_to(source)
@@ -102,7 +117,7 @@ def _copy_missing(source: Path, target: Path) -> int:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """Not the uploads, nor what an interrupted copy left."""
+    """Yield the files to copy. Skip uploads and the leftovers of an interrupted copy."""
     for path in folder.rglob("*"):
         if path.is_file() and path.suffix != ".part" and path.relative_to(folder).parts[0] != UPLOADS:
             yield path

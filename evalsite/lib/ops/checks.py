@@ -1,4 +1,4 @@
-"""Mixes of settings that each are fine and together are not: told at the start of every command."""
+"""System checks for settings that are valid alone but wrong in combination. They run before every command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "[::1]", "testserver"})
 
 @register()
 def secret_is_shared(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """Tasks and sessions are signed: machines that share a database must share the secret too."""
+    """Warn if a shared database is configured without a shared secret.
+
+    Tasks and sessions are signed. Machines that share a database must therefore share the secret.
+    """
     return _secret(os.environ)
 
 
@@ -35,7 +38,10 @@ def _secret(environ: Mapping[str, str]) -> list[CheckMessage]:
 
 @register()
 def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """The debugging pages show settings and code to whoever reaches them."""
+    """Report an error if debugging is on while the site is reachable under a public host name.
+
+    The debug pages show settings and code to every visitor.
+    """
     strangers = sorted(set(settings.ALLOWED_HOSTS) - LOCAL_HOSTS)
     if not (settings.DEBUG and strangers):
         return []
@@ -50,7 +56,7 @@ def debugging_is_local(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -
 
 @register()
 def observer_is_there(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """A worker would otherwise find out at its first call."""
+    """Report an error if EVALSITE_CALL_OBSERVER cannot be imported. A worker would otherwise fail at its first call."""
     if not settings.CALL_OBSERVER:
         return []
     try:
@@ -67,7 +73,7 @@ def observer_is_there(app_configs: Sequence[AppConfig] | None, **kwargs: Any) ->
 
 @register()
 def queue_counts_once(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
-    """With other settings, the task queue hands slow tasks out twice and failing ones for ever."""
+    """Report errors in Q_CLUSTER settings that would start slow tasks twice and retry failed tasks forever."""
     queue = settings.Q_CLUSTER
     problems = []
     if queue.get("scheduler", True):

@@ -1,4 +1,4 @@
-"""What commands with verbs share: exit codes that programs can rely on, confirmation, and who acts."""
+"""Base classes and helpers for commands with verbs: exit codes for programs, confirmation, and the acting user."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def bad_input(message: str) -> NoReturn:
 
 
 class TerminalOutput(OutputWrapper):
-    """Writes names, answers and errors of others so that they cannot move the cursor or colour the terminal.
+    """An output stream that escapes control characters, so that text from others cannot control the terminal.
 
-    A control character is written as in JSON, `\\u001b`. The colours of the command itself are added afterwards.
+    Names, answers and errors may contain such characters. They are written as in JSON, `\\u001b`. The command's own
+    colours are added afterwards.
     """
 
     def write(self, msg: str = "", style_func: Any = None, ending: str | None = None) -> None:  # type: ignore[override]
@@ -33,7 +34,7 @@ class TerminalOutput(OutputWrapper):
 
 
 class OutputCommand(BaseCommand):
-    """A command that writes lines, or JSON for programs."""
+    """A command that writes lines for people, or JSON for programs."""
 
     def execute(self, *args: Any, **options: Any) -> str | None:
         for name in ("stdout", "stderr"):
@@ -47,7 +48,7 @@ class OutputCommand(BaseCommand):
         self.stdout.write(text)
 
     def say_file(self, text: str) -> None:
-        """Write the text of a file: exactly, unless a terminal shows it."""
+        """Write the text of a file. Escape control characters only if the output is a terminal."""
         if self.stdout.isatty():
             self.say(text)
         else:
@@ -57,16 +58,17 @@ class OutputCommand(BaseCommand):
         self.say(json.dumps(content, indent=2, ensure_ascii=False, default=str))
 
     def confirm(self, question: str, yes: bool) -> None:
-        """Go on where `yes` was given or a person at the terminal agrees; else exit code 3."""
+        """Return if `yes` is set or a person at the terminal agrees. Otherwise end the command with exit code 3."""
         if yes or (sys.stdin.isatty() and input(f"{question} [y/N] ").strip().lower() in {"y", "yes"}):
             return
         raise CommandError(f"{question} Confirm with --yes; nothing was changed", returncode=UNCONFIRMED)
 
 
 class VerbCommand(OutputCommand):
-    """`manage.py NOUN VERB ...`: each verb is a method `do_VERB` (with _ for -), given its parsed arguments by name.
+    """A command of the form `manage.py NOUN VERB ...`.
 
-    Exceptions of `refusals` end the command with exit code 2 and their message.
+    The method `do_VERB` runs a verb (with _ for -) and receives its parsed arguments by name. An exception listed in
+    `refusals` ends the command with exit code 2 and the exception's message.
     """
 
     refusals: ClassVar[tuple[type[Exception], ...]] = ()
@@ -86,13 +88,13 @@ class VerbCommand(OutputCommand):
 
 
 def add_switches(parser: ArgumentParser, switches: Iterable[tuple[str, str, bool, str]]) -> None:
-    """Options without a value: the flag, the field that it sets, to what, and what that means. Not given is None."""
+    """Add options without a value. Each is a tuple of flag, field, stored value and help text; the default is None."""
     for flag, field, value, what in switches:
         parser.add_argument(flag, dest=field, action="store_const", const=value, default=None, help=what)
 
 
 def add_list_option(parser: Any, flag: str, **how: Any) -> None:
-    """Add an option that takes one value or more, and adds up when it is given again. Not given is an empty list."""
+    """Add an option that takes one or more values and may be repeated. The default is an empty list."""
     parser.add_argument(flag, action="extend", nargs="+", default=[], **how)
 
 
@@ -106,7 +108,7 @@ def add_user(parser: ArgumentParser, what: str = "whom the history names; defaul
 
 
 def actor(username: str = "") -> User | str:
-    """Who the history names: the user given, else the person of this shell, who is nobody the site knows."""
+    """Return the actor for the history: the named user, or a text with the account that runs this shell."""
     if username:
         return user_named(username)
     try:
@@ -116,7 +118,10 @@ def actor(username: str = "") -> User | str:
 
 
 def owner(username: str = "") -> User:
-    """The user given, else the only superuser."""
+    """Return the named user, or the only active superuser if no name is given.
+
+    End the command with exit code 2 if there is no such user.
+    """
     if username:
         return user_named(username)
     demand_a_user()
@@ -135,6 +140,6 @@ def user_named(username: str) -> User:
 
 
 def demand_a_user() -> None:
-    """End with exit code 2 and the remedy if the site has no user at all."""
+    """End the command with exit code 2 and the remedy if the site has no user."""
     if not User.objects.exists():
         bad_input("user: this site has no user yet; create the first with `manage.py createsuperuser`, then try again")

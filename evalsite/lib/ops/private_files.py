@@ -1,17 +1,18 @@
-"""Files of the site that no other account of the machine may read: folders of mode 0700, files of mode 0600."""
+"""Private files of the site: folders of mode 0700 and files of mode 0600, unreadable for other accounts."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-UMASK = 0o077  # Of every process of the site, so that all that it makes is private from the start.
+UMASK = 0o077  # Every process of the site sets it, so that all new files are private.
 
 
 def make_data_folder(folder: Path) -> None:
-    """Make a folder and its parents, private; if root makes them, others may walk through them and list nothing.
+    """Create a folder and its missing parents with mode 0700, or mode 0711 if this process is root.
 
-    Root's PostgreSQL runs as another account, whose own folder lies below.
+    Root's PostgreSQL runs as another account and must pass through these folders to its own folder below. Mode 0711
+    allows passing but not listing.
     """
     for missing in [step for step in reversed((folder, *folder.parents)) if not step.exists()]:
         missing.mkdir(mode=0o700, exist_ok=True)
@@ -20,6 +21,6 @@ def make_data_folder(folder: Path) -> None:
 
 
 def close_folder(folder: Path) -> None:
-    """Close a folder that an earlier version left open. One that belongs to another account stays as it is."""
+    """Set mode 0700 on a folder that an earlier version left open. Skip a folder of another account."""
     if folder.is_dir() and folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)

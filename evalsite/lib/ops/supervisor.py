@@ -1,7 +1,7 @@
-"""Child processes watched from outside: started, replaced when they end or hang, and stopped together.
+"""A supervisor of child processes: it starts them, replaces those that end or hang, and stops them together.
 
-Each child leads a process group of its own, so that a terminal's Ctrl-C reaches the supervisor alone, and so that a
-child and all it forked can be ended at once. Nothing here knows what the children do.
+Each child leads its own process group. Ctrl-C in a terminal therefore reaches only the supervisor. The supervisor can
+also kill a child together with all processes that it forked. This module does not depend on what the children do.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from typing import IO
 
 logger = logging.getLogger("evalsite.up")
 
-LOOK_S = 0.1  # Between looks at the children.
-STEADY_S = 10.0  # A child that has lived this long was well.
+LOOK_S = 0.1  # Interval between two checks of the children.
+STEADY_S = 10.0  # A child that has run this long counts as healthy.
 FIRST_DELAY_S, LONGEST_DELAY_S = 0.5, 30.0
-TAKING_APART_S = 3.0  # That a killed group may take to be gone.
-TRIES = 4  # Starts of a child that was never well, before the supervisor gives up.
+TAKING_APART_S = 3.0  # Longest wait until all processes of a killed group are gone.
+TRIES = 4  # Starts of a child that was never healthy, before the supervisor gives up.
 ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-# Reads the groups that live now, a line each time they change. When its input ends it ends the last of them and then
-# runs its arguments as a command; but the line at a proper end is empty, and leaves nothing to do.
+# A shell script that reads one line with all live process groups each time they change. When its input ends, it kills
+# the groups of the last line and then runs its arguments as a command. After an orderly stop the last line is empty,
+# and the script does nothing.
 WARDEN = """
 groups=none
 while read -r line; do groups=$line; done
@@ -40,14 +41,15 @@ for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
 
 
 class GivingUp(Exception):
-    """A child cannot be started. The message says which."""
+    """A child process that repeatedly failed to start. The message names the child."""
 
 
 @dataclass(slots=True)
 class Child:
-    """A process to keep running. Its output is passed on line by line, with its name in front.
+    """A process to keep running. Its output is forwarded line by line, with its name as a prefix.
 
-    `stop_signal` goes to the process alone, never to its group; after `grace_s` the group is killed.
+    A stop request sends SIGTERM to the process alone, never to its group. After `grace_s` seconds the whole group is
+    killed.
     """
 
     name: str
@@ -56,7 +58,7 @@ class Child:
     directory: str | os.PathLike[str] | None = None
     keep_fds: tuple[int, ...] = ()
     grace_s: float = 10.0
-    on_start: Callable[[], None] | None = None  # Before each start, the first and those after a death.
+    on_start: Callable[[], None] | None = None  # Called before the first start and before each restart.
 
     _process: subprocess.Popen[bytes] | None = None
     _started: float = 0.0
@@ -67,15 +69,15 @@ class Child:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, which is also its group's."""
+        """Return the id of the process and of its group, or None if it does not run."""
         return self._process.pid if self._process else None
 
     def replace(self, because: str) -> None:
-        """Kill it and start another. Safe to call from any thread; done at the supervisor's next look."""
+        """Request that the process is killed and restarted at the next check. Any thread may call this."""
         self._replace_because = because
 
     def look(self, now: float) -> bool:
-        """Start what is due, notice what has ended, end what hangs. Whether anything changed."""
+        """Start the process if it is due, and replace it if it ended or hangs. Return whether anything changed."""
         if self._process is None:
             return now >= self._due and self._start(now)
         ending = self._replace_because or self._ending()
@@ -94,7 +96,10 @@ class Child:
         return self._process is None or bool(self._ending())
 
     def end(self) -> None:
-        """Kill what is left of the group, then reap: until then nobody else can have got its number."""
+        """Kill the rest of the process group, then reap the process.
+
+        Until the process is reaped, no other process can receive its id.
+        """
         if self._process is None:
             return
         group = self._process.pid
@@ -123,7 +128,7 @@ class Child:
         return True
 
     def _ending(self) -> str:
-        """How it ended, or "" while it runs. It is not reaped by this."""
+        """Return a text that says how the process ended, or "" while it runs. This does not reap the process."""
         if self._process is None:
             return ""
         ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -145,9 +150,10 @@ class Child:
 
 
 def _wait_until_dead(group: int) -> None:
-    """A killed process holds its files and locks until the kernel has taken it apart, which takes a moment.
+    """Wait until all processes of a killed group are gone, at most TAKING_APART_S seconds.
 
-    Whoever acts on the end of a group, as the last user of the embedded database does, has to wait for all of it.
+    A killed process holds its files and locks until the kernel has removed it. Code that acts on the end of a group
+    must wait for all of its processes. An example is the last user of the embedded database.
     """
     deadline = time.monotonic() + TAKING_APART_S
     while time.monotonic() < deadline and _alive(group):
@@ -155,7 +161,7 @@ def _wait_until_dead(group: int) -> None:
 
 
 def _alive(group: int) -> bool:
-    """Whether a process of the group still runs. A zombie does not: it holds nothing, and waits for its parent."""
+    """Return whether a process of the group still runs. Ignore zombies, because they hold no files or locks."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
@@ -176,9 +182,9 @@ Chore = Callable[[], float | None]
 
 
 class Supervisor:
-    """Keeps children running until it is told to stop by a signal. A second signal stops at once.
+    """A supervisor that keeps its children running until a signal stops it. A second signal stops it at once.
 
-    If it is killed itself its children are killed, and `if_killed` is run as a command.
+    If the supervisor itself is killed, its children are killed and `if_killed` is run as a command.
     """
 
     def __init__(
@@ -195,7 +201,7 @@ class Supervisor:
         self._signals = 0
 
     def run(self) -> None:
-        """Return when told to stop, with no child left. GivingUp when a child cannot be started."""
+        """Run until a signal arrives, then stop all children and return. Raise GivingUp if a child does not start."""
         with self._signals_counted(), _warden(self._if_killed) as tell:
             threading.Thread(target=self._do_chores, daemon=True).start()
             try:
@@ -241,14 +247,14 @@ class Supervisor:
     def _do(self, chore: Chore) -> float | None:
         try:
             return chore()
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong here, the children are still watched
+        except Exception as error:  # noqa: BLE001 - no error here may end the supervision of the children
             if not self._signals:
                 logger.warning("%s: %s", type(error).__name__, (str(error).splitlines() or ["no word"])[0])
             return 2.0
 
 
 def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
-    """Ask all to stop, wait for each as long as it may take, and kill what is left."""
+    """Ask all children to stop, wait for each within its grace period, and kill the rest."""
     asked = time.monotonic()
     for child in children:
         child.ask_to_stop()
@@ -263,7 +269,10 @@ def _stop(children: Sequence[Child], is_hurried: Callable[[], bool]) -> None:
 
 @contextmanager
 def kept_running(child: Child) -> Iterator[None]:
-    """Keep one child running beside what the block does; GivingUp ends the block. For the main thread alone."""
+    """Keep one child running during the block. Raise GivingUp inside the block if the child cannot be started.
+
+    Only the main thread may use this, because a signal interrupts the block.
+    """
     over = threading.Event()
     main = threading.get_ident()
     reasons: list[GivingUp] = []
@@ -274,7 +283,7 @@ def kept_running(child: Child) -> Iterator[None]:
                 child.look(time.monotonic())
         except GivingUp as reason:
             reasons.append(reason)
-            signal.pthread_kill(main, signal.SIGUSR1)  # Ends whatever the block waits for.
+            signal.pthread_kill(main, signal.SIGUSR1)  # Interrupts a blocking call in the block.
 
     def give_up(_number: int, _frame: object) -> None:
         raise reasons[0]
@@ -293,7 +302,10 @@ def kept_running(child: Child) -> Iterator[None]:
 
 @contextmanager
 def _warden(if_killed: Sequence[str]) -> Iterator[Callable[[Sequence[int]], None]]:
-    """A shell that ends the groups it was told of if this process is killed: nobody else would know of them."""
+    """Run a shell that kills the children's groups if this process is killed. Yield the function that lists them to it.
+
+    The shell is needed because no other process has a list of the groups.
+    """
     read_end, write_end = os.pipe()
     shell = subprocess.Popen(["/bin/sh", "-c", WARDEN, "warden", *if_killed], stdin=read_end, start_new_session=True)
     os.close(read_end)

@@ -1,4 +1,4 @@
-"""Which code this process runs, and whether the database has the tables that the code expects."""
+"""The version of the running code, and a check that the database has the matching migrations."""
 
 from __future__ import annotations
 
@@ -19,12 +19,15 @@ REMEDY = "Bring this machine's code and the database to the same version."
 
 
 class SchemaMismatch(Exception):
-    """The database has other migrations than this code. The message names one of them and the remedy."""
+    """A difference between the database's migrations and the code's. The message names one migration and the remedy."""
 
 
 @cache
 def code_version() -> str:
-    """The release, and ten digits of a hash over all Python files, read once: a process runs what it started with."""
+    """Return the release and ten digits of a hash over all Python files.
+
+    The result is cached: a process keeps running the code that it started with.
+    """
     digest = hashlib.sha256()
     for package in PACKAGES:
         for path in sorted((Path(settings.BASE_DIR) / package).rglob("*.py")):
@@ -34,7 +37,7 @@ def code_version() -> str:
 
 @cache
 def known_migrations() -> frozenset[str]:
-    """`app.name` of every migration of this code, as it was when first asked for."""
+    """Return `app.name` for every migration of this code. The first result is cached."""
     folders = {label: Path(apps.get_app_config(label).path) / "migrations" for label in MIGRATED}
     return frozenset(
         f"{label}.{module.name}" for label, folder in folders.items() for module in iter_modules([str(folder)])
@@ -42,7 +45,7 @@ def known_migrations() -> frozenset[str]:
 
 
 def check_schema() -> None:
-    """Raise SchemaMismatch unless the database has exactly the migrations that this code knows. One query."""
+    """Raise SchemaMismatch unless the database has exactly the migrations of this code. Run one query."""
     rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=MIGRATED)
     applied = {f"{app}.{name}" for app, name in rows.values_list("app", "name")}
     if newer := sorted(applied - known_migrations()):

@@ -1,4 +1,4 @@
-"""A client's connection to the web server: bounded waits for threads, and a request collected before one has it."""
+"""Client connections of the web server: a socket with bounded waits, and collection of a request without a thread."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from typing import IO, Any
 
 from gunicorn.workers.gthread import TConn
 
-HEAD_S = 10.0  # From the first wait for a request to the end of its head.
-IDLE_S = 30.0  # Without a byte, while a body or a response is under way.
+HEAD_S = 10.0  # Limit from the first wait for a request to the end of its head.
+IDLE_S = 30.0  # Limit without any byte, while a body or a response is transferred.
 GRACE_S, BYTES_PER_S = 20.0, 1024  # A body or response of n bytes may take GRACE_S + n / BYTES_PER_S.
-LINGER_S = 2.0  # After the response, until the client closes.
+LINGER_S = 2.0  # Wait after the response for the client to close.
 HEAD_BYTES = 64 * 2**10
-BODY_BYTES = 64 * 2**10  # Larger bodies are read by the threads for uploads.
-RESPONSE_BYTES = 512 * 2**10  # Of one response, held in memory for a client that reads slowly.
+BODY_BYTES = 64 * 2**10  # The upload threads read larger bodies.
+RESPONSE_BYTES = 512 * 2**10  # Maximum per response in memory for a client that reads slowly.
 END_OF_HEAD = b"\r\n\r\n"
 
 
 class ClientSocket:
-    """A non-blocking socket whose calls wait within limits. The caller may be a thread or, with `_now`, the event loop.
+    """A non-blocking socket whose calls wait within limits.
 
-    A response is sent at once as far as the client takes it. Up to RESPONSE_BYTES of the rest stay in `unsent`, so that
-    the thread is free again; beyond that, the thread waits.
+    Threads call its normal methods; the event loop calls the methods with `_now`. A response is sent immediately as far
+    as the client accepts it. At most RESPONSE_BYTES of the rest stay in `unsent`, so that the thread is free again. If
+    more is left, the thread waits.
     """
 
     def __init__(self, client: socket.socket) -> None:
         self._client = client
         self._timeout: float | None = None
-        self._waited_s = 0.0  # In calls of threads, for this request.
+        self._waited_s = 0.0  # Seconds that threads waited during this request.
         self._moved = 0
         self.unsent = bytearray()
-        self.is_complete = False  # The request was received as a whole: there is nothing to wait for.
+        self.is_complete = False  # The whole request has been received: no wait is needed.
         client.setblocking(False)
 
     def __getattr__(self, name: str) -> Any:
@@ -43,7 +44,7 @@ class ClientSocket:
         self.is_complete, self._waited_s, self._moved = is_complete, 0.0, 0
 
     def setblocking(self, flag: bool) -> None:
-        """Forget a time-out. The socket itself stays non-blocking."""
+        """Clear the time-out. The real socket stays non-blocking."""
         self._timeout = None
 
     def settimeout(self, seconds: float | None) -> None:
@@ -53,7 +54,7 @@ class ClientSocket:
         return self._timeout
 
     def recv(self, size: int) -> bytes:
-        """Return what came, b"" at the end. TimeoutError where the client is slower than the limits allow."""
+        """Return the received bytes, or b"" at the end. Raise TimeoutError if the client is slower than the limits."""
         if self.is_complete:
             return b""
         self._wait(select.POLLIN)
@@ -81,7 +82,7 @@ class ClientSocket:
         return file.tell() - offset
 
     def send_now(self) -> int:
-        """Send what the client takes without a wait. Return its length."""
+        """Send as many bytes as the client accepts without waiting. Return their number."""
         sent = 0
         try:
             while sent < len(self.unsent):
@@ -94,7 +95,7 @@ class ClientSocket:
         return sent
 
     def recv_now(self) -> bytes | None:
-        """Return what came, b"" at the end, None where nothing came yet."""
+        """Return the received bytes, b"" at the end of the stream, or None if nothing has arrived."""
         try:
             return self._client.recv(2**16)
         except BlockingIOError:
@@ -114,7 +115,7 @@ class ClientSocket:
 
 
 class Connection(TConn):  # type: ignore[misc]
-    """A connection whose next request is collected by the event loop, in `received`."""
+    """A connection whose next request the event loop collects in `received`."""
 
     def __init__(self, cfg: Any, client: socket.socket, address: Any, server: Any) -> None:
         super().__init__(cfg, ClientSocket(client), address, server)
@@ -124,7 +125,7 @@ class Connection(TConn):  # type: ignore[misc]
         self.begin_wait()
 
     def begin_wait(self) -> None:
-        """Set the state for the next request; what was received of it already stays."""
+        """Reset the state for the next request. Keep the bytes of it that have already arrived."""
         self.began = time.monotonic()
         self.head = b""
         self.length: int | None = 0
@@ -132,7 +133,7 @@ class Connection(TConn):  # type: ignore[misc]
         self._searched = 0
 
     def read_head(self) -> bool:
-        """Return whether the head is complete; then `head` and `length` are set. `length` is None for a large body."""
+        """Return whether the head is complete; if so, set `head` and `length`. A large body has the length None."""
         if self.head:
             return True
         end = self.received.find(END_OF_HEAD, max(self._searched - len(END_OF_HEAD), 0))
@@ -152,7 +153,7 @@ class Connection(TConn):  # type: ignore[misc]
         return self.length is not None and len(self.received) >= len(self.head) + self.length
 
     def take_request(self) -> bytes:
-        """Return the bytes of this request, and keep those of the next one."""
+        """Remove and return the bytes of this request. Keep the bytes of the next one."""
         end = len(self.received) if self.length is None else len(self.head) + self.length
         taken = bytes(self.received[:end])
         del self.received[:end]
@@ -162,14 +163,17 @@ class Connection(TConn):  # type: ignore[misc]
         self.deadline = time.monotonic() + seconds
 
     def allow_progress(self, moved: int) -> None:
-        """Set the deadline after `moved` more bytes: IDLE_S from now, within the time that all bytes so far allow."""
+        """Set the deadline after `moved` more bytes.
+
+        It is IDLE_S from now, but not later than the time that all bytes so far allow.
+        """
         self.progress += moved
         now = time.monotonic()
         self.deadline = min(now + IDLE_S, self.began + GRACE_S + self.progress / BYTES_PER_S)
 
 
 def body_length(head: bytes) -> int | None:
-    """Return the length of a small body; None where it is large or cannot be read off the head."""
+    """Return the length of a small body, or None if the body is large or the head does not give a valid length."""
     if header(head, b"transfer-encoding") is not None:
         return None
     stated = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)

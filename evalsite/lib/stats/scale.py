@@ -1,4 +1,4 @@
-"""The scale that a rating is given on."""
+"""The rating scale: a range of integers with optional labels."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """Integers from `minimum` to `maximum`, both included; some points may have a label."""
+    """A range of integers from `minimum` to `maximum`, both included. Some points may have a label."""
 
     minimum: int
     maximum: int

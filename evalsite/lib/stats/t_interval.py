@@ -1,6 +1,6 @@
-"""Student's interval of a mean: the engine stops by it and the analysis reports it.
+"""Student's interval of a mean, used by the engine's stopping rule and by the analysis.
 
-scipy is imported where it is used, so that what needs no interval does not pay for it.
+scipy is imported only inside the function that needs it, to save memory in processes that compute no interval.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ AT_EACH_END = 2  # Values that `bounded_mean` adds at either end of the range.
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """The interval of a mean of values that lie between two bounds: its center and half-width, in their unit."""
+    """An interval of a mean of bounded values: center and half-width, both in the unit of the values."""
 
     center: float
     margin: float
@@ -29,21 +29,23 @@ class MeanInterval:
 
 
 def student_quantile(confidence: float, df: float) -> float:
-    """t such that Student's distribution with `df` degrees of freedom lies within -t and t with this probability."""
+    """Return t such that a Student variable with `df` degrees of freedom lies in -t to t with this probability."""
     from scipy.special import stdtrit  # Not scipy.stats, which costs a web process 70 MB.
 
     return float(stdtrit(df, (1 + confidence) / 2))
 
 
 def bounded_mean(n: int, mean: float, sd: float, bounds: tuple[float, float], confidence: float = 0.95) -> MeanInterval:
-    """Student's interval of a mean, taken over the values and two more at either bound.
+    """Return Student's interval of a mean, computed over the values and two more at each bound.
 
-    With n values between L and H: m = (n mean + 2 L + 2 H) / (n + 4), and of all n + 4 the variance s^2 about m; the
-    margin is t s / sqrt(n + 4), t with n + 3 degrees of freedom. Of values that can only be L or H this is the interval
-    of A. Agresti & B. A. Coull (1998), "Approximate is better than 'exact' for interval estimation of binomial
-    proportions", The American Statistician 52, 119-126, with t for z. Their reason holds here, too: values that were
-    alike so far may differ yet, so no spread is ever taken for none. `sd` is the sample's (n - 1), 0 of one value.
-    ValueError unless n > 0, L < H, L <= mean <= H and sd >= 0.
+    With n values between L and H: m = (n mean + 2 L + 2 H) / (n + 4), and s^2 is the variance of all n + 4 values about
+    m. The margin is t s / sqrt(n + 4), where t has n + 3 degrees of freedom.
+    If all values are either L or H, this is the interval of A. Agresti & B. A. Coull (1998), "Approximate is better
+    than 'exact' for interval estimation of binomial proportions", The American Statistician 52, 119-126, with t in
+    place of z. Their reason applies here too: values that were equal so far may still differ later. The spread is
+    therefore never taken as zero.
+    `sd` is the sample's standard deviation (divisor n - 1), and 0 for one value. Raise ValueError unless n > 0, L < H,
+    L <= mean <= H and sd >= 0.
     """
     low, high = bounds
     if not (n > 0 and low < high and low - 1e-9 <= mean <= high + 1e-9 and sd >= 0):

@@ -1,4 +1,4 @@
-"""The components of the site's design as template tags. Every value is escaped; nothing is marked safe."""
+"""Template tags for the components of the site's design. Every value is escaped; no input is marked safe."""
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -29,21 +29,21 @@ register.filter("uses_admin", uses_admin)
 
 @register.filter
 def minus(number: str) -> str:
-    """A number that was written out, with the sign that it has in print: after `floatformat`."""
+    """Replace the hyphens of a formatted number with the typographic minus sign. Apply it after `floatformat`."""
     return number.replace("-", "−")
 
 
 @register.filter
 def score(value: float | None) -> str:
-    """Nothing where there is none."""
+    """Format a score, or return "" for None."""
     return "" if value is None else number_format.format_score(value)
 
 
 @register.simple_tag
 def icon(name: str, label: str = "") -> SafeString:
-    """A symbol of the sprite. Without a label it is decoration, hidden from screen readers.
+    """Render an icon of the sprite. An icon without a label is decoration and hidden from screen readers.
 
-    Raises ValueError for a name that the sprite does not have.
+    Raise ValueError if the sprite has no icon of this name.
     """
     if name not in ICONS:
         raise ValueError(f"no icon is called {name!r}; see evalsite/lib/web/icons.py")
@@ -56,7 +56,7 @@ def icon(name: str, label: str = "") -> SafeString:
 
 @register.simple_tag
 def status_badge(status: Any, label: str = "", title: str = "") -> SafeString:
-    """A status as shape, colour and word. `status` is a word or a member of a TextChoices."""
+    """Render a status as shape, colour and word. `status` is a word or a member of a TextChoices."""
     if status is None or status == "":
         return format_html('<span class="unknown">{}</span>', number_format.MISSING)
     word = str(getattr(status, "value", status))
@@ -84,7 +84,10 @@ def progress(
     legend: bool = True,
     label: str = "Progress",
 ) -> SafeString:
-    """A bar of segments with its legend. Numbers are trials (or any other counts); pending is the empty track."""
+    """Render a progress bar with its legend.
+
+    The numbers are counts of trials or of anything else. `pending` is the empty part of the bar.
+    """
     counts = [("done", done), ("running", running), ("failed", failed), ("cancelled", cancelled)]
     total = sum(amount for _, amount in counts) + pending
     said = [(name, number_format.format_count(n)) for name, n in [*counts, ("pending", pending)] if n or name == "done"]
@@ -102,7 +105,7 @@ def progress(
 def budget(
     spent: Decimal | None, reserved: Decimal | None, limit: Decimal | None, *, legend: bool = True
 ) -> SafeString:
-    """Money spent and reserved against a limit, all in US dollars; without a limit there is no bar, only the words."""
+    """Render money spent and reserved against a limit, all in US dollars. Without a limit, render only the words."""
     said = [("spent", number_format.format_money(spent)), ("reserved", number_format.format_money(reserved))]
     said += [("budget", number_format.format_money(limit))] if limit is not None else []
     words = _legend(said, amount_first=False) if legend else NOTHING
@@ -130,7 +133,7 @@ def _legend(said: list[tuple[str, str]], *, amount_first: bool = True) -> SafeSt
 
 @register.simple_tag
 def money(value: Decimal | float | str | None) -> SafeString:
-    """US dollars in sensible digits, the exact value on hover; "unknown" for None."""
+    """Format US dollars with suitable digits and show the exact value on hover. None becomes "unknown"."""
     text = number_format.format_money(value)
     if text == "unknown":
         return format_html('<span class="unknown">{}</span>', text)
@@ -139,19 +142,19 @@ def money(value: Decimal | float | str | None) -> SafeString:
 
 @register.simple_tag
 def count(value: float | Decimal | None) -> str:
-    """A number with thin spaces between thousands: plain text, good inside attributes too."""
+    """Format a number with thin spaces between thousands. The result is plain text, also valid in attributes."""
     return number_format.format_count(value)
 
 
 @register.simple_tag
 def duration(seconds: float | timedelta | None) -> str:
-    """Seconds (or a timedelta) in at most two units: plain text."""
+    """Format seconds or a timedelta in at most two units. The result is plain text."""
     return number_format.format_duration(seconds)
 
 
 @register.simple_tag
 def local_time(moment: datetime | None, *, seconds: bool = False, date_only: bool = False) -> SafeString:
-    """A moment in the reader's zone, with UTC on hover. Raises ValueError for a time without a zone."""
+    """Render a time in the reader's time zone, with UTC on hover. Raise ValueError for a time without a zone."""
     if moment is None:
         return format_html('<span class="unknown">{}</span>', number_format.MISSING)
     if timezone.is_naive(moment):
@@ -168,7 +171,7 @@ def local_time(moment: datetime | None, *, seconds: bool = False, date_only: boo
 
 @register.simple_tag
 def breadcrumbs(*parts: str) -> SafeString:
-    """Pairs of label and address, then the label of this page: `{% breadcrumbs "Datasets" url name %}`."""
+    """Render pairs of label and address, then this page's label: `{% breadcrumbs "Datasets" url name %}`."""
     pairs = list(zip(parts[:-1:2], parts[1::2], strict=True))
     links = format_html_join("", '<li><a href="{1}">{0}</a></li>', pairs)
     here = format_html('<li aria-current="page">{}</li>', parts[-1]) if parts else NOTHING
@@ -177,7 +180,10 @@ def breadcrumbs(*parts: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
-    """A link of the main navigation, marked inside its section; nothing where the reader may not open the page."""
+    """Render a link of the main navigation, or "" if the reader may not open its page.
+
+    The link is marked as current within its section.
+    """
     try:
         href = reverse(url_name)
     except NoReverseMatch:
@@ -189,8 +195,11 @@ def nav_link(context: RequestContext, url_name: str, label: str) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def tab(context: RequestContext, href: str, label: str, amount: int | None = None, *, within: str = "") -> SafeString:
-    """One tab of a `<nav class="tabs">`: marked when it is this page, or one below `within`; `amount` is a small count
-    beside the label."""
+    """Render one tab of a `<nav class="tabs">`.
+
+    The tab is marked as current on its own page and on pages below `within`. `amount` is a small count beside the
+    label.
+    """
     number = (
         NOTHING
         if amount is None
@@ -220,7 +229,7 @@ def empty_state(
     second_url: str = "",
     second_label: str = "",
 ) -> dict[str, str]:
-    """What is said where nothing is: an icon, one sentence, and what to do next."""
+    """Render the placeholder of an empty list: an icon, one sentence, and the next step."""
     return {
         "title": title,
         "text": text,
@@ -234,7 +243,7 @@ def empty_state(
 
 @register.inclusion_tag("partials/rest_of_text.html")
 def rest_of_text(text: str | None, url: str = "") -> dict[str, Any]:
-    """Tell how much of a text `beginning` shows, with a link to a file of the whole. Empty for a text that is whole."""
+    """Render how much of a long text `beginning` shows, with a link to the whole text. A short text gives nothing."""
     length = len(text or "")
     return {"cut": long_text.is_cut(text), "shown": long_text.MOST_SHOWN, "length": length, "url": url}
 
@@ -243,9 +252,9 @@ def rest_of_text(text: str | None, url: str = "") -> dict[str, Any]:
 def turn(
     role: str, text: str = "", *, image_url: str = "", image_alt: str = "", note: str = "", whole_url: str = ""
 ) -> dict[str, str]:
-    """One turn of a conversation as it was sent or received. `role` is system, user, assistant or another.
+    """Render one turn of a conversation as it was sent or received. `role` is system, user, assistant or another.
 
-    A long text is cut; `whole_url` is the address of a file with all of it.
+    A long text is cut; `whole_url` is the address of a file with the whole text.
     """
     known = {"system": "gear", "user": "person", "assistant": "robot"}
     return {

@@ -1,4 +1,4 @@
-"""Two texts side by side: lines beside the lines that they became, and within a changed line the words that differ."""
+"""A side-by-side comparison of two texts: pairs of lines, and the words that differ within a changed line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 
 WORDS = re.compile(r"\w+|\s+|[^\w\s]")
-ALIKE = 0.3  # Below it two lines are told as one gone and one new, not as one changed.
+ALIKE = 0.3  # Below this similarity, two lines count as one removed and one added, not as one changed.
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of each text; None where a side has no such line."""
+    """A pair of lines, one of each text. A side without a line is None."""
 
     before: tuple[Piece, ...] | None
     after: tuple[Piece, ...] | None
@@ -31,7 +31,7 @@ class Row:
 
 
 def side_by_side(before: str, after: str) -> list[Row]:
-    """All lines of both texts, in order: joined, each side is the text that it came from."""
+    """Return the rows for all lines of both texts, in order. The pieces of one side form its original lines."""
     old, new = before.splitlines(), after.splitlines()
     rows: list[Row] = []
     for tag, a, b, c, d in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():

@@ -1,4 +1,4 @@
-"""Identity by content: the same content has the same hash on any machine, in any year."""
+"""Content hashes: the same content has the same hash on every machine and in every year."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ SLUG_LENGTH = 50
 
 
 def canonical_json(content: Any) -> str:
-    """JSON with sorted keys and no white space, where numbers that are equal are written alike (1.0 as 1, -0.0 as 0).
+    """Return JSON with sorted keys and no white space. Equal numbers are written the same (1.0 as 1, -0.0 as 0).
 
-    Takes what JSON can say: None, booleans, numbers, strings, lists, tuples and mappings with string keys.
-    TypeError for anything else; ValueError for a number that is not finite, or a string that is not Unicode text.
+    The content may consist of None, booleans, numbers, strings, lists, tuples and mappings with string keys.
+    Raise TypeError for any other type. Raise ValueError for a number that is not finite, or a string that is not
+    Unicode text.
     """
     return json.dumps(_plain(content), sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def content_hash(content: Any) -> str:
-    """SHA-256 of the canonical JSON in UTF-8, as 64 hexadecimal digits. Errors as of `canonical_json`."""
+    """Return the SHA-256 of the canonical JSON in UTF-8, as 64 hexadecimal digits. Raise as `canonical_json` does."""
     return hashlib.sha256(canonical_json(content).encode("utf-8")).hexdigest()
 
 
 def slugify_name(name: str) -> str:
-    """Lower-case ASCII letters, digits, and single "-" or "_", at most 50: a name for URLs and identifiers.
+    """Return a name for URLs and identifiers: at most 50 lower-case ASCII letters, digits, and single "-" or "_".
 
-    Never empty: a name that leaves nothing ("模型") becomes "n-" and the start of its hash.
+    The result is never empty. A name without usable characters ("模型") becomes "n-" and the start of its hash.
     """
     ascii_name = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii").lower()
     slug = re.sub(r"[^a-z0-9_]+", "-", ascii_name).strip("-_")[:SLUG_LENGTH].rstrip("-_")
@@ -39,7 +40,10 @@ def slugify_name(name: str) -> str:
 
 
 def condition_id(slug: str, content: Any) -> str:
-    """`slug--hash12`. The slug is for people; the first twelve digits of the content's hash are the identity."""
+    """Return `slug--hash12`. Raise ValueError for an empty slug.
+
+    The slug is for people. The first twelve digits of the content's hash are the identity.
+    """
     if not slug:
         raise ValueError("a condition needs a slug")
     return f"{slug}--{content_hash(content)[:SHORT_HASH]}"

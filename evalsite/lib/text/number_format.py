@@ -1,4 +1,4 @@
-"""Numbers as people read them: money, counts, durations. Pure: values in, plain text out."""
+"""Number formats for people: money, counts and durations. Pure functions from values to plain text."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -10,7 +10,7 @@ Number = int | float | Decimal
 
 
 def format_count(value: Number | None) -> str:
-    """1234567 -> "1 234 567" with narrow no-break spaces; what is not a whole number keeps its decimals."""
+    """Format 1234567 as "1 234 567" with narrow no-break spaces. Keep the decimals of other numbers."""
     if value is None:
         return MISSING
     whole = (
@@ -20,13 +20,13 @@ def format_count(value: Number | None) -> str:
 
 
 def format_score(value: float) -> str:
-    """At most four decimals, and none that says nothing: 0.5, 4, −0.6667."""
+    """Format a score with at most four decimals and no trailing zeros: 0.5, 4, −0.6667."""
     text = f"{value:.4f}".rstrip("0").rstrip(".")
     return "0" if text == "-0" else text.replace("-", "−")
 
 
 def format_money(value: Number | str | None) -> str:
-    """US dollars: cents from one dollar on, three significant digits below; None is "unknown", never zero."""
+    """Format US dollars: cents from one dollar on, three significant digits below. None is "unknown", never zero."""
     if value is None or value == "":
         return "unknown"
     amount = Decimal(str(value))
@@ -46,7 +46,7 @@ def _digits(amount: Decimal) -> str:
 
 
 def format_duration(seconds: Number | timedelta | None) -> str:
-    """Two units at most: "850 ms", "12.4 s", "4 min 05 s", "3 h 07 min", "2 d 4 h"."""
+    """Format a duration in at most two units: "850 ms", "12.4 s", "4 min 05 s", "3 h 07 min", "2 d 4 h"."""
     if seconds is None:
         return MISSING
     total = seconds.total_seconds() if isinstance(seconds, timedelta) else float(seconds)

@@ -1,4 +1,4 @@
-"""What PostgreSQL's text and JSON can hold. Pure."""
+"""A check for text and JSON that PostgreSQL cannot store. Pure: no Django, no I/O."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 
 
 def describe_unstorable(value: Any) -> str:
-    """What of a text, or of anything within a JSON value, cannot be stored, as the end of a sentence; else empty."""
+    """Return the end of a sentence that says why PostgreSQL cannot store the value, or "" if it can.
+
+    The value is a text or a JSON value, which is searched recursively.
+    """
     if isinstance(value, str):
         return _unstorable_text(value)
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""Addresses that a browser can open: what a person is led back to after signing in."""
+"""Addresses that a browser can open with GET, used to return a person to a page after signing in."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 
 
 def accepts_get(view: Callable[..., Any]) -> bool:
-    """Return whether a view answers GET, by its class or by Django's decorators for methods."""
+    """Return whether a view answers GET. The view's class or Django's method decorators decide this."""
     view_class = getattr(view, "view_class", None)
     if view_class is not None:
         return hasattr(view_class, "get") and "get" in view_class.http_method_names
@@ -34,7 +34,7 @@ def _is_page(path: str) -> bool:
 
 
 def nearest_page(address: str) -> str:
-    """Return the address if it answers GET, else the nearest one above it that does."""
+    """Return the address if it answers GET, else the nearest address above it that does."""
     path = urlsplit(address).path
     if _is_page(path):
         return address
@@ -46,7 +46,7 @@ def nearest_page(address: str) -> str:
 
 
 def page_of(request: HttpRequest) -> str:
-    """Return the page that a person was on: of a form or a part of a page, the one that it stands on."""
+    """Return the page that the person was on. For a form or a part of a page, return the page that contains it."""
     seen = request.headers.get("HX-Current-URL") or (request.headers.get("Referer") if request.method == "POST" else "")
     if seen and url_has_allowed_host_and_scheme(
         seen, allowed_hosts={request.get_host()}, require_https=request.is_secure()

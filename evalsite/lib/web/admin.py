@@ -1,4 +1,4 @@
-"""What the admins of several apps share: rows that are only read, rows for superusers, and a row's history."""
+"""Shared parts of the apps' admins: read-only rows, rows for superusers only, and the history of a row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 
 
 class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Rows that programs write, or that are changed on the site's own pages."""
+    """An admin for rows that programs write, or that people change on the site's own pages."""
 
     actions = None
 
@@ -26,7 +26,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 class SuperusersOnly:
-    """Before an admin class: nobody else sees it, whatever permissions were granted."""
+    """A mixin before an admin class. Only superusers see the rows, whatever permissions other users have."""
 
     def _is_superuser(self, request: HttpRequest) -> bool:
         return bool(request.user.is_active and request.user.is_superuser)
@@ -49,7 +49,7 @@ class SuperusersOnly:
 
 @admin.display(description="history")
 def history_list(row: Any) -> SafeString | str:
-    """Every change of state with its author, time and reason. For rows that have a `history`."""
+    """Return a list of every change of state with its author, time and reason. The row must have a `history`."""
     lines = [
         (change.at.strftime("%Y-%m-%d %H:%M:%S UTC"), change.actor, change.what, change.to_value, change.reason)
         for change in row.history

@@ -1,4 +1,4 @@
-"""The admin's door: roles open it, and its sign-in page is the site's."""
+"""The admin site: roles grant access, and its sign-in page is the site's own."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from evalsite.lib.permissions import uses_admin
 
 class EvalsiteAdminSite(admin.AdminSite):
     def has_permission(self, request: HttpRequest) -> bool:
-        """Roles open the admin. What a person may do in it is a matter of the permissions of their groups."""
+        """Return whether the user's role opens the admin. The permissions of the groups limit the actions inside it."""
         return uses_admin(request.user)
 
     @method_decorator(never_cache)
     @method_decorator(login_not_required)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Lead to the site's sign-in page, which keeps `next` and slows down guessing."""
+        """Redirect to the site's sign-in page, which preserves `next` and limits password guessing."""
         target = request.GET.get("next") or request.POST.get("next") or reverse("admin:index", current_app=self.name)
         return redirect_to_login(target)
 
     def admin_view(self, view: Callable[..., Any], cacheable: bool = False) -> Callable[..., Any]:  # type: ignore[override]
-        """Answer 404 to a person without access, who would be sent to sign in again and again otherwise."""
+        """Wrap an admin view so that a signed-in person without access gets a 404.
+
+        Without this, Django would redirect them to the sign-in page in a loop.
+        """
         inner = super().admin_view(view, cacheable)
 
         def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> Any:

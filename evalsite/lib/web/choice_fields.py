@@ -1,6 +1,6 @@
-"""Fields of forms that offer something to choose.
+"""Helpers for form fields with choices.
 
-Choices that come from rows are fetched in the view: a template must not query.
+The view fetches choices that come from rows, because a template must not query.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from django.utils.html import format_html
 
 
 def choice_field(form: BaseForm, name: str) -> ChoiceField:
-    """The form's field of that name, which offers choices. TypeError where it does not."""
+    """Return the form's choice field of this name. Raise TypeError if the field has no choices."""
     field = form.fields[name]
     if not isinstance(field, ChoiceField):
         raise TypeError(f"{name} offers no choices")
@@ -22,7 +22,7 @@ def choice_field(form: BaseForm, name: str) -> ChoiceField:
 
 
 def row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
-    """The form's field of that name, which offers rows. TypeError where it offers none."""
+    """Return the form's field of this name whose choices are rows. Raise TypeError if the field has another type."""
     field = form.fields[name]
     if not isinstance(field, ModelChoiceField):
         raise TypeError(f"{name} offers no rows")
@@ -30,15 +30,18 @@ def row_field(form: BaseForm, name: str) -> ModelChoiceField[Any]:
 
 
 def offer_rows(form: BaseForm, name: str, rows: QuerySet[Any], said: Callable[[Any], str] | None = None) -> None:
-    """Let the form's field of that name offer these rows, each as `said` says it. TypeError where it offers none."""
+    """Set the rows that the form's field offers. `said` returns the label of a row.
+
+    Raise TypeError if the choices of the field are not rows.
+    """
     field = row_field(form, name)
     field.queryset = rows
     if said is not None:
-        field.label_from_instance = said  # type: ignore[method-assign, assignment] # As Django means it.
+        field.label_from_instance = said  # type: ignore[method-assign, assignment] # Django documents this override.
 
 
 def offered(form: BaseForm, name: str) -> QuerySet[Any]:
-    """The rows that the form's field of that name offers. TypeError where it offers none."""
+    """Return the rows that the form's field offers. Raise TypeError if the field offers no rows."""
     rows = row_field(form, name).queryset
     if rows is None:
         raise TypeError(f"{name} offers no rows yet")
@@ -46,7 +49,7 @@ def offered(form: BaseForm, name: str) -> QuerySet[Any]:
 
 
 def fetch_choices(form: BaseForm) -> None:
-    """Read the rows of every choice now, once."""
+    """Fetch the rows of every choice field now, once."""
     for field in form.fields.values():
         if isinstance(field, ModelChoiceField):
             choices: Iterable[Any] = field.choices  # type: ignore[assignment]
@@ -54,7 +57,7 @@ def fetch_choices(form: BaseForm) -> None:
 
 
 def link_to_new(form: BaseForm, name: str, user: Any, permission: str, address: str, label: str) -> None:
-    """Put a link beside a field to the page that makes another row to choose, for a user who may make one."""
+    """Add a link to the field's help text that leads to the page for a new row. Skip users without the permission."""
     if name in form.fields and user.has_perm(permission):
         field = form.fields[name]
         field.help_text = format_html('{} <a href="{}">{}</a>', field.help_text, address, label)

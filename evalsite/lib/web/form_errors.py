@@ -1,4 +1,4 @@
-"""What is wrong with a form that has no page of its own."""
+"""The error message of a form that has no page of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from django.forms import BaseForm
 
 
 def first_form_error(form: BaseForm) -> str:
-    """As a message: the field's label and the first thing that is wrong with it. ValueError where nothing is."""
+    """Return the first error of the form, with its field's label. Raise ValueError if the form has no errors."""
     found = next(iter(form.errors.items()), None)
     if found is None:
         raise ValueError("the form has no errors")

@@ -1,8 +1,8 @@
-"""Pages that stay live: htmx asks again and again for a part of what a browser first asked for whole."""
+"""Detection of htmx requests. Live pages use htmx to load a part of themselves again and again."""
 
 from django.http import HttpRequest
 
 
 def wants_part(request: HttpRequest) -> bool:
-    """Whether htmx asks. Without its middleware, and without JavaScript, nobody does."""
+    """Return whether htmx sent the request. It is False without the htmx middleware or without JavaScript."""
     return bool(getattr(request, "htmx", False))

@@ -1,4 +1,4 @@
-"""The icons that exist: the symbols of the vendored sprite (Bootstrap Icons), and nothing else."""
+"""The names of all available icons: the symbols of the vendored sprite (Bootstrap Icons)."""
 
 SPRITE = "vendor/bootstrap-icons/sprite.svg"
 

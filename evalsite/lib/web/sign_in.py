@@ -1,4 +1,4 @@
-"""The sign-in page: guessing is slowed down by account and by address, and the way back is a page that opens."""
+"""The sign-in page: it limits guessing by account and by address, and returns people to a page that answers GET."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from django.utils.crypto import salted_hmac
 from evalsite.lib.models import FailedSignIn, TooManyFailures
 from evalsite.lib.web.addresses import nearest_page
 
-# Failures within FailedSignIn.WINDOW. An address may be that of a whole institute.
+# Allowed failures within FailedSignIn.WINDOW. A whole institute may share one address.
 ACCOUNT_FAILURES, ADDRESS_FAILURES, BROWSER_FAILURES = 10, 50, 10
 BROWSER_COOKIE, BROWSER_SALT, BROWSER_S = "known_browser", "evalsite.sign_in", 365 * 24 * 3600
 THROTTLED = "throttled"
 
 
 def account_key(name: str) -> str:
-    """A hash: people sometimes type a password into the field for the name."""
+    """Return the key of an account. It is a hash, because people sometimes type a password into the name field."""
     return f"account {salted_hmac('evalsite.sign_in', name.casefold(), algorithm='sha256').hexdigest()[:40]}"
 
 
@@ -35,9 +35,10 @@ def address_key(address: str) -> str:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client's address, of IPv6 its network of 64 bits.
+    """Return the client's address; for IPv6, return its /64 network.
 
-    X-Forwarded-For is believed only from trusted proxies: the last address in it that is no trusted proxy.
+    X-Forwarded-For is used only if it comes from a trusted proxy. The client is then the last address in it that is not
+    a trusted proxy.
     """
     address = request.META.get("REMOTE_ADDR", "")
     forwarded = [part.strip() for part in request.headers.get("X-Forwarded-For", "").split(",")]
@@ -60,7 +61,7 @@ def _is_trusted(address: str) -> bool:
 
 
 def _known_browser(request: HttpRequest, account: str) -> str | None:
-    """Return the key of a browser that signed in to this account before, None for others."""
+    """Return the key of a browser that has signed in to this account before, or None for other browsers."""
     try:
         content = signing.loads(request.COOKIES.get(BROWSER_COOKIE, ""), salt=BROWSER_SALT, max_age=BROWSER_S)
     except signing.BadSignature:
@@ -71,8 +72,8 @@ def _known_browser(request: HttpRequest, account: str) -> str | None:
 def limits_of(request: HttpRequest, name: str) -> dict[str, int]:
     """Return the keys that an attempt counts for, each with its limit.
 
-    A browser that signed in to the account before counts for itself alone, so that guesses from elsewhere keep nobody
-    out of their own account.
+    A browser that has signed in to the account before has its own counter. Guesses from elsewhere therefore cannot lock
+    people out of their own account.
     """
     account = account_key(name)
     if browser := _known_browser(request, account):
@@ -81,13 +82,13 @@ def limits_of(request: HttpRequest, name: str) -> dict[str, int]:
 
 
 def forget(keys: Iterable[str] | None = None) -> int:
-    """Delete failures under these keys, or all of them. Return how many sign-ins may be tried at once again."""
+    """Delete failures under these keys, or all failures. Return the number of deleted failures."""
     failures = FailedSignIn.objects.all() if keys is None else FailedSignIn.objects.filter(key__in=list(keys))
     return failures.delete()[0]
 
 
 class SignInForm(AuthenticationForm):
-    """The refusal for too many attempts comes before the password is looked at, for names that do not exist, too."""
+    """A sign-in form that refuses too many attempts before it checks the password, also for unknown names."""
 
     wait_s = 0
 
@@ -119,7 +120,7 @@ class SignInView(LoginView):
     redirect_authenticated_user = True
 
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
-        """Of an address that takes only POST, the nearest page above it."""
+        """Return `next`, or the nearest page above it if it accepts only POST. Return "" if there is no `next`."""
         address = super().get_redirect_url()
         return nearest_page(address) if address else ""
 

@@ -1,13 +1,13 @@
-"""Bars of several segments, as widths in per cent. Pure."""
+"""Bars of several segments, with widths in per cent. Pure: no Django, no I/O."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
-SLIVER = 0.8  # Per cent: one failure in a million is still seen.
+SLIVER = 0.8  # Minimum width in per cent, so that one failure in a million stays visible.
 
 
 class Segment(NamedTuple):
-    """One part of a bar: `name` picks the colour, `start` and `width` are per cent of the whole."""
+    """One segment of a bar. `name` selects the colour; `start` and `width` are per cent of the whole bar."""
 
     name: str
     amount: float
@@ -16,7 +16,7 @@ class Segment(NamedTuple):
 
 
 def segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
-    """The parts that are above zero, side by side, each at least a sliver; what is left of 100 is the track."""
+    """Return the parts above zero side by side, each at least SLIVER wide. The rest of 100 per cent stays empty."""
     shown = [(name, amount) for name, amount in parts if amount > 0]
     if total <= 0 or not shown:
         return []
@@ -28,7 +28,7 @@ def segments(parts: Sequence[tuple[str, float]], total: float) -> list[Segment]:
 
 
 def _widths(amounts: Sequence[float], total: float) -> list[float]:
-    """Widths with slivers; what the slivers add is taken from the widest, so that nothing passes 100."""
+    """Return the widths with slivers. The widest segment gives up the excess, so that the sum is at most 100."""
     widths = [max(SLIVER, 100 * amount / total) for amount in amounts]
     excess = sum(widths) - 100
     if excess > 0:

@@ -1,10 +1,10 @@
-"""How a status looks: one shape and one tone for each word, so that colour never speaks alone."""
+"""The look of each status: a shape and a tone, so that colour is never the only signal."""
 
 from typing import NamedTuple
 
 
 class Look(NamedTuple):
-    """`icon` is a name of the sprite; `tone` picks the colour: neutral, live, good, bad or hold."""
+    """The look of a status. `icon` is a name in the sprite; `tone` is neutral, live, good, bad or hold."""
 
     icon: str
     tone: str
@@ -67,5 +67,5 @@ LOOKS = {
 
 
 def look(status: str) -> Look:
-    """The look of a status word; an unknown word is shown as such rather than refused."""
+    """Return the look of a status word. An unknown word has the look UNKNOWN instead of an error."""
     return LOOKS.get(status.lower(), UNKNOWN)

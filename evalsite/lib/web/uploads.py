@@ -1,4 +1,4 @@
-"""Files that a request brings: how much is read of them at all, before any view looks at them."""
+"""A size limit for the files of a request, enforced before any view runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from django.http.cookie import parse_cookie
 
 
 class BoundedUpload(FileUploadHandler):
-    """Stands before Django's own handlers, which would write whatever comes to the disk, whoever sends it."""
+    """An upload handler that limits the size and the sender of files.
+
+    It runs before Django's own handlers, which would write any upload of any sender to disk.
+    """
 
     received = 0
 
@@ -23,7 +26,7 @@ class BoundedUpload(FileUploadHandler):
         self._refuse(content_length)
 
     def new_file(self, *args: Any, **kwargs: Any) -> None:
-        """Files are taken from people who are signed in: no page has a form with a file for anybody else."""
+        """Raise PermissionDenied unless the user is signed in. No page offers a file field to anybody else."""
         if self.request is None or not self.request.user.is_authenticated:
             raise PermissionDenied("files are taken from people who are signed in")
         super().new_file(*args, **kwargs)
@@ -34,18 +37,21 @@ class BoundedUpload(FileUploadHandler):
         return raw_data
 
     def file_complete(self, file_size: int) -> None:
-        """The handlers behind this one keep the file."""
+        """Return None, so that the next handler keeps the file."""
 
     def _refuse(self, size: int) -> None:
         if size <= settings.UPLOAD_BYTES:
             return
         for handler in self.request.upload_handlers if self.request else []:
-            handler.upload_interrupted()  # What was written so far goes now, not when the garbage is collected.
+            handler.upload_interrupted()  # Delete the partial file now, not at garbage collection.
         raise RequestDataTooBig(f"a request may bring {settings.UPLOAD_BYTES // 2**20} MiB of files")
 
 
 def is_signed_in(cookies: str) -> bool:
-    """Return whether a Cookie header names the session of a user. For the web server, before it reads a large body."""
+    """Return whether a Cookie header names the session of a user.
+
+    The web server calls this before it reads a large body.
+    """
     request = HttpRequest()
     request.COOKIES = parse_cookie(cookies)
     close_old_connections()

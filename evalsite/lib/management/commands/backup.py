@@ -1,4 +1,4 @@
-"""`manage.py backup`: the database and the images, into a folder."""
+"""The `manage.py backup` command: copies the database and the images into a folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`manage.py restore`: a backup into an empty database."""
+"""The `manage.py restore` command: loads a backup into an empty database."""
 
 from __future__ import annotations
 

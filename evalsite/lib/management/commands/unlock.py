@@ -1,4 +1,4 @@
-"""`manage.py unlock`: let people try to sign in again before their wait is over."""
+"""The `manage.py unlock` command: lets people sign in again before their waiting time ends."""
 
 from __future__ import annotations
 
