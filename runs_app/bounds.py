@@ -2,7 +2,8 @@
 
 Forms, experiment files and the database all use these ranges. A number without a bound can stop more than its own
 design. For example, a lease of 1e300 seconds makes PostgreSQL refuse the statement that claims trials.
-That statement claims for every run of an endpoint."""
+That statement claims for every run of an endpoint.
+"""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ def size_of_cache(limit: int | None = None) -> CacheSize:
 def purge(*, by: Actor, reason: str = "") -> int:
     """Delete every cached answer, record the purge, and return the number of deleted answers.
 
-    The trials stay. Later requests call the model again."""
+    The trials stay. Later requests call the model again.
+    """
     with transaction.atomic():
         forgotten = CachedAnswer.objects.answered().count()
         CachedAnswer.objects.all().delete()

@@ -23,7 +23,8 @@ PERMIT = "SELECT set_config('evalsite.deleting_experiment', %s, true)"
 def archive(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
     """Archive the experiment and keep all its rows.
 
-    Raise TransitionError while a run is live, or if the experiment is archived already."""
+    Raise TransitionError while a run is live, or if the experiment is archived already.
+    """
     with transaction.atomic():
         _refuse_while_live(experiment)
         Experiment.objects.transition_one(
@@ -40,7 +41,8 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
 
     The database deletes the rows run by run, so this process never loads the trials.
     Raise TransitionError while a run is live or a call is in flight.
-    Raise it also if rows that must stay, such as human ratings, depend on its answers."""
+    Raise it also if rows that must stay, such as human ratings, depend on its answers.
+    """
     with transaction.atomic():
         _refuse_while_live(experiment)
         _refuse_what_stays(experiment)
@@ -56,7 +58,8 @@ def delete(experiment: Experiment, *, by: Actor, reason: str = "") -> None:
 def permit_deletion(experiment: Experiment) -> Iterator[None]:
     """Allow this block to delete attempts, done trials, verdicts and ledger entries of this experiment only.
 
-    Database triggers refuse these deletions outside such a block. The block is one transaction."""
+    Database triggers refuse these deletions outside such a block. The block is one transaction.
+    """
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(PERMIT, [str(experiment.pk)])
         yield
@@ -67,7 +70,8 @@ def delete_run(run: Run, *, by: Actor, reason: str = "") -> None:
     """Delete one run with its trials, attempts and grades. Its cost stays spent, as a DeletedRun of the experiment.
 
     Raise TransitionError while the run is live or has a call in flight.
-    Raise it also if verdicts of another run, or human ratings, depend on its answers."""
+    Raise it also if verdicts of another run, or human ratings, depend on its answers.
+    """
     with transaction.atomic():
         lock_rows({CounterKeys(run.pk, run.experiment_id, run.condition.model.endpoint_id)})
         locked = Run.objects.with_design().filter(pk=run.pk).first()
@@ -130,7 +134,8 @@ def _refuse_while_live(experiment: Experiment) -> None:
 def _refuse_what_stays(experiment: Experiment) -> None:
     """Raise TransitionError if a row that protects its experiment refers to this experiment.
 
-    Look through all relations, because apps above this one may add such rows."""
+    Look through all relations, because apps above this one may add such rows.
+    """
     for related in Experiment._meta.related_objects:
         if related.on_delete is PROTECT:
             rows: Any = related.related_model

@@ -1,6 +1,7 @@
 """The complete interface through which this app calls the grading app, which it never imports.
 
-`grading_app.apps.GradingConfig` implements the interface. Django finds it by app label, and tasks by dotted name."""
+`grading_app.apps.GradingConfig` implements the interface. Django finds it by app label, and tasks by dotted name.
+"""
 
 from __future__ import annotations
 

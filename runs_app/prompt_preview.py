@@ -68,7 +68,8 @@ def _part(role: str, part: dict[str, Any], item: Item) -> Turn:
 def turns_of_draft(experiment: Experiment, prompt: Prompt, item: Item, dimension: Dimension | None) -> Turns:
     """Return the turns of the first trial of this item in an experiment that may not be planned yet.
 
-    The salt is a stand-in, because planning creates the real one."""
+    The salt is a stand-in, because planning creates the real one.
+    """
     question = requests.build_question(item, dimension)
     image = item.image
     try:

@@ -45,7 +45,8 @@ def launch(
     `approved` is the estimate that the user saw; the manifest records it.
     Launches of one experiment are serialized by a row lock.
     A launch that adds no trial and starts no run changes nothing and writes no manifest.
-    Raise PlanError or LaunchError if the launch is impossible."""
+    Raise PlanError or LaunchError if the launch is impossible.
+    """
     reason = reason or ("launched" if pilot is None else f"launched, a pilot of {pilot}")
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
@@ -95,7 +96,8 @@ def extend(
     change.
 
     `approved` is the estimate that the user saw; the manifest records it.
-    Raise PlanError or LaunchError, and change nothing, if the extension is impossible."""
+    Raise PlanError or LaunchError, and change nothing, if the extension is impossible.
+    """
     with transaction.atomic():
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if problems := list(problems_with(locked, extension)):
@@ -122,7 +124,8 @@ def pause(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 def resume(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Resume these runs and return the ids that changed. Runs of a sequential design resume in their order.
 
-    Failures before the resume no longer count towards the stopping rule."""
+    Failures before the resume no longer count towards the stopping rule.
+    """
     with transaction.atomic():
         lock_rows(set(_places(runs)))
         moved = start_runs(runs, sources=[Run.Status.PAUSED, Run.Status.STOPPED], by=by, reason=reason)
@@ -140,7 +143,8 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
     """Cancel these runs and return the ids that changed. Pending trials never start.
 
     Calls in flight are still recorded, because they cost money.
-    Open batches are cancelled at their provider; the answers that they have by then are recorded too."""
+    Open batches are cancelled at their provider; the answers that they have by then are recorded too.
+    """
     live = [Run.Status.PLANNED, Run.Status.QUEUED, Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]
     moved = []
     for place in reversed(_places(runs)):  # Last run of a sequence first, so that the next one never starts.
@@ -165,7 +169,8 @@ def cancel(runs: RunQuerySet, *, by: Actor, reason: str = "") -> list[int]:
 def cancel_batch(batch: ProviderBatch, *, by: Actor, reason: str) -> bool:
     """Cancel one batch and pause its run, which would otherwise batch the same trials again.
 
-    Return False if the batch could no longer be cancelled."""
+    Return False if the batch could no longer be cancelled.
+    """
     runs = Run.objects.filter(pk=batch.run_id)
     with transaction.atomic():
         lock_rows(set(_places(runs)))
@@ -187,7 +192,8 @@ WHERE run_id = %s AND status = 'failed' AND (%s::text IS NULL OR error_class = %
 def retry_failed(runs: RunQuerySet, *, by: Actor, error_class: str | None = None, reason: str = "") -> int:
     """Give failed trials, of one error class or all, a new set of attempts. Return the number of trials.
 
-    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them."""
+    Their attempt rows stay. Trials of cancelled runs are excluded, because no worker would claim them.
+    """
     total = 0
     for place in _places(runs):
         with transaction.atomic():
@@ -217,7 +223,8 @@ def revive(runs: RunQuerySet, *, by: Actor, reason: str) -> dict[int, int]:
     """Make the cancelled trials of cancelled runs pending again. Return the number of trials by run id.
 
     A run without trials left to do becomes done, so that it can get more trials.
-    Judge runs need this: the answers that they judge exist already, so the judge can be added again."""
+    This serves judges' runs: their input, the stored answers, exists already.
+    """
     revived = {}
     with transaction.atomic():
         places = _places(runs.filter(status=Run.Status.CANCELLED))

@@ -1,6 +1,7 @@
 """The tasks that django-q2 runs. The trials table is the queue, so a lost task loses no work.
 
-A task only starts a drain."""
+A task only starts a drain.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ def drain() -> int:
     """Run one drain for a bounded time, and enqueue the next one if work is left. Return the number of recorded
     results.
 
-    Raise SchemaMismatch if this code does not match the database schema; then no further drain is enqueued."""
+    Raise SchemaMismatch if this code does not match the database schema; then no further drain is enqueued.
+    """
     if stop_is_asked():
         return 0
     with drain_slot() as free:
@@ -81,7 +83,8 @@ async def _stop_when_asked(drain: Drain) -> None:
 def drain_slot() -> Iterator[bool]:
     """Yield True if one of this host's drain slots was free, and hold that slot during the block.
 
-    The slot is an advisory lock, so the database server releases it after a crash."""
+    The slot is an advisory lock, so the database server releases it after a crash.
+    """
     host = zlib.crc32(socket.gethostname().encode()) & 0x7FFFFFFF
     with connection.cursor() as cursor:
         for slot in range(settings.DRAINS):
@@ -101,7 +104,8 @@ def drain_slot() -> Iterator[bool]:
 def tend(queue: str | None = None) -> int:
     """Release the claims of silent workers, decide adaptive rounds, and restore missing drains. Runs every few seconds.
 
-    Each `up` schedules this on the queue of its own cluster, so each machine restores its own drains."""
+    Each `up` schedules this on the queue of its own cluster, so each machine restores its own drains.
+    """
     from runs_app.engine.leases import sweep_expired
 
     swept = sweep_expired()
@@ -114,7 +118,8 @@ def tend(queue: str | None = None) -> int:
 def make_preflight(key: int) -> str:
     """Make one tiny call in a worker process, and return the status of the preflight.
 
-    The web server thus never loads the model library."""
+    The web server thus never loads the model library.
+    """
     from runs_app.engine import preflight
     from runs_app.llm import gateway
 

@@ -3,7 +3,8 @@
 Indexed fields are run, status, item and error class. Each run is queried separately through its own index, and the
 keys are merged. So a run of a million trials costs no more than a run of a hundred.
 Other fields (text, rating, flags) have no index. They are searched in a window of SEARCHED keys at a time.
-The page says so if the window ended before the page was full."""
+The page says so if the window ended before the page was full.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Search:
     """The runs to search, and the conditions.
 
     `status`, `items`, `error_class` and the `odd` kinds of answers are indexed; `rest` is not.
-    `with_refused_errors` means that the `odd` kinds include refusals that were errors."""
+    `with_refused_errors` means that the `odd` kinds include refusals that were errors.
+    """
 
     runs: QuerySet[Run]
     status: str = ""
@@ -82,7 +84,8 @@ class Page:
     """Keys in ascending order, and the cursors of the pages around them.
 
     `searched_to` is set if a slow search reached the end of its window before the page was full.
-    It is the key from which `after` continues (or `before`, going back)."""
+    It is the key from which `after` continues (or `before`, going back).
+    """
 
     keys: list[int]
     after: int | None = None

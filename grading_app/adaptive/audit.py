@@ -1,4 +1,4 @@
-"""What decided points count beside what their rows say, by the version of the rule under which each was decided."""
+"""The consistency check of decided points: their counts against the rows, by the rule version that decided them."""
 
 from __future__ import annotations
 
@@ -15,22 +15,24 @@ from runs_app.planning.points import adaptive_of
 
 
 def recounted() -> list[tuple[Any, ...]]:
-    """What decided points count, and what their rows say, for `reconciling.POINT_COUNTERS` in pairs.
+    """Return the stored and the recomputed counts of all decided points, in pairs.
 
-    Scored and unread answers are one number: a blank answer that is left out of grading may be graded afterwards, which
-    makes no decision wrong that was made without it. A cancelled point may have been closed without a count.
+    The pairs follow `consistency_check.POINT_COUNTERS`, after the key of the point.
+
+    Scored and unread answers form one number. A blank answer that was left out of grading may be graded later, and a
+    decision made without it stays right. A cancelled point may have been closed without counts.
     """
     return [row for experiment in _with_decided() for row in _recounted_of(experiment)]
 
 
 def told_of_all() -> list[str]:
-    """What `told_of` says of each experiment that it says anything of."""
+    """Return the text of `told_of` for each experiment that has one."""
     told = ((experiment, told_of(experiment)) for experiment in _with_decided())
     return [f"{experiment}: {text}" for experiment, text in told if text]
 
 
 def told_of(experiment: Experiment) -> str:
-    """How many points were decided by another version of the rule than grades now; nothing if none."""
+    """Return a note on points that another version of the rule decided, or an empty text if there are none."""
     names = _names(experiment)
     decided = _decided(experiment).only("rounds", "decided_at") if names else []
     conditions = _conditions(experiment, names)
@@ -66,7 +68,7 @@ def _recounted_of(experiment: Experiment) -> list[tuple[Any, ...]]:
 
 
 def _names(experiment: Experiment) -> list[str]:
-    """The design's rule in each of its versions, the newest first; none where the design has no rule."""
+    """Return the grade condition ids of the design's rule, newest version first; empty if the design has no rule."""
     spec = adaptive_of(experiment)
     rule = rule_of(experiment, spec) if spec else None
     return [rule.named(version) for version in range(RULES_VERSION, 0, -1)] if rule else []
@@ -78,7 +80,10 @@ def _conditions(experiment: Experiment, names: Sequence[str]) -> dict[str, Grade
 
 
 def _decided_by(point: Point, names: Sequence[str], conditions: dict[str, GradeCondition]) -> str:
-    """As its last round says. Earlier rounds did not say it: then the newest version that there was at that time."""
+    """Return the grade condition id of the rule that decided the point.
+
+    The last round records it. Older rounds did not record it; for them, return the newest version of that time.
+    """
     said: str = point.rounds[-1].get("graded_by", "") if point.rounds else ""
     if said:
         return said

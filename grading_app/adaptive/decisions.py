@@ -1,4 +1,4 @@
-"""Whether a point of an adaptive run has been asked enough: its answers are graded, counted and judged by its rule."""
+"""The decisions on points of an adaptive run: grade the answers, count them, and apply the stopping rule."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from runs_app.stopping.rules import Ratings, Tally
 
 logger = logging.getLogger("evalsite.drain")
 
-# The trials of what was planned at these points: repetitions of the items drawn so far.
+# The planned trials of these points: repetitions of the items drawn so far.
 TRIALS = """
 FROM runs_app_point p CROSS JOIN LATERAL unnest(p.items[1:least(p.n_planned, p.n_items)]) AS drawn (item)
 JOIN runs_app_trial t ON t.run_id = p.run_id AND t.item_id = drawn.item
     AND t.dimension_id IS NOT DISTINCT FROM p.dimension_id
 """
 ANSWERED = f"SELECT t.id {TRIALS} WHERE p.id = ANY(%(points)s) AND t.status = 'done' AND NOT t.truncated"
-# By item first: a point's mean rating is the mean of its items' own, so that each counts once.
+# Grouped by item first: a point's mean rating is the mean of its items' means, so each item counts once.
 COUNTS = f"""
 WITH of_item AS (
     SELECT p.id, t.item_id, count(*) FILTER (WHERE answered AND g.score = 1) AS correct,
@@ -51,9 +51,9 @@ GROUP BY p.id, d.id
 
 
 def decide_due() -> int:
-    """Decide every point whose round is in, up to a hundred; returns how many were decided here.
+    """Decide every point whose round is complete, at most a hundred. Return the number decided by this call.
 
-    Run by drains and by the sweep. Safe at any moment and by any number at once.
+    Drains and the sweep call this. It is safe at any time and from many processes at once.
     """
     decided = 0
     for place, points in adaptive_rounds.points_due().items():
@@ -62,7 +62,7 @@ def decide_due() -> int:
         except OUTAGES:
             raise
         except Exception as fault:
-            # One design that cannot be decided must not keep the others waiting, or try for ever.
+            # One undecidable design must not block the others, and must not be retried forever.
             logger.exception("the rounds of run %s cannot be decided", place.run_id)
             _stop(place, fault)
     return decided
@@ -81,18 +81,18 @@ def _decide(place: CounterKeys, points: Mapping[int, int]) -> int:
 
 
 def counts_of(points: Iterable[int], rule: int | None) -> list[Counted]:
-    """What the rows say of these points now, by the gradings of this condition."""
+    """Return the current counts of these points from the rows, by the gradings of this condition."""
     return [Counted(*row) for row in _rows(COUNTS, {"points": list(points), "rule": rule})]
 
 
 def rule_of(experiment: Experiment, spec: AdaptiveSpec) -> Rule:
-    """The design's own rule of that name, with its parameters, so that an answer is graded once."""
+    """Return the design's rule with this scorer, including its parameters, so that each answer is graded once."""
     return next((rule for rule in rules_of(experiment) if rule.scorer == spec.scorer), Rule(spec.scorer))
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What the rows say of a point. An answer that no score could be read from is no case: it is counted apart."""
+    """The counts of a point from the rows. An answer without a score is no case; `unread` counts it."""
 
     point: int
     items: int
@@ -124,7 +124,7 @@ class Counted:
 
 
 def _stop(place: CounterKeys, fault: Exception) -> None:
-    """So that nobody tries again each second: the run stops, and the points of a cancelled one are closed unread."""
+    """Stop the run, so that no process retries each second. Close the points of a cancelled run without counts."""
     reason = f"Its rounds cannot be decided: {fault}"[:500]
     Point.objects.open().filter(run=place.run_id, run__status=Run.Status.CANCELLED).update(
         status=Point.Status.CANCELLED, reason=reason

@@ -107,7 +107,8 @@ class Answers:
     def seen(self) -> Seen:
         """Return the counts of the answers. `longest` covers the whole wave.
 
-        One run holds all verdicts of the wave, and its reservation must cover each of them."""
+        One run holds all verdicts of the wave, and its reservation must cover each of them.
+        """
         seen = Seen(*self._row(SEEN, {}))
         if self.conditions is None:
             return seen
@@ -127,7 +128,8 @@ class Answers:
     def score_unasked(self, condition_id: int) -> int:
         """Insert gradings with the lowest score for answers that need no call, and return their number.
 
-        Return 0 for pairwise rubrics."""
+        Return 0 for pairwise rubrics.
+        """
         if self.in_pairs:
             return 0
         return self._execute(SCORE_UNASKED, {"condition": condition_id, "lowest": lowest_score(self.grader.rubric)})

@@ -15,7 +15,8 @@ from runs_app.planning.row_versions import refuse_to_archive
 def archive_grader(grader: Grader, *, by: Actor, reason: str) -> None:
     """Archive the grader, so that it is not used for new gradings. Its gradings stay.
 
-    Raise TransitionError if it is archived already, or if `by` may not archive it."""
+    Raise TransitionError if it is archived already, or if `by` may not archive it.
+    """
     with transaction.atomic():
         refuse_to_archive(grader, by, named_by=Experiment.objects.filter(graders__contains=[grader.name]))
         if not Grader.objects.filter(pk=grader.pk, archived_at=None).update(archived_at=timezone.now()):

@@ -17,7 +17,8 @@ def judges_foreseen(experiment: Experiment, wave_label: str, answers: int, longe
     """Return the estimate of verdicts on `answers` answers of a wave, minus verdicts requested already.
 
     `longest` is the longest answer in tokens, or None if answers have no limit.
-    Without a limit, a judge that is not free has no cost ceiling."""
+    Without a limit, a judge that is not free has no cost ceiling.
+    """
     wave = experiment.waves.filter(label=wave_label).first() or Wave(experiment=experiment, label=wave_label)
     graders = grader_lookup.of_design(experiment)
     parts = [_part(Answers(experiment, grader, wave), answers, longest) for grader in graders]

@@ -1,6 +1,7 @@
 """Grade conditions of judges: one per grader in an experiment.
 
-What the judge is asked and which answers it skips identify the condition."""
+The judge's request and the answers that it skips identify the condition.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ def grade_condition_id_of(grader: Grader) -> str:
 def known(experiment: Experiment, grader: Grader) -> GradeCondition | None:
     """Return the grade condition with the grader's identity, or None if the experiment has none yet.
 
-    A grader with another name but the same content has the same condition."""
+    A grader with another name but the same content has the same condition.
+    """
     ending = f"--{condition_identity(grade_condition_id_of(grader))}"
     rows = experiment.grade_conditions.filter(kind=KIND, grade_condition_id__endswith=ending)
     return rows.select_related("judge_condition").first()

@@ -20,7 +20,8 @@ def chosen(names: Sequence[str], rubric: str | None, texts: str | None = None) -
     """Return the graders with these names, or all graders of a rubric.
 
     With names and a rubric or texts, return variants of the named graders that use them.
-    New variants are not saved; `saved` saves them. Raise PlanError with every name that does not exist."""
+    New variants are not saved; `saved` saves them. Raise PlanError with every name that does not exist.
+    """
     by_rubric = None if rubric is None else _rubric(rubric)
     with_texts = None if texts is None else _texts(texts)
     if names:
@@ -100,7 +101,8 @@ def saved(graders: Sequence[Grader], by: Actor) -> list[Grader]:
 def _name(grader: Grader, rubric: Rubric, texts: TextSet | None) -> str:
     """Return a free name such as `judge-a-strict-v2-own-v3`: the judge, then the changed parts.
 
-    A number is appended if the name is taken."""
+    A number is appended if the name is taken.
+    """
     endings = [
         (_ending(old), _ending(new))
         for old, new in ((grader.rubric, rubric), (grader.text_set, texts))

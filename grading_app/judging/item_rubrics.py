@@ -98,7 +98,8 @@ def ask_for_rubrics(writer: Writer, *, name: str, by: Any) -> TextSet:
     """Request a rubric for every item that has none by this writer, start the run, and return the draft text set.
 
     The draft is this writer's waiting draft with this name, or a new version.
-    Raise PlanError, and change nothing, if the request is impossible."""
+    Raise PlanError, and change nothing, if the request is impossible.
+    """
     with transaction.atomic():
         Experiment.objects.select_for_update(no_key=True).get(pk=writer.experiment.pk)
         if problems := list(writer.problems()):
@@ -182,7 +183,8 @@ ON CONFLICT (text_set_id, item_id) DO NOTHING"""  # noqa: S608 - fixed text
 def collect(texts: TextSet) -> int:
     """Add the texts that the writer has produced since, and return their number.
 
-    Empty, truncated and refused texts stay missing."""
+    Empty, truncated and refused texts stay missing.
+    """
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if locked.status != TextSet.Status.DRAFT or locked.written_by_id is None:
@@ -212,7 +214,8 @@ def correct(texts: TextSet, item: Item, text: str, *, by: Any, reason: str) -> T
 
     A draft with corrections takes one more. A model's own draft and an approved version stay unchanged; their
     correction goes to the next version.
-    Raise ValueError for a blank or too long text, or if a newer version exists."""
+    Raise ValueError for a blank or too long text, or if a newer version exists.
+    """
     said = text.replace("\r\n", "\n").strip()
     if not said or len(said) > LONGEST_TEXT:
         raise ValueError(f"A text has at least one and at most {LONGEST_TEXT:,} characters.")
@@ -260,7 +263,8 @@ def missing_from(texts: TextSet) -> list[str]:
 def approve(texts: TextSet, *, by: Any, reason: str) -> None:
     """Freeze the text set for judges.
 
-    Raise ValueError if an item has no text, and TransitionError if the set is not a draft."""
+    Raise ValueError if an item has no text, and TransitionError if the set is not a draft.
+    """
     with transaction.atomic():
         locked: TextSet = TextSet.objects.select_for_update().get(pk=texts.pk)
         if missing := missing_from(locked):

@@ -23,7 +23,8 @@ def drawn_graders(made: Draw, *, name: str, rubric: Rubric) -> list[Grader]:
     """Return the graders named `NAME-model`, in the order of the draw. An existing equal grader is reused.
 
     New graders are not saved. Raise PlanError if a model of the draw no longer exists.
-    Raise it also if a grader with one of the names has other content."""
+    Raise it also if a grader with one of the names has other content.
+    """
     models = {one.name: one for one in LanguageModel.objects.filter(name__in=made.drawn).select_related("endpoint")}
     if missing := [model for model in made.drawn if model not in models]:
         raise PlanError([f"draw: the site has no model {model} any more; draw again" for model in missing])
@@ -48,7 +49,8 @@ def _refuse_odd_names(grader: Grader) -> None:
 def known_or(grader: Grader) -> Grader:
     """Return the grader with this name, or this grader if the name is new.
 
-    Raise PlanError if the grader with this name has other content."""
+    Raise PlanError if the grader with this name has other content.
+    """
     known: Grader | None = grader_lookup.find(grader.name)
     if known is not None and any(getattr(known, field) != getattr(grader, field) for field in SAME):
         raise PlanError([f"grader {grader.name} is another one here; give this one another name"])
@@ -59,7 +61,8 @@ def known_or(grader: Grader) -> Grader:
 def pinned(experiment: Experiment, made: Draw, graders: Sequence[Grader], *, name: str, by: Actor) -> list[Grader]:
     """Save these judges, and store their draw in the experiment.
 
-    Raise PlanError if another draw with this name exists."""
+    Raise PlanError if another draw with this name exists.
+    """
     locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
     judges = locked.draws.get("judges", {})
     if judges.get(name, made.content) != made.content:

@@ -1,6 +1,7 @@
 """The planning of a judge's trials from done answers, one row per verdict. Planning again only adds missing trials.
 
-Locks are taken in the order experiment, run, trials, as in all modules."""
+Locks are taken in the order experiment, run, trials, as in all modules.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ from runs_app.taskqueue.enqueue import wake
 class JudgingReport:
     """The requests to one grader in one wave: new verdicts, and answers that got a score without a call.
 
-    `added` includes `revived`, the verdicts that were requested before and cancelled."""
+    `added` includes `revived`, the verdicts that were requested before and cancelled.
+    """
 
     condition: GradeCondition
     run: Run
@@ -73,7 +75,8 @@ def judge(
     `force` requests another verdict on each answer, which will replace the previous one.
     `revive` also requests cancelled verdicts. `only` holds the ids of the conditions to judge; None means all.
     `approved` is the estimate that the user saw; the manifest records it.
-    Raise PlanError, and change nothing, if the request is impossible."""
+    Raise PlanError, and change nothing, if the request is impossible.
+    """
     for grader in graders:
         for wave in waves:  # Counted before the lock and cached: it may take seconds, and claims wait for the lock.
             judging_costs.largest_request(Answers(experiment, grader, wave, force, only))
@@ -97,7 +100,8 @@ def judge(
 def _revived(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[Wave], by: Actor) -> Mapping[int, int]:
     """Return the number of verdicts that are pending again, by run id.
 
-    This must run first, because it locks endpoints, and endpoints are locked before the experiment."""
+    This must run first, because it locks endpoints, and endpoints are locked before the experiment.
+    """
     known = [condition for grader in graders if (condition := grade_conditions.known(experiment, grader))]
     runs = Run.objects.filter(wave__in=waves, condition__grade_condition__in=known)
     return run_control.revive(runs, by=by, reason="its verdicts were asked for again")

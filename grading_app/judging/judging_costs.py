@@ -77,7 +77,8 @@ def estimate_judging(
 ) -> Estimate:
     """Return the estimated cost of judging the stored answers of these waves: new and pending verdicts.
 
-    `conditions` holds the ids of the conditions whose answers count; None means all."""
+    `conditions` holds the ids of the conditions whose answers count; None means all.
+    """
     waves = list(waves)
     parts = [_part_of(Answers(experiment, grader, wave, force, conditions)) for grader in graders for wave in waves]
     return estimate_of(experiment, graders, parts)

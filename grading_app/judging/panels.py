@@ -5,7 +5,8 @@ One statement computes them from the members' rows alone, after each reading of 
 It can run at any time, and a second run changes nothing.
 A member without a readable verdict has no vote.
 Without a quorum, an answer gets its panel grading once all members have graded it.
-With a quorum, it gets a row after the first member. The row has a code until enough members gave a score."""
+With a quorum, it gets a row after the first member. The row has a code until enough members gave a score.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ WHERE (known.score, known.detail, known.parse_error)
 def convene(experiment: Experiment, panel: Panel) -> GradeCondition:
     """Return the panel's condition in this experiment, creating it if needed, and refresh its gradings.
 
-    Raise PlanError if the members' scores cannot be combined, or if a member does not judge here."""
+    Raise PlanError if the members' scores cannot be combined, or if a member does not judge here.
+    """
     graders = list(panel.graders.select_related("rubric", "language_model__endpoint", "sampler", "text_set"))
     members = _members(experiment, graders)
     if panel.quorum and panel.quorum > len(members):

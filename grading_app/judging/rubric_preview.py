@@ -1,7 +1,8 @@
 """Tries of a rubric on a few stored answers: real calls by the engine, under the experiment's budget, without gradings.
 
 A try is a judge condition without a grade condition. A rubric is always tried on the same answers, so a difference
-comes from the rubric. A repeated try is another sample."""
+comes from the rubric. A repeated try is another sample.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class TryCost:
 class Try:
     """A saved rubric, not necessarily approved, with a model and an experiment whose answers it judges.
 
-    `texts` is the text set for {{item_rubric}}."""
+    `texts` is the text set for {{item_rubric}}.
+    """
 
     rubric: Rubric
     experiment: Experiment
@@ -102,7 +104,8 @@ def _spaced(keys: list[int]) -> list[int]:
 def _answers_to(item: int, at: int, runs: list[Run], in_pairs: bool) -> list[tuple[Trial, Trial | None]]:
     """Return one answer to the item, alternating between runs.
 
-    For pairs, add another run's answer to the same question; return nothing if there is none."""
+    For pairs, add another run's answer to the same question; return nothing if there is none.
+    """
     done = Trial.objects.with_text().filter(run__in=runs, item=item)
     rows = list(done.order_by("sample_idx", "run_id", "dimension_id")[:SHOWN])
     subject = rows[at % len(rows)]

@@ -1,7 +1,8 @@
 """The conversion of judges' replies to gradings and preferences, in set-based statements and only for new replies.
 
 The newest reply on an answer counts, so a repeated verdict replaces the previous one.
-Short statements process key ranges, so the work can stop anywhere and resume. Two concurrent readers write the same."""
+Short statements process key ranges, so the work can stop anywhere and resume. Two concurrent readers write the same.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +74,8 @@ def read_verdicts(experiment: Experiment, *, again: bool = False, seconds: float
     """Convert the judges' replies to gradings, and refresh the panels.
 
     `again` also reads replies that were read before. After `seconds` the reading stops between two pages and reports
-    it."""
+    it.
+    """
     end = time.monotonic() + seconds
     judges = experiment.grade_conditions.filter(kind=GradeCondition.Kind.JUDGE, rubric__isnull=False)
     conditions = judges.select_related("rubric", "judge_condition").order_by("pk")

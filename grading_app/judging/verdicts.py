@@ -5,7 +5,8 @@ The first object with the verdict's key decides; no other object overrules it.
 An unreadable reply gives a result with a code, never a zero score and never an exception.
 
 A judge may quote the answer, including its think tags. So only think blocks at the start of the reply are skipped.
-A tag elsewhere hides nothing, so an answer gains nothing if the judge repeats its tags."""
+A tag elsewhere hides nothing, so an answer gains nothing if the judge repeats its tags.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ KEYS: Mapping[str, str] = {"score": "score", "criteria": "criteria", "label": "l
 class Verdict:
     """A score, or a winner for a comparison of two answers. Exactly if there is an error, both are missing.
 
-    `raw` is the original value. `detail` holds the single criteria or the label."""
+    `raw` is the original value. `detail` holds the single criteria or the label.
+    """
 
     score: float | None = None
     winner: str = ""
@@ -61,7 +63,8 @@ class Verdict:
 def read_verdict(reply: str, rubric: Mapping[str, Any]) -> Verdict:
     """Return the verdict in a judge's reply. `rubric` is its content: kind, and scale, criteria or labels.
 
-    Error codes: no_json_object, no_<key>_in_json, and the codes of the kind."""
+    Error codes: no_json_object, no_<key>_in_json, and the codes of the kind.
+    """
     key = KEYS[rubric["kind"]]
     has_object = False
     mended = _with_stray_backslashes_doubled(reply)
@@ -107,7 +110,8 @@ def _score(value: Any, rubric: Mapping[str, Any]) -> Verdict:
 def _criteria(value: Any, rubric: Mapping[str, Any]) -> Verdict:
     """Return the share of the total weight whose criteria are met.
 
-    Codes: criteria_not_object, criterion_missing, criterion_not_binary."""
+    Codes: criteria_not_object, criterion_missing, criterion_not_binary.
+    """
     if not isinstance(value, dict):
         return Verdict(error="criteria_not_object")
     said = {_plain(name): _truth(verdict) for name, verdict in value.items()}
@@ -168,7 +172,8 @@ def _plain(text: str) -> str:
 def _without_leading_thoughts(text: str) -> str:
     """Return the text after its leading think blocks, or an empty text if the last block is not closed.
 
-    A block ends at its first closing tag outside a JSON object; a tag within an object is a quotation."""
+    A block ends at its first closing tag outside a JSON object; a tag within an object is a quotation.
+    """
     start, thinking = 0, False
     quoted = [(begin, end) for begin, end, _ in _bare_objects(text)]
     for tag in THINK_TAG.finditer(text):
@@ -194,7 +199,8 @@ def _objects(text: str) -> Iterator[dict[str, Any]]:
 def _fenced_blocks(text: str) -> list[str]:
     """Return the content of each fenced block, without the language name. An unclosed fence has no content.
 
-    One pass is enough: a reply with endless blanks after a fence must not slow the reader down."""
+    One pass is enough: a reply with endless blanks after a fence must not slow the reader down.
+    """
     between = text.split(FENCE)[1:-1:2]
     return [LANGUAGE.sub("", block, count=1) for block in between]
 

@@ -1,4 +1,5 @@
-"""Rating by people: queues, the raters' sessions, and what comes of them.
+"""Ratings by people: queues, the raters' sessions, and their results.
 
-`ordering` is pure. `queues` has the verbs of those who ask, `sessions` those of the rater; `results` and `norms` read.
+`presentation_order` is pure. `queues` has the actions of managers, and `session` the actions of raters.
+`queue_results` and `rated_norms` read the ratings.
 """

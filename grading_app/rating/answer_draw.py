@@ -1,9 +1,8 @@
-"""Which answers a queue asks about: drawn once, when it first opens, with its seed; no model is preferred.
+"""The draw of a queue's answers, made once at its first opening, with a stored seed. No model is preferred.
 
-Of two answers that are compared, each two conditions meet on each drawn item.
-
-Of each drawn item every condition gives the same number of its answers, so that the raters' means compare conditions.
-Blank answers are left out: there is nothing to rate in them.
+Each condition gives the same number of answers per drawn item, so the raters' means compare conditions.
+In comparisons, every two conditions meet on each drawn item.
+Blank answers are left out, because raters cannot rate them.
 """
 
 from __future__ import annotations
@@ -25,11 +24,14 @@ Unit = tuple[int, int | None, int]
 
 
 class DrawingError(ValueError):
-    """The design leaves nothing to draw, or too much; the message says what."""
+    """A design with nothing or too much to draw; the message says which."""
 
 
 def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
-    """The answers of this queue, saved: of practice and check items one each, of the others as its sample says."""
+    """Save and return the answers of this queue.
+
+    Practice and check items get one answer each. The other items get the number that the sample sets.
+    """
     items = list(queue.dataset.items.active().order_by("position", "pk").values_list("pk", "key"))
     checks = [pk for pk, key in items if key in queue.attention_checks]
     practice = [pk for pk, _ in items if pk not in set(checks)][: queue.practice_items]
@@ -52,7 +54,7 @@ def draw_answers(queue: RatingQueue) -> list[RatedAnswer]:
 
 
 def _units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
-    """What is shown of these items: answers, or where they are compared two at a time."""
+    """Return the units to show for these items: answers, or pairs of answers for comparisons."""
     cells = _cells(answers(queue).filter(item__in=items))
     if queue.rates_pairs:
         return paired(cells, each, seed=queue.sample_seed)
@@ -60,7 +62,7 @@ def _units(queue: RatingQueue, items: Sequence[int], each: int) -> list[Unit]:
 
 
 def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
-    """By item, the first thing to show of it; items without any are not in it."""
+    """Return the first unit of each item, by item. Items without a unit are missing."""
     firsts: dict[int, Unit] = {}
     for unit in sorted(_units(queue, items, MOST_ANSWERS), key=lambda unit: (unit[0], unit[1] or 0)):
         firsts.setdefault(unit[2], unit)
@@ -68,7 +70,7 @@ def _firsts(queue: RatingQueue, items: Sequence[int]) -> dict[int, Unit]:
 
 
 def answers(queue: RatingQueue) -> Any:
-    """Every stored answer that could be asked about."""
+    """Return all stored answers that the queue could show."""
     found = Trial.objects.generating().with_text().filter(run__experiment=queue.experiment, item__excluded=False)
     conditions = list(queue.conditions.values_list("pk", flat=True))
     found = found.filter(run__condition__in=conditions) if conditions else found
@@ -76,7 +78,7 @@ def answers(queue: RatingQueue) -> Any:
 
 
 def sampled(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
-    """n of the keys at random, or all; the order in which they came does not matter."""
+    """Return n random keys in order, or all keys. The order of `keys` does not matter."""
     ordered = sorted(keys)
     if n is None or n >= len(ordered):
         return ordered
@@ -84,7 +86,7 @@ def sampled(keys: Sequence[int], n: int | None, *, seed: int) -> list[int]:
 
 
 def chosen(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[tuple[int, int]]:
-    """At most `each` of the (trial, item) of every cell, drawn at random; each cell by a seed of its own."""
+    """Return at most `each` random (trial, item) pairs of every cell. Each cell has its own seed."""
     found: list[tuple[int, int]] = []
     for cell in sorted(cells, key=str):
         rng = Random(f"{seed}:{cell}")  # noqa: S311 - as above.
@@ -93,7 +95,7 @@ def chosen(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: 
 
 
 def paired(cells: Mapping[Cell, Sequence[tuple[int, int]]], each: int, *, seed: int) -> list[Unit]:
-    """Of each two conditions that answered the same, at most `each` pairs of their answers, drawn at random."""
+    """Return at most `each` random answer pairs for every two conditions that answered the same question."""
     by_item: dict[tuple[int, int | None], list[Cell]] = {}
     for cell in sorted(cells, key=str):
         by_item.setdefault((cell[0], cell[2]), []).append(cell)

@@ -1,7 +1,7 @@
-"""From a person's ratings by a rubric to the grading that a judge would get for the same words.
+"""The conversion of a person's ratings by a rubric to the grading that a judge's equal verdict would get.
 
-One function turns both into scores (`verdict_of`), so people and judges meet criterion by criterion and in total.
-Practice and attention checks are no gradings.
+`verdict_of` computes both scores, so people and judges can be compared per criterion and in total.
+Practice and attention checks produce no gradings.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from runs_app.models import Experiment
 
 
 def conclude(rating: Rating) -> None:
-    """Write what this person says of the answer by now, or take it back while a criterion is missing.
+    """Write the grading of this person for this answer, or delete it while a criterion has no rating.
 
-    Within the transaction that changed the rating, which holds the rater's row.
+    Call this in the transaction that changed the rating, which locks the rater's row.
     """
     queue = rating.assignment.queue
     if queue.rubric is None or rating.kind != Rating.Kind.ITEM:
@@ -33,7 +33,7 @@ def conclude(rating: Rating) -> None:
 
 
 def forget_all(assignment: RaterAssignment) -> int:
-    """Take back everything that this person's ratings came to; how many verdicts. The ratings stay."""
+    """Delete all gradings and preferences from this person's ratings. Return their number. The ratings stay."""
     theirs = {"condition__assignment": assignment}
     with superseding():
         graded, _ = Grading.objects.filter(**theirs).delete()
@@ -42,7 +42,7 @@ def forget_all(assignment: RaterAssignment) -> int:
 
 
 def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | None:
-    """None until everything that the rubric asks has been said."""
+    """Return the verdict, or None until every aspect of the rubric has a rating."""
     same = Rating.objects.filter(assignment=rating.assignment_id, trial=rating.trial_id, rival=rating.rival_id)
     values = {criterion: value or 0.0 for criterion, value in same.given().values_list("criterion", "value")}
     if len(values) < len(aspects_of(queue)):
@@ -51,7 +51,7 @@ def _verdict(rating: Rating, queue: RatingQueue, rubric: Rubric) -> Verdict | No
 
 
 def condition_of(assignment: RaterAssignment) -> GradeCondition:
-    """This person as one who grades: a condition of its own for each rater of each queue."""
+    """Return this rater's grade condition in this queue, creating it if needed."""
     queue = assignment.queue
     rubric, experiment = _asked_by(queue)
     content = {"kind": "person", "rubric": rubric.content, "queue": queue.name, "rater": assignment.number}

@@ -1,4 +1,4 @@
-"""What a person who rates by a rubric reads of it: the words that a judge gets, without the form of its reply."""
+"""The instructions of a person who rates by a rubric: a judge's words without the reply format."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BLANK_LINES = re.compile(r"\n\s*\n\s*\n+")
 
 
 def words_of(queue: RatingQueue) -> str:
-    """The rubric's turns, one after the other; "" where a queue asks by dimensions."""
+    """Return the rubric's turns in order, or "" if the queue rates dimensions."""
     if queue.rubric is None:
         return ""
     told = {**judge_prompt.told_by(queue.rubric.content), judge_prompt.VERDICT_FORM: ""}
@@ -40,8 +40,10 @@ def words_of(queue: RatingQueue) -> str:
 
 
 def beside(item: Item, queue: RatingQueue) -> list[tuple[str, str]]:
-    """What the rubric shows of an item beside its question, as headings and texts: what no other turn of it names stays
-    away, as it does from a judge."""
+    """Return the parts of an item that the rubric shows beside its question, as (heading, text) pairs.
+
+    A part that no turn of the rubric names is left out, as it is for a judge.
+    """
     if queue.rubric is None:
         return []
     shown = [("Reference answer", "target", item.target), ("Grading scheme", "grading_scheme", item.grading_scheme)]

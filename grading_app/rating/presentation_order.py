@@ -1,4 +1,4 @@
-"""In which order one rater meets what is rated. Pure: keys in, steps out; the same seed gives the same order."""
+"""The order in which a rater sees the things to rate. Pure functions: the same seed gives the same order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Kind = Literal["practice", "item", "check"]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to rate, an item or an answer, on one aspect, by its place. In the order of the session."""
+    """One item or answer to rate on one aspect, given by its index. Steps come in session order."""
 
     item: int
     aspect: int
@@ -22,9 +22,9 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """Keys: for practice (in this order), to be rated, and to check attention. No key comes twice.
+    """Keys of practice (in this order), of rated things, and of attention checks. No key occurs twice.
 
-    alike: a key's group, where several belong together (the answers to one item); they are kept apart.
+    `alike` maps a key to its group (the answers to one item). Keys of one group are not shown in a row.
     """
 
     practice: Sequence[int]
@@ -38,10 +38,10 @@ class Material:
 
 
 def steps(material: Material, aspects: Sequence[int], *, seed: int, in_blocks: bool) -> list[Step]:
-    """Practice first, then items in a shuffled order with the checks spread among them.
+    """Return the steps: practice first, then the items in random order with the checks spread among them.
 
-    In blocks, each aspect (a dimension, a criterion) has its practice and an order of its own; otherwise each item is
-    rated on all of them, in the order given, before the next one.
+    With `in_blocks`, each aspect (a dimension, a criterion) has its own practice and its own order.
+    Otherwise each item is rated on all aspects, in the given order, before the next item.
     """
     rng = Random(seed)  # noqa: S311 - the order of a study, not a secret.
     if not in_blocks:
@@ -58,10 +58,10 @@ def _session(material: Material, rng: Random) -> list[tuple[int, Kind]]:
 
 
 def kept_apart(shuffled: Sequence[int], alike: Mapping[int, int], rng: Random) -> list[int]:
-    """The same keys in another random order in which no two of one group are neighbours, as far as that can be.
+    """Return the keys in another random order that separates keys of one group as far as possible.
 
-    One after the other is drawn from all that are left, but not from the last one's group; a group that has more left
-    than all others together comes every other time, or could never be kept apart.
+    Each key is drawn from the remaining keys outside the last key's group. A group with more than half of the remaining
+    keys comes every other time; otherwise it could not be separated.
     """
     waiting: dict[int, list[int]] = {}
     for key in reversed(shuffled):
@@ -93,14 +93,14 @@ def _crossed(session: Sequence[tuple[int, Kind]], aspects: Sequence[int]) -> Ite
 
 
 def _shuffled(keys: Sequence[int], rng: Random) -> list[int]:
-    """Sorted first: the order in which rows happened to come must not matter."""
+    """Return the keys shuffled. Sorting first makes the result independent of the row order."""
     order = sorted(keys)
     rng.shuffle(order)
     return order
 
 
 def _mixed(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tuple[int, Kind]]:
-    """One check at a random place in each of as many equal stretches of the items; none before the first item."""
+    """Insert one check at a random position in each of equal stretches of the items, never before the first item."""
     mixed: list[tuple[int, Kind]] = [(item, "item") for item in items]
     stretch = len(items) / max(1, len(checks))
     places = [int(stretch * at + rng.random() * stretch) + 1 for at in range(len(checks))]
@@ -110,9 +110,9 @@ def _mixed(items: Sequence[int], checks: Sequence[int], rng: Random) -> list[tup
 
 
 def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> list[int]:
-    """Which items a new rater gets: those that miss the most ratings first, at most `most`; ties in a random order.
+    """Return the items for a new rater: at most `most`, those that miss the most ratings first, ties in random order.
 
-    missing: how many raters each item still wants; an item that wants none is given to nobody.
+    `missing` maps each item to the number of raters that it still needs. Items that need none are left out.
     """
     rng = Random(seed)  # noqa: S311 - as above.
     open_items = _shuffled([item for item, count in missing.items() if count > 0], rng)
@@ -120,11 +120,11 @@ def most_wanted(missing: Mapping[int, int], *, most: int | None, seed: int) -> l
 
 
 def shown_first(pair: tuple[int, int], *, seed: int, key: int) -> tuple[int, int]:
-    """Two answers in the order in which one rater sees them: at random for each rater and pair."""
+    """Return the two answers in the order that one rater sees: random per rater and pair."""
     rng = Random(f"{seed}:{key}")  # noqa: S311 - as above.
     return pair if rng.random() < 0.5 else (pair[1], pair[0])
 
 
 def least_used(counts: Mapping[int, int]) -> int:
-    """The dimension that the fewest raters have; the first of those in the order given."""
+    """Return the dimension with the fewest raters; on a tie, the first in the given order."""
     return min(counts, key=lambda dimension: counts[dimension])

@@ -1,7 +1,7 @@
-"""What is asked of each thing that people rate: dimensions, or what a rubric asks a judge, in numbers and in words.
+"""The questions that raters answer: dimensions, or the aspects of a rubric, in numbers and in words.
 
-By a rubric people say what a judge says: one score, whether each criterion is met, one label, or the better one of two
-answers. `said_of` puts their numbers into the form of a judge's verdict, so that one function reads both.
+By a rubric, people answer like a judge: one score, whether each criterion is met, one label, or the better answer.
+`said_of` converts their numbers to the form of a judge's verdict, so that one function reads both.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key = tuple[int | None, str]
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A point of a scale as a button. `key` is the key that presses it, as browsers name it; empty for none."""
+    """A point of a scale as a button. `key` is its keyboard key as browsers name it, or empty."""
 
     value: float
     face: str
@@ -38,7 +38,7 @@ class Point:
 
     @property
     def is_word(self) -> bool:
-        """Whether its key has to be told beside it."""
+        """Return True if the button must show its key, because the face does not."""
         return bool(self.key) and self.face != self.key
 
 
@@ -54,7 +54,10 @@ WINNERS = {FIRST: "A", SECOND: "B", NEITHER: "tie"}
 
 @dataclass(frozen=True, slots=True)
 class Aspect:
-    """One question with its scale. `points` are buttons; without any, a number is typed. whole: no other numbers."""
+    """One question with its scale.
+
+    `points` are the buttons; without points, the rater types a number. `whole` allows only whole numbers.
+    """
 
     name: str
     question: str
@@ -70,7 +73,7 @@ class Aspect:
 
 
 def aspects_of(queue: RatingQueue) -> list[Aspect]:
-    """In the order in which they are asked: dimensions by name, criteria as the rubric has them."""
+    """Return the aspects in question order: dimensions by name, criteria in the rubric's order."""
     return asked(list(queue.dimensions.order_by("name", "version")), queue.rubric)
 
 
@@ -92,7 +95,7 @@ def on_dimension(dimension: Dimension) -> Aspect:
 
 
 def _whole_points(low: float, high: float, labels: Mapping[str, Any]) -> tuple[Point, ...]:
-    """None for a scale so long that a number is typed instead."""
+    """Return the whole points of a scale, or none if it is so long that the rater types a number."""
     if high - low >= MOST_BUTTONS:
         return ()
     return tuple(
@@ -112,7 +115,7 @@ def by_rubric(rubric: Rubric) -> list[Aspect]:
 
 
 def _score(rubric: Rubric) -> list[Aspect]:
-    """Buttons for a scale of several whole numbers; else any number on it is typed, as a judge may give any."""
+    """Return buttons for a scale of several whole numbers. Otherwise the rater types any number, as a judge may."""
     low, high = rubric.scale_min, rubric.scale_max
     has_points = float(low).is_integer() and float(high).is_integer() and high - low > 1
     points = _whole_points(low, high, {}) if has_points else ()
@@ -140,9 +143,10 @@ def _better(rubric: Rubric) -> list[Aspect]:
 
 
 def said_of(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
-    """The object that a judge would have written for the same: {"criteria": {"clear": true}}, {"winner": "A"}, ...
+    """Return the object that a judge would write for the same verdict: {"criteria": {"clear": true}}, {"winner": "A"},
+    ...
 
-    `values` are by criterion, or one under "".
+    `values` maps criteria to numbers, or "" to the only number.
     """
     if rubric.kind == Rubric.Kind.CRITERIA:
         return {"criteria": {name: bool(value) for name, value in values.items()}}
@@ -153,6 +157,6 @@ def said_of(rubric: Rubric, values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def end_keys(points: Sequence[Point]) -> list[str]:
-    """The keys of a scale of numbers, first and last; none where the buttons tell their keys."""
+    """Return the first and the last key of a number scale, or an empty list if the buttons show their keys."""
     keys = [point.key for point in points if point.key and not point.is_word]
     return [keys[0], keys[-1]] if len(keys) > 1 else []

@@ -1,4 +1,4 @@
-"""What came of a queue: progress, attention, means and agreement, and the rows behind them."""
+"""The results of a queue: progress, attention checks, means and agreement, and the exported rows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ Triple = tuple[Thing, int, float]
 
 @dataclass(frozen=True, slots=True)
 class RaterLine:
-    """How far one rater is. seconds: the median of a rating; passed of checked: attention checks; failed: the keys of
-    the items whose checks they failed."""
+    """The progress of one rater.
+
+    `seconds` is the median time of a rating. `passed` of `checked` attention checks were passed.
+    `failed` holds the keys of the items whose checks failed.
+    """
 
     assignment: RaterAssignment
     done: int
@@ -44,12 +47,13 @@ class RaterLine:
 
 @dataclass(frozen=True, slots=True)
 class AspectLine:
-    """One dimension or criterion over the whole queue, or what all criteria come to.
+    """The results of one dimension or criterion over the whole queue, or of all criteria in total.
 
-    Of two answers, the level of a rating is the share of wins of the one with the lower key.
-    mean, sd: of the items' means, and between them; within: the mean of the items' SDs between raters.
-    alpha: Krippendorff's, ordinal, of choices between two nominal; icc: ICC(2,1) over the items that all its raters
-    rated, but of choices. None where not defined.
+    For pairs, the level of a rating is the share of wins of the answer with the lower key.
+    `mean` and `sd` are over the items' means; `within` is the mean of the items' SDs between raters.
+    `alpha` is Krippendorff's alpha: ordinal, but nominal for pairs.
+    `icc` is ICC(2,1) over the items that all its raters rated, not computed for pairs.
+    Statistics that are undefined are None.
     """
 
     name: str
@@ -65,9 +69,9 @@ class AspectLine:
 
 @dataclass(frozen=True, slots=True)
 class ItemMeans:
-    """The ratings of one item, of one answer to it, or of two of them, on one dimension or criterion.
+    """The ratings of one item, one answer or one pair of answers, on one dimension or criterion.
 
-    sd: None below two ratings; seconds: the median of a rating.
+    `sd` is None below two ratings. `seconds` is the median time of a rating.
     """
 
     item: int
@@ -111,7 +115,7 @@ def rater_lines(queue: RatingQueue) -> list[RaterLine]:
 
 
 def _checks(queue: RatingQueue) -> dict[int, list[tuple[str, bool]]]:
-    """By rater, the item of each check and whether it was passed."""
+    """Return, by rater, each check's item key and whether the rater passed it."""
     given = Rating.objects.given().filter(assignment__queue=queue, kind=Rating.Kind.CHECK).order_by("position")
     found: dict[int, list[tuple[str, bool]]] = defaultdict(list)
     for rater, key, value in given.values_list("assignment", "item__key", "value"):
@@ -123,12 +127,12 @@ def _seconds(queue: RatingQueue) -> dict[int, list[float]]:
     given = Rating.objects.given().filter(assignment__queue=queue).exclude(kind=Rating.Kind.PRACTICE)
     found: dict[int, list[float]] = defaultdict(list)
     for rater, seconds in given.values_list("assignment", "seconds"):
-        found[rater].append(seconds or 0.0)  # Never empty where a value was given.
+        found[rater].append(seconds or 0.0)  # Set whenever a value is set.
     return found
 
 
 def item_means(queue: RatingQueue) -> list[ItemMeans]:
-    """Each item, answer or pair, on each dimension or criterion with at least one rating that counts."""
+    """Return the means per item, answer or pair, and per dimension or criterion, over the ratings that count."""
     counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
     by_thing = ("item", "one", "other", "dimension", "criterion")
     grouped = (
@@ -149,7 +153,7 @@ def _item_means(*, one: int | None, other: int | None, seconds_each: float, **ro
 
 
 class Percentile(Aggregate):
-    """PostgreSQL's percentile_cont: a share of the values lies below it."""
+    """PostgreSQL's percentile_cont: `share` of the values lie below the result."""
 
     function = "percentile_cont"
     template = "%(function)s(%(share)s) WITHIN GROUP (ORDER BY %(expressions)s)"
@@ -159,7 +163,7 @@ class Percentile(Aggregate):
 
 
 def aspect_lines(queue: RatingQueue) -> list[AspectLine]:
-    """One for each dimension or criterion; of several criteria, another one for what they come to."""
+    """Return one line per dimension or criterion, and a total line for several criteria."""
     triples: dict[Key, list[Triple]] = defaultdict(list)
     counted = Rating.objects.counted().levelled().filter(assignment__queue=queue)
     rows = counted.values_list("dimension", "criterion", "item", "one", "other", "assignment", "level")
@@ -197,10 +201,10 @@ def _aspect_line(name: str, triples: list[Triple], scale: Level) -> AspectLine:
 
 
 def _agreement(triples: list[Triple], scale: Level) -> tuple[Any, Any]:
-    """Two estimates, or None where fewer than two people rated."""
+    """Return alpha and ICC as estimates, or None for both if fewer than two people rated."""
     if len({rater for _, rater, _ in triples}) < 2:
         return None, None
-    from grading_app.statistics.alpha import krippendorff_alpha  # numpy, which other pages do not need.
+    from grading_app.statistics.alpha import krippendorff_alpha  # Imports numpy, which other pages do not need.
     from grading_app.statistics.intraclass import intraclass_correlation
     from grading_app.statistics.ratings import ratings_from
 
@@ -219,9 +223,11 @@ COLUMNS = [
 
 
 def csv_lines(queue: RatingQueue) -> Iterator[str]:
-    """Every rating that was given, practice and excluded raters with it, for spreadsheets. The last columns say
-    which answer was rated, and by which rubric; they are empty where the item itself was. Last, what the rater
-    goes by."""
+    """Yield every given rating as a CSV line for spreadsheets, including practice and excluded raters.
+
+    Later columns name the rated answer and the rubric; they are empty if the item itself was rated.
+    The last column is the rater's alias.
+    """
     yield _csv_line(COLUMNS)
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
@@ -256,11 +262,10 @@ def _csv_line(cells: Iterable[Any]) -> str:
 
 
 def raters_missing(queue: RatingQueue, things: int) -> int:
-    """How many more people have to be asked until each of so many things can get its raters; a link not used yet is
-    one asked.
+    """Return how many more people to invite until each thing can get its raters. An unused link counts as invited.
 
-    Nobody rates a thing twice, so there are as many people as a thing wants raters; and as many as it takes that the
-    shares of all, where a rater is given some of the things alone, cover them so often.
+    Nobody rates a thing twice, so there must be at least `raters_wanted` people.
+    If each rater gets only a share of the things, all shares together must cover every thing often enough.
     """
     raters = queue.assignments.counted()
     links = queue.invitations.filter(used_at=None, assignment=None, expires_at__gt=timezone.now()).count()
@@ -277,7 +282,7 @@ def raters_missing(queue: RatingQueue, things: int) -> int:
 
 
 def items_left(queue: RatingQueue) -> tuple[int, int]:
-    """How many items, or answers, have all the raters they want on all that is asked, and how many there are."""
+    """Return how many items or answers have all their raters on all aspects, and how many there are."""
     wanted = len(aspects_of(queue))
     full: dict[Thing, int] = defaultdict(int)
     for line in item_means(queue):

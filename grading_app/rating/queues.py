@@ -1,7 +1,7 @@
-"""What those who ask for ratings do: open and close a queue, ask people in, let a rater go.
+"""The actions of a queue's managers: open and close a queue, invite people, release or exclude a rater.
 
-Each verb is one transaction with its line of history. TransitionError where the queue is in the wrong state, QueueError
-where what was asked makes no sense; either way nothing was changed.
+Each action is one transaction with a history line. Raise TransitionError if the queue has the wrong status.
+Raise QueueError if the request is invalid. After an error nothing has changed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LARGEST_SEED = 2**31 - 1
 
 
 class QueueError(ValueError):
-    """What was asked cannot be done with this queue or this rater; the message says why."""
+    """A request that this queue or this rater does not allow; the message gives the reason."""
 
 
 # --- the queue -------------------------------------------------------------------------------------------------------
@@ -42,7 +42,7 @@ class QueueError(ValueError):
 
 @transaction.atomic
 def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
-    """Let raters in, for the first time or again. Freezes the queue, and its dimensions, for ever."""
+    """Open the queue, for the first time or again. This freezes the queue and its dimensions permanently."""
     for problem in problems_with(queue):
         raise QueueError(f"{queue}: {problem}")
     if queue.status == RatingQueue.Status.DRAFT:
@@ -56,7 +56,7 @@ def open_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
 
 
 def problems_with(queue: RatingQueue) -> Iterator[str]:
-    """What keeps a queue from asking, as sentences that name what to mend."""
+    """Yield the problems that keep the queue from opening, as sentences on what to fix."""
     if queue.rubric is None:
         if not queue.dimensions.exists():
             yield "it asks for nothing yet; choose dimensions" + (", or a rubric" if queue.rates_answers else "")
@@ -70,11 +70,11 @@ def problems_with(queue: RatingQueue) -> Iterator[str]:
 
 
 def _see_what_is_rated(queue: RatingQueue) -> None:
-    """Of answers, draw them: what is asked is settled before the first rater comes."""
+    """Settle the material before the first one starts: draw the answers, or check the items."""
     if queue.rates_answers:
         locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
         if locked.status != RatingQueue.Status.DRAFT:
-            return  # Somebody else has just opened it; the transition below says so.
+            return  # Another request opened it; the transition below reports that.
         try:
             draw_answers(queue)
         except DrawingError as error:
@@ -87,7 +87,7 @@ def _see_what_is_rated(queue: RatingQueue) -> None:
 
 
 def close_queue(queue: RatingQueue, *, by: Actor, reason: str) -> None:
-    """No more ratings, until it is opened again. What was rated stays."""
+    """Close the queue to ratings until it is opened again. Ratings stay."""
     Status = RatingQueue.Status
     RatingQueue.objects.transition_one(queue, sources=[Status.OPEN], target=Status.CLOSED, by=by, reason=reason)
 
@@ -106,7 +106,7 @@ def delete_draft(queue: RatingQueue, *, by: Actor, reason: str) -> None:
 
 @transaction.atomic
 def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, alias: str = "") -> RaterAssignment:
-    """Make somebody a rater of this queue. QueueError where they are one already, or the queue is closed."""
+    """Add a rater to this queue. Raise QueueError if the user is a rater already, or if the queue is closed."""
     locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
     if locked.status == RatingQueue.Status.CLOSED:
         raise QueueError(f"{queue} is closed")
@@ -123,7 +123,7 @@ def assign(queue: RatingQueue, user: Any, *, by: Actor, by_link: bool = False, a
 
 @transaction.atomic
 def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
-    """Let a rater stop early: what they rated counts, the rest is free for others."""
+    """End a rater's session early. Their ratings count, and other raters can rate the rest."""
     _held(assignment)
     if not assignment.started_at:
         raise QueueError(f"{assignment} has not started")
@@ -136,9 +136,9 @@ def release(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
 
 @transaction.atomic
 def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
-    """Count nothing of what a rater did, for ever: others may rate it instead. The ratings stay as rows.
+    """Exclude a rater permanently: none of their ratings count, and other raters may replace them. The rows stay.
 
-    Whoever has not begun never will.
+    A rater who has not started can no longer start.
     """
     if not reason.strip():
         raise QueueError("say why the rater is excluded")
@@ -153,7 +153,7 @@ def exclude(assignment: RaterAssignment, *, by: Actor, reason: str) -> None:
 
 
 def _held(assignment: RaterAssignment) -> None:
-    """Lock the queue, then see that the rater is one that counts."""
+    """Lock the queue. Raise QueueError if the rater is excluded already."""
     RatingQueue.objects.select_for_update().get(pk=assignment.queue_id)
     assignment.refresh_from_db()
     if assignment.excluded_at:
@@ -165,7 +165,7 @@ def _held(assignment: RaterAssignment) -> None:
 
 @transaction.atomic
 def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
-    """Tokens of new invitations: they are told now, and never again."""
+    """Create invitations and return their tokens. Only hashes are stored, so the tokens cannot be shown again."""
     if not 1 <= count <= MOST_INVITATIONS:
         raise QueueError(f"between 1 and {MOST_INVITATIONS} links at a time")
     tokens = [secrets.token_urlsafe(32) for _ in range(count)]
@@ -176,7 +176,7 @@ def invite(queue: RatingQueue, count: int, *, by: Any) -> list[str]:
 
 @transaction.atomic
 def invite_again(assignment: RaterAssignment, *, by: Any) -> str:
-    """A new link for a rater who came by one and lost the way back; earlier unused links of theirs end."""
+    """Return a new link for a rater who came by link and lost access. Earlier unused links of this rater expire."""
     _refuse_other_accounts(assignment)
     token = secrets.token_urlsafe(32)
     assignment.invitations.filter(used_at=None).update(expires_at=timezone.now())
@@ -196,21 +196,21 @@ def _invitation(queue: RatingQueue, token: str, by: Any, assignment: RaterAssign
 
 
 def hash_of(token: str) -> str:
-    """Tokens are long and random: a plain hash of one tells nothing."""
+    """Return the hash of a token. Tokens are long and random, so a plain hash reveals nothing."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
 def usable(token: str) -> RaterInvitation | None:
-    """The invitation of this token, where it is neither used nor too old nor to a closed queue."""
+    """Return the token's invitation, or None if it is used, expired or for a closed queue."""
     found = RaterInvitation.objects.filter(token_hash=hash_of(token), used_at=None, expires_at__gt=timezone.now())
     return found.exclude(queue__status=RatingQueue.Status.CLOSED).select_related("queue", "assignment__user").first()
 
 
 @transaction.atomic
 def redeem(token: str, alias: str = "") -> RaterAssignment:
-    """Use an invitation up: the rater it makes, under this alias, or the rater it is for, who keeps theirs.
+    """Use the invitation and return its rater: a new one with this alias, or an existing one, who keeps their alias.
 
-    QueueError where it is not usable.
+    Raise QueueError if the invitation is not usable.
     """
     RaterInvitation.objects.select_for_update().filter(token_hash=hash_of(token)).first()
     invitation = usable(token)
@@ -227,14 +227,17 @@ def redeem(token: str, alias: str = "") -> RaterAssignment:
 
 
 def _new_rater() -> Any:
-    """An account that nobody can sign in to with a password, with the one role."""
+    """Create an account without a usable password, with only the rater role."""
     user = get_user_model().objects.create_user(f"rater-{secrets.token_hex(6)}")
     user.groups.add(Group.objects.get(name=RATER))
     return user
 
 
 def _refuse_other_accounts(assignment: RaterAssignment) -> None:
-    """A link signs in without a password: only ever to an account that links made, and that nothing was added to."""
+    """Raise QueueError unless links created this account and nothing was added to it since.
+
+    A link signs in without a password, so it must never open any other account.
+    """
     user = assignment.user
     made_by_link = assignment.by_link and not user.has_usable_password() and roles_of(user) == {RATER}
     if not made_by_link or user.is_staff or user.is_superuser or assignment.excluded_at:

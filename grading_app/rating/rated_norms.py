@@ -1,4 +1,4 @@
-"""Means of people's ratings as the norms of a dataset: of a new draft, since what is approved never changes."""
+"""Norms of a dataset from the means of people's ratings. They go to a new draft, as approved data never changes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from grading_app.rating.queue_results import ItemMeans, item_means
 from grading_app.rating.queues import QueueError
 
 WHAT = "norms"
-HASH_CHARS = 12  # As many as tell conditions apart.
+HASH_CHARS = 12  # Same length as in condition ids.
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """The ratings that norms rest on: how many, and a hash of who gave which item what on which dimension."""
+    """The ratings behind norms: their number, and a hash of item, dimension, rater and value."""
 
     n: int
     digest: str
@@ -32,7 +32,8 @@ class Basis:
 
 
 def basis_of(queue: RatingQueue) -> Basis:
-    """Of those that count now, by item's key, dimension's name and rater's number, as in the exported rows."""
+    """Return the basis of the ratings that count now, by item key, dimension name and rater number, as in
+    the export."""
     counted = Rating.objects.counted().filter(assignment__queue=queue)
     rows = counted.values_list("item__key", "dimension__name", "assignment__number", "value")
     given = sorted([*row] for row in rows)
@@ -40,17 +41,16 @@ def basis_of(queue: RatingQueue) -> Basis:
 
 
 def out_of_date(queue: RatingQueue) -> StatusChange | None:
-    """The last time that norms were made here, where other ratings count now than counted then."""
+    """Return the last creation of norms if other ratings count now than then, else None."""
     last = queue.history.filter(what=WHAT).first()
     return last if last and str(basis_of(queue)) not in last.to_value else None
 
 
 @transaction.atomic
 def make_norms(queue: RatingQueue, *, by: Actor, reason: str) -> Dataset:
-    """A new draft of the queue's dataset whose norms, on the dimensions that were rated, are the means of the ratings.
+    """Create a draft of the queue's dataset whose norms on the rated dimensions are the means of the ratings.
 
-    Norms on other dimensions, and of items that nobody rated, stay as they were. The history of the draft and of the
-    queue says of which ratings they are.
+    Norms on other dimensions and of unrated items stay. The history of the draft and of the queue records the ratings.
     """
     queue = RatingQueue.objects.select_for_update().get(pk=queue.pk)
     if queue.rates_answers:

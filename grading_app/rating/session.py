@@ -1,4 +1,4 @@
-"""What a rater does: start, rate, take back. Every step leaves a session that can go on at any time, anywhere."""
+"""The actions of a rater: start, rate and undo. The session can be resumed after every step, on any device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_S = 86_400.0
 
 
 class RatingError(ValueError):
-    """What was sent cannot be recorded; the message is for the rater, and nothing was changed."""
+    """A rating that cannot be recorded; the message is for the rater, and nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,9 @@ class Progress:
 
 
 def start(assignment: RaterAssignment) -> bool:
-    """Lay out this rater's session; nothing where it is laid out already. False where no item wants another rater.
+    """Create this rater's session if it does not exist yet. Return False if no item needs another rater.
 
-    Holds the queue's row, so that raters who start at once never give an item more raters than it wants.
+    The queue's row is locked, so raters who start at once never give an item more raters than it needs.
     """
     with transaction.atomic():
         queue = RatingQueue.objects.select_for_update().get(pk=assignment.queue_id)
@@ -61,7 +61,7 @@ def start(assignment: RaterAssignment) -> bool:
 
 
 def _lay_out(assignment: RaterAssignment, order: list[tuple[Step, Aspect]], drawn: dict[int, RatedAnswer]) -> None:
-    """A row for each step: of an item, or of what was drawn by its key."""
+    """Insert one rating row per step, for an item or for a drawn answer."""
     Rating.objects.bulk_create(
         Rating(
             assignment=assignment,
@@ -78,7 +78,7 @@ def _lay_out(assignment: RaterAssignment, order: list[tuple[Step, Aspect]], draw
 
 
 def _rated(assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer]) -> dict[str, int | None]:
-    """What a step shows: the item; an answer to it; or two in this rater's own order."""
+    """Return the fields that a step shows: the item, an answer to it, or two answers in this rater's order."""
     if not drawn:
         return {"item_id": key}
     one = drawn[key]
@@ -89,7 +89,7 @@ def _rated(assignment: RaterAssignment, key: int, drawn: dict[int, RatedAnswer])
 
 
 def _aspects_for(queue: RatingQueue, assignment: RaterAssignment) -> list[Aspect]:
-    """All that the queue asks; or the one dimension that the fewest raters have and that still wants raters."""
+    """Return all aspects of the queue, or the dimension with the fewest raters among those that still need raters."""
     aspects = aspects_of(queue)
     if not queue.one_dimension_per_rater:
         return aspects
@@ -115,20 +115,20 @@ def _material(
 
 
 def set_apart(queue: RatingQueue) -> tuple[list[Item], list[Item]]:
-    """The items for practice and those that check attention: rated by everybody, counted for nobody."""
+    """Return the practice items and the attention checks. Everybody rates them, and they never count."""
     checks = list(queue.dataset.items.active().filter(key__in=queue.attention_checks))
     ordinary = queue.dataset.items.active().exclude(key__in=queue.attention_checks)
     return list(ordinary.order_by("position", "pk")[: queue.practice_items]), checks
 
 
 def rated_items(queue: RatingQueue) -> Any:
-    """The items whose ratings count."""
+    """Return the items whose ratings count."""
     practice, checks = set_apart(queue)
     return queue.dataset.items.active().exclude(pk__in=[item.pk for item in (*practice, *checks)])
 
 
 def rated_things(queue: RatingQueue) -> list[int]:
-    """The keys of what counts: of items, or of the answers, or pairs of them, that were drawn."""
+    """Return the keys of the items, or of the drawn answers or pairs, whose ratings count."""
     if queue.rates_answers:
         kept = RatedAnswer.objects.filter(queue=queue, kind=Rating.Kind.ITEM)
         return list(kept.values_list("pk", flat=True))
@@ -136,7 +136,7 @@ def rated_things(queue: RatingQueue) -> list[int]:
 
 
 def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
-    """How many raters each item, answer or pair still wants, on that of these aspects which has the most."""
+    """Return how many raters each item, answer or pair still needs, on the aspect with the most raters so far."""
     laid_out = Rating.objects.filter(assignment__queue=queue, assignment__excluded_at=None, kind=Rating.Kind.ITEM)
     keys = {frozenset((one.trial_id, one.rival_id)): one.pk for one in queue.answers.all()}
     per_cell: Counter[tuple[int, Key]] = Counter(
@@ -155,13 +155,13 @@ def _missing(queue: RatingQueue, aspects: list[Aspect]) -> dict[int, int]:
 
 
 def due(assignment: RaterAssignment) -> Rating | None:
-    """What comes next: the first in the rater's order that has no rating."""
+    """Return the next rating: the first in the rater's order without a value."""
     waiting = assignment.ratings.filter(value=None).select_related("item__image", "dimension")
     return waiting.order_by("position").first()
 
 
 def shown(assignment: RaterAssignment, position: int) -> Rating | None:
-    """What stands at a place that the rater has come to; None for a place beyond the one that is due."""
+    """Return the rating at a position that the rater has reached, or None beyond the next one."""
     here = assignment.ratings.select_related("item__image").filter(position=position).first()
     if here is None or here.value is not None:
         return here
@@ -178,9 +178,9 @@ def progress(assignment: RaterAssignment) -> Progress:
 
 
 def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: float) -> bool:
-    """Record the rating that is due. False where another is due by now: it was sent twice, or from an old page.
+    """Record the next rating. Return False if `position` is not the next one: a duplicate request or an old page.
 
-    RatingError for a value beside the scale, or a queue that is not open.
+    Raise RatingError for a value off the scale, or if the queue is not open.
     """
     waiting = due(assignment)
     if waiting is None or waiting.position != position:
@@ -199,7 +199,7 @@ def rate(assignment: RaterAssignment, *, position: int, value: float, seconds: f
 
 
 def undo(assignment: RaterAssignment) -> bool:
-    """Take back the last rating that was given, so that it is due again. False where there is none."""
+    """Take back the last given rating, so that it is next again. Return False if there is none."""
     last = last_given(assignment)
     if last is None:
         return False
@@ -210,11 +210,12 @@ def undo(assignment: RaterAssignment) -> bool:
 
 
 def _update(rating: Rating, ratings: Any, **fields: Any) -> bool:
-    """Change this rating where it still is one of these, and what the person's ratings come to with it.
+    """Update this rating if it is still in `ratings`, and update the person's grading. Return whether it changed.
 
-    The database refuses a change in a queue that was closed meanwhile. The queue's row comes first, as wherever ratings
-    change: the trigger takes it after the rating's, and somebody who releases the rater at that moment would wait the
-    other way round. The rater's row is held, so that of two requests at once the last one concludes.
+    The database refuses a change in a queue that was closed meanwhile.
+    Lock order: the queue's row first, as in every change of ratings. The trigger locks it after the rating's row, so a
+    concurrent release of the rater could deadlock otherwise.
+    The rater's row is locked too, so that the later of two concurrent requests writes the final grading.
     """
     rater, queue = rating.assignment_id, rating.assignment.queue_id
     try:

@@ -1,6 +1,6 @@
-"""What an answer says, as far as rules can read it: its final line, its last number, the letter it chose.
+"""The parts of an answer that rules read: the final line, the last number, the chosen letter.
 
-Every reader is linear in the length of the answer, or nearly so: answers are other people's text.
+Every parser takes linear or nearly linear time, because answers are untrusted text.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ BARE_LETTER = re.compile(r"(?<![\w'’])(?!A [a-z]|I [a-z]|I['’])([A-Z])(?![\w
 
 
 def final_part(text: str) -> str:
-    """What follows the last "ANSWER:" on its line (or on the next, if that line ends there); else the whole text.
+    """Return the text after the last "ANSWER:" on its line (or on the next, if that line ends there), else all text.
 
-    Thoughts are not part of it. Marks of emphasis and quotes around it are taken off.
+    Thoughts are excluded. Emphasis marks and quotes around the part are removed.
     """
     visible = visible_text(text)
     end = max((mark.end() for mark in ANSWER_MARK.finditer(visible)), default=None)
@@ -52,16 +52,16 @@ def final_part(text: str) -> str:
 
 
 def normalised(text: str) -> str:
-    """Text for comparison: case, runs of white space, compatibility forms and a closing full stop do not matter."""
+    """Return the text for comparison, without differences of case, white space, Unicode form and a final full stop."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(folded.split()).rstrip(".").rstrip()
 
 
 def last_number(text: str) -> tuple[float, str] | None:
-    """The last finite number in a text, and how it is written there.
+    """Return the last finite number in a text, and its written form.
 
     Reads 1,234.50 and 3,5 (as 3.5) and $5 and 50% (as 50), 3/4 and 1 1/2 and \\frac{3}{4}, -2 and 1e3. A date
-    (1/2/2024) is no number.
+    (1/2/2024) is not a number.
     """
     plain = LATEX_FRACTION.sub(_plain_fraction, text.replace("{,}", ","))
     for match in reversed(list(NUMBER.finditer(plain))):
@@ -72,7 +72,7 @@ def last_number(text: str) -> tuple[float, str] | None:
 
 
 def letter_of_text(text: str, choices: Sequence[str]) -> str | None:
-    """The letter of a target: the choice with that text, else a letter that stands alone ("B", "(B)", "b.")."""
+    """Return the letter of a target: the choice with that text, else a letter on its own ("B", "(B)", "b.")."""
     by_text = _letter_by_text(text, choices)
     if by_text is not None:
         return by_text
@@ -82,10 +82,11 @@ def letter_of_text(text: str, choices: Sequence[str]) -> str | None:
 
 
 def chosen_letter(text: str, choices: Sequence[str]) -> str | None:
-    """The letter that an answer chose, of those there are (all 26 where the choices are not known).
+    """Return the letter that an answer chose among its choices (all 26 letters if the choices are unknown).
 
-    In this order: the final part is a letter, or a choice's text; it says "the answer is B"; it begins with "B)"; a
-    letter is marked as "(B)", "**B**" or boxed; a capital stands alone. The last of several counts.
+    The first matching sign decides: the final part is a letter or a choice's text; it says "the answer is B"; it begins
+    with "B)"; a letter is marked as "(B)", "**B**" or boxed; a capital stands alone.
+    If a sign occurs several times, the last one counts.
     """
     part, letters = final_part(text), _letters(choices)
     whole = letter_of_text(part, choices)
@@ -134,7 +135,11 @@ def _value_of(match: re.Match[str]) -> float | None:
 
 
 def _without_separators(digits: str) -> str:
-    """1,234 as 1234; 3,5 and 0,123 and 1.234,5 as 3.5, 0.123 and 1234.5; of a list such as 1,2,3 the last."""
+    """Return digits with a decimal point only.
+
+    1,234 becomes 1234; 3,5 and 0,123 and 1.234,5 become 3.5, 0.123 and 1234.5. A list such as 1,2,3 gives its last
+    part.
+    """
     digits = digits.rstrip(",")
     if THOUSANDS.fullmatch(digits):
         return digits.replace(",", "")

@@ -1,7 +1,8 @@
-"""Rules over stored answers: each `done` trial gets one grading under each scorer. Trials are read, never written.
+"""The grading of stored answers by rules: one grading per `done` trial and scorer. Trials are read, never written.
 
-The work is walked by key in short statements, so it can stop anywhere and go on later, and two graders at once
-write each grading once. An answer that a scorer cannot read is a final result too: a row with its code.
+Short statements process key ranges, so the work can stop anywhere and resume.
+Two concurrent graders write each grading once.
+An answer that a scorer cannot read is a final result too: a row with a code.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from grading_app.verdict_history import superseding
 from runs_app.models import Experiment, Run, Trial, Wave
 from runs_app.models.trials import ODD
 
-RULES_VERSION = 2  # Raise it when a scorer changes what it says of the same answer: old grades keep their identity.
-LONGEST_RAW = 2_000  # Characters kept of what was read from an answer; the answer itself is in the trial.
+RULES_VERSION = 2  # Increase it when a scorer's result for an answer changes. Old gradings keep their condition.
+LONGEST_RAW = 2_000  # Characters of the parsed text to store; the full answer is in the trial.
 
 GRADABLE = "t.status = 'done' AND (t.answer <> '' OR %(with_empty)s)"
 DONE = f"FROM runs_app_trial t WHERE t.run_id = %(run)s AND {GRADABLE}"
-# Looked up answer by answer, for OFFSET keeps it from being a join: of a condition whose grades came since the last
-# ANALYZE the planner expects one, and would hold each answer of a page against all of them or walk them all.
+# OFFSET keeps this a lookup per answer instead of a join. After many new gradings without an ANALYZE the planner would
+# choose a join, and compare each answer of a page with all gradings or scan them all.
 UNGRADED = """ AND NOT EXISTS (SELECT FROM grading_app_grading g
     WHERE g.condition_id = %(condition)s AND g.trial_id = t.id OFFSET 0)"""
 KEYS = f"SELECT t.id {DONE}"
@@ -59,12 +60,12 @@ class Rule:
 
     @property
     def text(self) -> str:
-        """As people write it: `exact_match`, `regex:PATTERN`."""
+        """Return the rule as people write it: `exact_match`, `regex:PATTERN`."""
         return scorer_text(self.scorer, self.parameters)
 
     @property
     def stored(self) -> str | dict[str, str]:
-        """As a design keeps it: the name alone, or a mapping of name and parameters."""
+        """Return the rule in a design's stored form: the name alone, or a mapping of name and parameters."""
         return {"name": self.scorer, **self.parameters} if self.parameters else self.scorer
 
     @property
@@ -72,7 +73,7 @@ class Rule:
         return self.named(RULES_VERSION)
 
     def named(self, version: int) -> str:
-        """The grade condition of the rule as it was in this version."""
+        """Return the id of the rule's grade condition in this version."""
         content = {"scorer": self.scorer, "parameters": dict(self.parameters), "version": version}
         return condition_id(slugify_name(self.scorer), content)
 
@@ -82,9 +83,9 @@ class Rule:
 
 @dataclass(slots=True)
 class RuleReport:
-    """What one rule did: trials graded now, graded before, and the codes of those graded now that it could not read.
+    """The result of one rule: trials graded now, trials graded before, and the codes of unreadable answers graded now.
 
-    It is complete unless its time was over first.
+    `is_complete` is False if the time ran out first.
     """
 
     scorer: str
@@ -105,7 +106,7 @@ GradeReport = list[RuleReport]
 
 
 def scorer_choices() -> list[tuple[str, str]]:
-    """Names and labels of the scorers that can be chosen by name alone: those that need no parameter."""
+    """Return names and labels of the scorers that need no parameter."""
     return [(scorer.name, scorer.label) for scorer in SCORERS.values() if not scorer.needs]
 
 
@@ -129,24 +130,25 @@ def rule_scores(experiment: Experiment) -> list[dict[str, Any]]:
 
 
 def scorers_with_parameter() -> list[tuple[str, str]]:
-    """How the scorers with a parameter are written, and their labels."""
+    """Return the written forms of scorers with a parameter, each with its label."""
     return [(scorer.usage, scorer.label) for scorer in SCORERS.values() if scorer.parameter]
 
 
 def rules_of(experiment: Experiment) -> list[Rule]:
-    """The scorers that the design names; without any, the rating itself where the items are rated."""
+    """Return the rules that the design names. Without any, return the `rating` rule if the design has dimensions."""
     if experiment.scorers:
         return read_rules(experiment.scorers)
     return [Rule("rating")] if experiment.dimensions.exists() else []
 
 
 def read_rule(written: str | Mapping[str, Any]) -> Rule:
-    """Return the rule of `regex:PATTERN`, or of a mapping of `name` and parameters. ScorerError says what is wrong."""
+    """Return the rule of `regex:PATTERN`, or of a mapping of `name` and parameters. Raise ScorerError if
+    it is invalid."""
     return Rule(*read_scorer(written))
 
 
 def read_rules(written: Iterable[str | Mapping[str, Any]]) -> list[Rule]:
-    """Each different rule once. ScorerError says what is wrong with the first one that is wrong."""
+    """Return each different rule once. Raise ScorerError for the first invalid one."""
     rules = {rule.grade_condition_id: rule for rule in map(read_rule, written)}
     return list(rules.values())
 
@@ -161,10 +163,11 @@ def grade(
     conditions: Collection[str] | None = None,
     by: Actor,
 ) -> GradeReport:
-    """Grade what has no grade yet; with `force`, everything again, each new grade replacing the old one.
+    """Grade the answers without a grading. With `force`, grade all answers again and replace their gradings.
 
-    `scorers` instead of those of the design; `wave`, or `conditions` by their ids, instead of all. After `seconds` it
-    stops between two pages and says so: the same again goes on from there. ScorerError for an unknown scorer.
+    `scorers` replaces the scorers of the design. `wave` or `conditions` (by id) limit the answers.
+    After `seconds` the work stops between two pages and reports it; the same call resumes it.
+    Raise ScorerError for an unknown scorer.
     """
     end = time.monotonic() + seconds
     rules = rules_of(experiment) if scorers is None else read_rules(scorers)
@@ -183,7 +186,7 @@ def _remember(experiment: Experiment, report: RuleReport, by: Actor, force: bool
 
 @dataclass
 class _Grading:
-    """One rule over one experiment."""
+    """One rule applied to one experiment."""
 
     experiment: Experiment
     rule: Rule
@@ -209,16 +212,16 @@ class _Grading:
         return report
 
     def _all_graded(self) -> int | None:
-        """How many gradings there are, where no answer lacks one: as many as the counters say there are answers.
+        """Return the number of gradings if every answer has one, else None. This compares counts and reads no answers.
 
-        Each grading is of another answer, and what is done stays done; so to count is enough, and no answer is read.
+        Each grading belongs to another answer, and done trials stay done, so equal counts prove completeness.
         """
         if self.force or self.wave is not None or self.conditions is not None:
             return None
         runs = Run.objects.filter(pk__in=self._runs())
         wanted = runs.aggregate(done=Sum("n_done", default=0))["done"]
         graded = _count(GRADED, {"condition": self._condition})
-        if not self._with_empty:  # Blank ones may be graded all the same, from before they were to be left out.
+        if not self._with_empty:  # Blank answers may have gradings from before they were excluded.
             empty = Trial.objects.filter(ODD, run__in=self._runs(), answer="")
             wanted, graded = wanted - empty.count(), graded - empty.filter(gradings__condition=self._condition).count()
         return graded if graded == wanted else None
@@ -279,9 +282,9 @@ OF_TRIALS = f"""SELECT t.id, t.answer, t.rating, t.parse_error, i.target, i.choi
 
 
 def grade_trials(experiment: Experiment, rule: Rule, trials: Sequence[int]) -> int:
-    """Grade those of these trials that this rule has not graded; returns the key of the rule's grade condition.
+    """Grade those of these trials without a grading by this rule. Return the key of the rule's grade condition.
 
-    Blank answers are left out where the experiment leaves them out of grading.
+    Blank answers are left out if the experiment excludes them from grading.
     """
     grading = _Grading(experiment, rule, None, False, math.inf)
     wanted = {"trials": list(trials), "condition": grading._condition, "with_empty": grading._with_empty}

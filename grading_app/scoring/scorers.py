@@ -1,7 +1,7 @@
 """Scorers: pure functions from (answer, item) to a score.
 
-A new scorer is one function below with `@scorer(...)` over it; forms, commands and the fan-out find it by its name.
-What cannot be scored is a result with a code, not an exception: it is stored, counted, and never read as zero.
+A new scorer is one function below with the decorator `@scorer(...)`. Forms and commands find it by name.
+An unreadable answer gives a result with a code, not an exception. It is stored, counted, and never read as zero.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from grading_app.scoring.answer_extraction import chosen_letter, final_part, las
 from runs_app.llm.rating_parser import json_objects, visible_text
 
 LONGEST_PATTERN = 500
-MOST_REPEATS = 1000  # Nested counted repeats multiply into memory when a pattern is compiled.
-LONGEST_SEARCH = 20_000  # Characters, from the end: that is where answers are.
+MOST_REPEATS = 1000  # Nested counted repeats multiply, and fill memory when a pattern is compiled.
+LONGEST_SEARCH = 20_000  # Characters from the end, where answers are.
 SEARCH_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredItem:
-    """What a scorer may know of an item."""
+    """The fields of an item that a scorer may use."""
 
     target: str = ""
     choices: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class ScoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was answered: the text, and for a rated item the rating read from it or the reason why there is none."""
+    """The text of an answer and, for a rated item, the parsed rating or the reason why there is none."""
 
     text: str
     rating: int | None = None
@@ -44,7 +44,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """`value` is None exactly when `parse_error` is set, and then `parse_ok` is False. `raw` is what was read."""
+    """A score. `value` is None exactly if `parse_error` is set; then `parse_ok` is False. `raw` is the parsed text."""
 
     value: float | None
     raw: str | None = None
@@ -67,7 +67,7 @@ ScoringFunction = Callable[[Answer, ScoredItem, Parameters], Score]
 
 @dataclass(frozen=True, slots=True)
 class Scorer:
-    """A registered scorer; `needs` names the parameters it cannot do without, `takes` those it can."""
+    """A registered scorer. `needs` names its required parameters, `takes` its optional ones."""
 
     name: str
     label: str
@@ -77,12 +77,12 @@ class Scorer:
 
     @property
     def parameter(self) -> str:
-        """The name of its only parameter; empty without one."""
+        """Return the name of the only parameter, or an empty text without one."""
         return next(iter((*self.needs, *self.takes)), "")
 
     @property
     def usage(self) -> str:
-        """How to write it: `regex:PATTERN`."""
+        """Return the written form: `regex:PATTERN`."""
         return f"{self.name}:{self.parameter.upper()}" if self.parameter else self.name
 
 
@@ -91,13 +91,13 @@ SCORERS: Mapping[str, Scorer] = MappingProxyType(_registry)
 
 
 class ScorerError(ValueError):
-    """No scorer of that name, or parameters that will not do for it; the message says which."""
+    """An unknown scorer, or invalid parameters; the message says which."""
 
 
 def scorer(
     name: str, label: str, needs: tuple[str, ...] = (), takes: tuple[str, ...] = ()
 ) -> Callable[[ScoringFunction], ScoringFunction]:
-    """Registers a function under a name, once."""
+    """Register a function under a unique name."""
 
     def register(function: ScoringFunction) -> ScoringFunction:
         if name in _registry:
@@ -111,7 +111,7 @@ def scorer(
 def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the name and the parameters of `regex:PATTERN` or of {"name": "regex", "pattern": PATTERN}.
 
-    Everything after the first colon is the value, as it is. ScorerError says what is wrong.
+    All text after the first colon is the value, unchanged. Raise ScorerError if the scorer or a parameter is invalid.
     """
     if isinstance(written, str):
         name, colon, value = written.partition(":")
@@ -127,18 +127,18 @@ def read_scorer(written: str | Mapping[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def _parameter_text(value: Any) -> str:
-    """A number without an exponent, as it is written by hand."""
+    """Return the value as text. A number has no exponent, as people write it."""
     return f"{Decimal(str(value)):f}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def scorer_text(name: str, parameters: Parameters) -> str:
-    """The scorer as people write it: `exact_match`, `regex:PATTERN`."""
+    """Return the scorer as people write it: `exact_match`, `regex:PATTERN`."""
     value = parameters.get(SCORERS[name].parameter) if name in SCORERS else None
     return name if value is None else f"{name}:{value}"
 
 
 def parameter_problems(name: str, parameters: Parameters) -> list[str]:
-    """Why these parameters will not do for this scorer, as sentences for whoever chose them."""
+    """Return the reasons why these parameters are invalid for this scorer, as sentences for their author."""
     found = SCORERS.get(name)
     if found is None:
         return [f"There is no scorer {name}; known are {', '.join(one.usage for one in SCORERS.values())}."]
@@ -159,7 +159,7 @@ def parameter_problems(name: str, parameters: Parameters) -> list[str]:
 
 @scorer("rating", "The rating itself")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """The rating as a number; without one, the code of the reader that found none."""
+    """Return the rating as a number. Without one, return the parser's error code."""
     if answer.rating is None:
         return _unread(answer.rating_error or "no_rating_found")
     return Score(float(answer.rating), str(answer.rating))
@@ -167,7 +167,7 @@ def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 
 @scorer("exact_match", "Exact match with the target")
 def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """1 if the final part is the target, but for case, white space and a closing full stop; else 0."""
+    """Return 1 if the final part equals the target except case, white space and a final full stop; else 0."""
     if not item.target.strip():
         return _unread("empty_target")
     part = final_part(answer.text)
@@ -176,7 +176,7 @@ def exact_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Sco
 
 @scorer("multiple_choice", "Chosen letter")
 def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """1 if the letter chosen is the target's; the target is a letter or the text of a choice."""
+    """Return 1 if the chosen letter is the target's, else 0. The target is a letter or the text of a choice."""
     if not item.target.strip():
         return _unread("empty_target")
     target = letter_of_text(item.target, item.choices)
@@ -188,7 +188,7 @@ def multiple_choice(answer: Answer, item: ScoredItem, parameters: Parameters) ->
 
 @scorer("numeric", "Last number", takes=("tolerance",))
 def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """1 if the last number of the final part equals the last number of the target; `tolerance` allows a difference."""
+    """Return 1 if the last number of the final part equals the target's last number within `tolerance`, else 0."""
     if not item.target.strip():
         return _unread("empty_target")
     target = _number_of_target(item.target)
@@ -203,13 +203,13 @@ def numeric(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 
 @lru_cache(maxsize=4096)
 def _number_of_target(target: str) -> tuple[float, str] | None:
-    """Read once for all answers to an item."""
+    """Return the target's last number, cached for all answers to an item."""
     return last_number(target)
 
 
 @scorer("set_match", "Same set as the target")
 def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """1 if the final part lists what the target lists, in any order, each once or more; else 0."""
+    """Return 1 if the final part lists the same elements as the target, in any order, repeats allowed; else 0."""
     wanted = _listed(item.target)
     if not wanted:
         return _unread("empty_target")
@@ -219,7 +219,8 @@ def set_match(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score
 
 @scorer("json_field", "A field of the JSON answer", needs=("field",))
 def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """1 if the field (a path such as "result.city") of the answer's JSON object is the target, as text or number."""
+    """Return 1 if the field (a path such as "result.city") of the JSON answer is the target, as text or
+    number; else 0."""
     if not item.target.strip():
         return _unread("empty_target")
     objects = [found for _, found in json_objects(visible_text(answer.text))]
@@ -234,7 +235,11 @@ def json_field(answer: Answer, item: ScoredItem, parameters: Parameters) -> Scor
 
 @scorer("regex", "Regular expression", needs=("pattern",))
 def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
-    """With a group: 1 if the group's last match is the target. Without one: 1 if the pattern is found at all."""
+    """Return 1 if the pattern matches, else 0.
+
+    With a group: 1 if the group's last match is the target.
+    Without a group: 1 if the pattern is found at all.
+    """
     try:
         last, has_group = _last_match(parameters["pattern"], visible_text(answer.text)[-LONGEST_SEARCH:])
     except TimeoutError:
@@ -247,7 +252,7 @@ def regex(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
 
 
 def pattern_problem(pattern: str) -> str | None:
-    """Why a regular expression is refused, for its author; None if it may be used."""
+    """Return the reason why a regular expression is refused, for its author, or None if it is valid."""
     import regex as timed_re
 
     if len(pattern) > LONGEST_PATTERN:
@@ -263,7 +268,7 @@ def pattern_problem(pattern: str) -> str | None:
 
 
 def _last_match(pattern: str, text: str) -> tuple[str | None, bool]:
-    """The text of the last match (of its first group that took part), and whether the pattern has groups."""
+    """Return the last match (of its first group that took part), and whether the pattern has groups."""
     import regex as timed_re
 
     compiled = timed_re.compile(pattern)
@@ -283,7 +288,7 @@ def _unread(code: str) -> Score:
 
 
 def _listed(text: str) -> frozenset[str]:
-    """The elements of a JSON list, or of a text with commas, semicolons or lines between them."""
+    """Return the elements of a JSON list, or of a text separated by commas, semicolons or line ends."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):

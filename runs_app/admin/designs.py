@@ -1,6 +1,7 @@
 """The admin of prompts, samplers and dimensions.
 
-A draft can be edited. Any other version can only be approved, archived, or copied to a new version."""
+A draft can be edited. Any other version can only be approved, archived, or copied to a new version.
+"""
 
 from __future__ import annotations
 

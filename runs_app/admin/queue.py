@@ -1,6 +1,7 @@
 """The admin of the task queue, for superusers only, because it shows arguments and tracebacks.
 
-The schedules of the task queue are not used."""
+The schedules of the task queue are not used.
+"""
 
 from __future__ import annotations
 

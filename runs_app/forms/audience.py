@@ -18,7 +18,8 @@ PEOPLE_FIELD = "shared_with"
 def people_to_share_with(experiment: Experiment) -> QuerySet[User]:
     """Return the active users who may read pages of the lab, and the users that it is shared with already.
 
-    The owner is excluded."""
+    The owner is excluded.
+    """
     rows = Q(is_active=True, groups__name__in=[*MEMBERS, VIEWER])
     if experiment.pk:
         rows |= Q(shared_experiments=experiment)

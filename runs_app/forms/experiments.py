@@ -73,7 +73,8 @@ MAY_BE_EMPTY = (
 class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     """The form of a draft design.
 
-    Only usable rows are offered: approved datasets and prompts, active models."""
+    Only usable rows are offered: approved datasets and prompts, active models.
+    """
 
     language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
     prompts = Rows(queryset=Prompt.objects.none())
@@ -186,7 +187,8 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     def link_to_makers(self) -> None:
         """Add a link to each choice: where to create more rows, or what to do if there are none.
 
-        This fetches the choices."""
+        This fetches the choices.
+        """
         for name, (text, label, url_name) in NOTHING_TO_CHOOSE.items():
             field = self.fields[name]
             if not [value for value, _ in field.widget.choices if value]:

@@ -102,7 +102,8 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         recorded.
 
         Only the form's fields are written, because the engine updates counters in the same row.
-        A changed budget recomputes the reservations, because runs without a budget do not maintain them."""
+        A changed budget recomputes the reservations, because runs without a budget do not maintain them.
+        """
         reason = self.cleaned_data["reason"]
         with transaction.atomic():
             experiment: Experiment = super().save(commit=False)

@@ -43,7 +43,8 @@ def approve(command: OutputCommand, experiment: Experiment, found: Estimate, yes
     """Exit with code 4 or 3 unless the user accepts the cost.
 
     The code is 4 if the expected cost exceeds the rest of the budget.
-    It is 3 if the ceiling needs a confirmation that was not given."""
+    It is 3 if the ceiling needs a confirmation that was not given.
+    """
     likely = found.expected_usd if found.expected_usd is not None else found.ceiling_usd
     if experiment.max_usd is not None and likely is not None and not yes:
         left = experiment.max_usd - experiment.spent_usd

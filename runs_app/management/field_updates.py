@@ -13,7 +13,8 @@ from evalsite.lib.ops.commands import bad_input
 def set_given(row: Any, given: dict[str, Any], *, by: Actor, reason: str = "") -> None:
     """Set the fields whose value is not None, and save the row with its history.
 
-    Exit with code 2 and the option's name if a value is refused."""
+    Exit with code 2 and the option's name if a value is refused.
+    """
     for field, value in given.items():
         if value is not None:
             setattr(row, field, value)

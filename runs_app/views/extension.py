@@ -22,7 +22,8 @@ from runs_app.views.permissions import editable_experiment, posted
 def experiment_extend(request: HttpRequest, slug: str) -> HttpResponse:
     """Show what the chosen rows would add, and extend after the user has seen and confirmed it.
 
-    A draft redirects to its edit page."""
+    A draft redirects to its edit page.
+    """
     experiment = editable_experiment(request, slug)
     if experiment.status == Experiment.Status.DRAFT:
         return redirect("experiment_edit", slug)

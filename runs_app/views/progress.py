@@ -84,7 +84,8 @@ def _actions(request: HttpRequest, runs: list[Run], *, editable: bool, more: Seq
 def _more_than_planned(experiment: Experiment, runs: list[Run]) -> int | None:
     """Return the trials of the whole design if the first wave has fewer, after a pilot or an extension; else None.
 
-    Computed only after the runs have ended. Until then nothing can be added, and this page is polled."""
+    Computed only after the runs have ended. Until then nothing can be added, and this page is polled.
+    """
     first = progress.Totals.of(run for run in runs if run.wave.number == 0)
     if not first.trials or first.is_under_way or experiment.status != Experiment.Status.ACTIVE:
         return None

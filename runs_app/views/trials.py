@@ -111,7 +111,8 @@ def _preferences(trial: Trial) -> list[dict[str, Any]]:
     """Return the judges' preferences between this answer and others, newest first.
 
     For a judge's call, return the verdict that was parsed from its reply.
-    Each entry holds the position of this answer (`a` or `b`; empty for a call), the other answer, and `won`."""
+    Each entry holds the position of this answer (`a` or `b`; empty for a call), the other answer, and `won`.
+    """
     if trial.subject_id:
         found = getattr(trial, "preference", None)
         return [{"row": found, "place": "", "other": None, "won": None}] if found else []
