@@ -70,7 +70,7 @@ def problems_with(queue: RatingQueue) -> Iterator[str]:
 
 
 def _see_what_is_rated(queue: RatingQueue) -> None:
-    """Settle the material before the first one starts: draw the answers, or check the items."""
+    """Prepare the things to rate before the first rater starts: draw answers, or check that items exist."""
     if queue.rates_answers:
         locked = RatingQueue.objects.select_for_update().get(pk=queue.pk)
         if locked.status != RatingQueue.Status.DRAFT:
