@@ -135,7 +135,7 @@ class ProviderBatch(models.Model):
 
     @property
     def saved_usd(self) -> Decimal:
-        """Return what the batch discount saved, in US dollars."""
+        """Return the saving by the batch discount, in US dollars."""
         return self.spent_usd * self.discount / (1 - self.discount) if self.discount < 1 else Decimal(0)
 
     @property

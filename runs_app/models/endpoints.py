@@ -105,7 +105,7 @@ class Endpoint(PricedResource):
 
     PRICED_BY = "is_free"
     SERVES_BY = "model__endpoint"
-    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers one's own machines.
+    SELF_HOSTED = (Provider.OLLAMA, Provider.VLLM)  # No price list covers them.
     TAKES_MARKS = (Provider.ANTHROPIC, Provider.OPENROUTER)  # They accept cache marks.
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])

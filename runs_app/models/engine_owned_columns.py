@@ -14,10 +14,9 @@ from django.db import models
 class EngineOwnedColumns(models.Model):
     """A row whose columns that are not `editable` belong to the engine. The engine updates them under locks.
 
-    A person edits a row that was read earlier. Saving all its columns would restore old counters, pauses and learned
-    limits.
-    So `save()` of an existing row writes only the editable columns, unless `update_fields` names columns.
-    It refuses to run if the caller has set an engine-owned column, because it would not write that value.
+    A person edits a row that was read some time before. Saving all its columns would restore old counters, pauses and
+    learned limits. So `save()` of an existing row writes only the editable columns, unless `update_fields` names
+    columns. It refuses to run if the caller has set an engine-owned column, because it would not write that value.
     """
 
     # The engine's columns as they were when this row was last read or written. Empty for a new row.

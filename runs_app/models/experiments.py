@@ -23,7 +23,7 @@ from runs_app.models.engine_owned_columns import EngineOwnedColumns
 
 class ExperimentQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """Return the user's own experiments and those shared with the user or the group. An operator sees all."""
+        """Return the experiments that the user owns or that are shared with the user. An operator sees all."""
         if is_operator(user):
             return self
         if not (is_member(user) or is_viewer(user)):
@@ -228,7 +228,7 @@ class Experiment(EngineOwnedColumns):
             raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
-        """Return the same message whoever owns the name, because the name may belong to a private experiment."""
+        """Return the same message for every owner, because the name may belong to a private experiment."""
         return ValidationError("This name is not available. Choose another name.", code="unique")
 
     @property

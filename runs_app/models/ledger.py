@@ -13,14 +13,12 @@ class LedgerEntry(models.Model):
     """A quarter of an hour of one run, as written by one database session.
 
     A quarter of an hour is short enough to add up days in any time zone. It is long enough that few rows need adding
-    up.
-    Each session has its own entry, so no session waits for another session's lock.
+    up. Each session has its own entry, so no session waits for another session's lock.
 
-    Preflights belong to no run. Their entries name the model and, if one paid, the experiment.
-    Triggers on the calls update the ledger in the same transaction (`runs_app_enter_attempts`,
-    `runs_app_enter_preflights`). `reconcile` checks it.
-    In every entry, list price = paid + saved by the provider's cache, by batches and by reuse.
-    Calls of unknown cost are counted in `unpriced` and are not part of any sum of money.
+    Preflights belong to no run. Their entries name the model and, if one paid, the experiment. Triggers on the calls
+    update the ledger in the same transaction (`runs_app_enter_attempts`, `runs_app_enter_preflights`). `reconcile`
+    checks it. In every entry, list price = paid + saved by the provider's cache, by batches and by reuse. Calls of
+    unknown cost are counted in `unpriced` and are not part of any sum of money.
     """
 
     run = models.ForeignKey(Run, on_delete=models.CASCADE, null=True, related_name="ledger", db_index=False)

@@ -37,9 +37,9 @@ class PointQuerySet(models.QuerySet["Point"]):
 class Point(models.Model):
     """The items of one category, or with the same parameters, in one run. They are asked in rounds until a rule stops.
 
-    If items are rated, each point belongs to one dimension.
-    Case k (from 0) is repetition k // n_items of item `items[k % n_items]`. Cases 0 to n_planned - 1 have a trial.
-    Other cases have no trial and therefore no reservation. The counts are those of the last decision.
+    If items are rated, each point belongs to one dimension. Case k (from 0) is repetition k // n_items of item `items[k
+    % n_items]`. Cases 0 to n_planned - 1 have a trial. Other cases have no trial and therefore no reservation. The
+    counts are from the last decision.
     """
 
     class Status(models.TextChoices):

@@ -39,10 +39,9 @@ class Preflight(CallRecord):
     Counters, exports and pages rely on that.
 
     A preflight is waiting, then running, then ok, dead or unverified. While it runs it holds a slot of its endpoint and
-    a reservation.
-    It enters each state only once, so its primary key is a sufficient fencing token.
-    `lease_until` limits both waiting and running; after it, the sweep ends the preflight.
-    If `started_at` is empty, no call was made, and the preflight is not in the ledger.
+    a reservation. It enters each state only once, so its primary key is a sufficient fencing token. `lease_until`
+    limits both waiting and running; after it, the sweep ends the preflight. If `started_at` is empty, no call was made,
+    and the preflight is not in the ledger.
     """
 
     class Status(models.TextChoices):

@@ -186,9 +186,9 @@ class Attempt(CallRecord):
         LOST = "lost", "Its worker went silent"
         LATE = "late", "Answered after its claim had ended"
 
-    # No index: `attempt_is_one_call` begins with the trial. No constraint: checks at commit held the endpoint's lock 10
-    # % longer. The writer of an attempt holds the claim of its trial or a lock on its run, so the trial cannot be
-    # deleted. A trigger keeps a trial while it has attempts.
+    # No index: `attempt_is_one_call` begins with the trial. No constraint: checks at commit held the endpoint's lock
+    # longer, by a tenth. The writer of an attempt holds the claim of its trial or a lock on its run. So the trial
+    # cannot be deleted. A trigger keeps a trial while it has attempts.
     trial = models.ForeignKey(
         Trial, on_delete=models.CASCADE, related_name="attempt_rows", db_index=False, db_constraint=False
     )

@@ -89,7 +89,8 @@ SELECT coalesce(l.run_id, calls.run_id) || ' from ' || coalesce(l.at, calls.at),
 FROM (SELECT run_id, at, {sums} FROM runs_app_ledgerentry WHERE run_id IS NOT NULL GROUP BY 1, 2) l
 FULL JOIN calls ON calls.run_id = l.run_id AND calls.at = l.at
 """
-# Preflights have no kind of answer, and neither a batch nor the response cache answers them.
+# Preflights do not count kinds of answers, such as empty or refused. Neither a batch nor the response cache answers
+# them.
 LEDGER_OF_PREFLIGHTS = """
 WITH calls AS (
     SELECT model_id, coalesce(experiment_id, 0) AS experiment, date_bin('15 minutes', finished_at, 'epoch') AS at,

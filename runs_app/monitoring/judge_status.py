@@ -36,7 +36,10 @@ def _line(run: Run, unread: dict[str, int]) -> dict[str, Any]:
 
 
 def text_of(line: dict[str, Any]) -> str:
-    """Return a line such as `judge-a--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object)`."""
+    """Return one line of text for a terminal.
+
+    Example: `judge-a_standard--0123456789ab: running, 40 of 90 verdicts, 2 unread (2 no_json_object)`.
+    """
     wave = f" [{line['wave_label'] or line['wave']}]" if line["wave"] else ""
     codes = ", ".join(f"{n} {code}" for code, n in line["unread"].items())
     unread = f", {sum(line['unread'].values())} unread ({codes})" if codes else ""

@@ -29,8 +29,7 @@ class Sums:
     """Sums of calls, tokens, US dollars and kinds of answers.
 
     list = paid + saved by the provider's cache, by batches and by reuse. Calls of unknown cost (`unpriced`) are left
-    out.
-    Their reservation, `kept_usd`, may still be billed.
+    out. Their reservation, `kept_usd`, may still be billed.
     """
 
     attempts: int = 0

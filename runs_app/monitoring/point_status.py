@@ -1,6 +1,6 @@
 """The points of an adaptive experiment after their last decision: numbers for page, figure and status.
 
-Only the rows of the points are read. Their counts are those that the decision was based on.
+Only the rows of the points are read. The decision was based on their counts.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ class PointLine:
     """One point of one run. Shares are from 0 to 1; `accuracy`, `low` and `high` are beyond guessing.
 
     If items are rated, there is a `mean` of `rated_items` items instead of an accuracy. Then `mean`, `low`, `high` and
-    `half_width` are on the `scale`.
-    `asked` counts the cases that have a trial, and `most` all possible cases. `scored` counts the answers in the
-    accuracy or the mean.
+    `half_width` are on the `scale`. `asked` counts the cases that have a trial, and `most` all possible cases. `scored`
+    counts the answers in the accuracy or the mean.
     """
 
     run: int

@@ -154,8 +154,8 @@ class Projection:
 def project_cost(runs: Sequence[Run], budget: Decimal | None = None) -> Projection | None:
     """Return the money spent plus the projected cost of the trials left; None if no trial ended or none is left.
 
-    The cost of a run's trials left is their number times the mean cost of its ended trials.
-    A run without an ended trial uses the mean of all runs. Only trials of runs under way count as left.
+    The cost of a run's trials left is their number times the mean cost of its ended trials. A run without an ended
+    trial uses the mean of all runs. Only trials of runs under way count as left.
     """
     remaining = {run.pk: run.n_pending + run.n_running for run in runs if run.status in Run.UNDER_WAY}
     ended, spent = sum(run.n_done + run.n_failed for run in runs), spent_on(runs)
@@ -177,7 +177,7 @@ def points_of(runs: Iterable[Run]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class ErrorLine:
-    """An error class with its attempts so far, its trials that are failed now, and those that can be retried."""
+    """An error class: its attempts so far, its trials that are failed now, and how many can be retried."""
 
     name: str
     attempts: int
@@ -198,7 +198,7 @@ def errors_of(runs: Sequence[Run]) -> list[ErrorLine]:
 
 
 def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
-    """Return the trials that are failed now by error class: all, and those of runs that are not cancelled."""
+    """Return the trials that are failed now by error class: of all runs, and of runs that are not cancelled."""
     failed: Counter[str] = Counter()
     to_retry: Counter[str] = Counter()
     cancelled = {run.pk for run in runs if run.status == Run.Status.CANCELLED}
@@ -213,8 +213,8 @@ def _failed_by_class(runs: Sequence[Run]) -> tuple[Counter[str], Counter[str]]:
 def odd_answers(runs: Iterable[Run], errors: Iterable[ErrorLine] = ()) -> list[tuple[str, int]]:
     """Return the number of blank, truncated, refused and unparsed answers, from the ledger. An answer may be several.
 
-    Refusals that a provider reported as an error count too, while their trials are failed. `errors` are those of the
-    runs.
+    Refusals that a provider reported as an error count too, while their trials are failed. `errors` are the error lines
+    of the runs.
     """
     sums = LedgerEntry.objects.filter(run__in=[run.pk for run in runs]).aggregate(
         **{name: Sum(name, default=0) for name in CHANNELS}

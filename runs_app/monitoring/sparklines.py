@@ -65,7 +65,7 @@ def _curve(values: Sequence[tuple[datetime, float]]) -> Curve | None:
 
 
 def round_up(value: float) -> int:
-    """Round up to 1, 2 or 5 times a power of ten, for an axis label that is easy to read."""
+    """Round up to 1, 2 or 5 times a power of ten, for a readable axis label."""
     if value <= 1:
         return 1
     power = 10 ** math.floor(math.log10(value))

@@ -48,7 +48,7 @@ def build_status_report(experiment: Experiment) -> dict[str, Any]:
 
 
 def _all_runs(experiment: Experiment) -> list[Run]:
-    """Return all runs, with those of judges."""
+    """Return all runs, including the runs of judges."""
     return list(experiment.runs.with_design().order_by("pk"))
 
 

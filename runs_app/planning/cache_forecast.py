@@ -19,9 +19,8 @@ def foreseen_hits(design: Design, wave_label: str = "") -> dict[str, int]:
     """Return by cell hash the most trials that other runs have answered. Cells without any are left out.
 
     Reads counters, like the whole estimate. The result is empty if the design does not read the cache (off, salted, or
-    a later wave).
-    Runs that began before the cache was last emptied do not count.
-    Repetitions are asked in order. So if a run has more repetitions than this design, only the matching share counts.
+    a later wave). Runs that began before the cache was last emptied do not count. Repetitions are asked in order. So if
+    a run has more repetitions than this design, only the matching share counts.
     """
     if not _reads_cache(design, wave_label):
         return {}

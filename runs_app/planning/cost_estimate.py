@@ -42,12 +42,10 @@ class Price:
 class Estimate:
     """Costs in US dollars of the trials still to do in one wave. None if any part is unknown.
 
-    The ceiling assumes the largest request and the longest answer for every call, and one call per trial.
-    `basis` counts the trials whose expected cost rests on each kind of observation. `coverage` is the share that rests
-    on any.
-    If points stop early, `to_do` is the most trials and `likely` the expected number.
-    `foreseen` trials will be answered by the response cache at no cost. `full_usd` is the expected cost of the whole
-    design from scratch.
+    The ceiling assumes the largest request and the longest answer for every call, and one call per trial. `basis`
+    counts the trials whose expected cost rests on each kind of observation. `coverage` is the share that rests on any.
+    If points stop early, `to_do` is the most trials and `likely` the expected number. `foreseen` trials will be
+    answered by the response cache at no cost. `full_usd` is the expected cost of the whole design from scratch.
     `batched` trials go out in batches and are priced at the batch price. `batches_save_usd` is the expected saving.
     `verdicts` is the number of verdicts of the design's judges; the costs include them. `policy_text` describes the
     part of the design that the budget policy `dev` asks.
@@ -95,7 +93,7 @@ def needs_confirmation(experiment: Experiment, ceiling_usd: Decimal | None) -> b
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """The calls of one cell: the number to do, the likely number, those from the cache, and the cost of each call."""
+    """The calls of one cell: how many to do, how many likely, how many from the cache, and the cost of each."""
 
     to_do: int
     likely: int
@@ -238,7 +236,7 @@ class _Asking:
         here = [run for run in own if run.wave.label == self.wave_label]
         to_do = _to_do(here, wanted, sum(self._planned(run, wanted) for run in here), self.left)
         likely = round(to_do * self.share)
-        # Trials are asked in the same order everywhere. So the trials done here are the first of those in the cache.
+        # Trials are asked in the same order everywhere. So the trials done here are the first ones in the cache.
         known = self.known.get(condition_identity(cell.condition_id), 0) - sum(run.n_done for run in here)
         return _Part(
             to_do,
@@ -278,7 +276,7 @@ class _Asking:
 
 
 def _to_do(runs: list[Run], wanted: int, planned: int, left: Mapping[int, int]) -> int:
-    """Return the calls still to make: planned trials that have not ended, plus those that planning would add.
+    """Return the calls still to make: planned trials that have not ended, plus trials that planning would add.
 
     `planned` of the `wanted` trials exist already. `left` has, by run, the cases that open points may still be given;
     decided points get none.

@@ -81,7 +81,7 @@ class Design:
 
     @property
     def policy_text(self) -> str:
-        """Return what the policy `dev` asks, such as `the first 2 of 600 items, 1 of 3 samples`; empty for `full`."""
+        """Return the scope of the policy `dev`: `the first 2 of 600 items, 1 of 3 samples`; empty for `full`."""
         if not self.is_dev:
             return ""
         samples = f", {self.samples} of {self.experiment.samples} samples" if self.experiment.samples > 1 else ""
@@ -191,7 +191,7 @@ class Design:
         return self.input_tokens(cell) + min(limit, USUAL_OUTPUT)
 
     def prices(self, cell: Cell) -> costs.Prices:
-        """Return the prices of a call of this cell, with the batch discount if it goes out in a batch."""
+        """Return the prices of a call of this cell, with the batch discount if it is batched."""
         return self._model(cell).prices.in_batch(self.discount(cell))
 
     def discount(self, cell: Cell) -> Decimal:
@@ -219,7 +219,7 @@ class Design:
         return [model.name for model in self.models if not model.prices.known]
 
     def problems(self) -> list[str]:
-        """Return the problems that block planning, as sentences that name what to correct."""
+        """Return the problems that block planning, as sentences that name the setting to correct."""
         rounds = points.problems(self.adaptive, self.points, self.dimensions) if self.adaptive else []
         return [
             *self._unready(),

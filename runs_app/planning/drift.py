@@ -1,6 +1,6 @@
 """Drift warnings: one name that has stood for different contents.
 
-They never block a launch. A prompt may change, but nobody should compare its old and new answers unknowingly.
+They never block a launch. A prompt may change, but users must know it before they compare old and new answers.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def drift_warnings(experiment: Experiment, design: Design | None = None) -> list
     """Return warnings about names with several contents in this experiment, with hashes and numbers of trials.
 
     Facets come first, then conditions, then prompts and samplers whose name has another content in other experiments.
-    `design` replaces the stored design, for example for an unsaved extension.
-    A condition is listed only if none of its facets is listed, because two joined names may read alike.
+    `design` replaces the stored design, for example for an unsaved extension. A condition is listed only if none of its
+    facets is listed, because two joined names may read alike.
     """
     if not experiment.pk:
         return []

@@ -159,7 +159,7 @@ def extended_design(experiment: Experiment, extension: Extension) -> Design:
 
 
 def preview_extension(experiment: Experiment, extension: Extension, *, wave_label: str = "") -> ExtensionPreview:
-    """Return what the extension adds to this wave, and the problems that block it."""
+    """Return the additions of the extension to this wave, and the problems that block it."""
     design = Design.of(experiment)
     extended = extended_design(experiment, extension)
     before = estimate_design(design, wave_label=wave_label)
@@ -178,7 +178,7 @@ def preview_extension(experiment: Experiment, extension: Extension, *, wave_labe
 
 
 def problems_with(experiment: Experiment, extension: Extension) -> Iterator[str]:
-    """Yield the reasons why this experiment cannot be extended, whatever the content of the rows."""
+    """Yield the reasons why this experiment cannot be extended by any such rows."""
     if experiment.status == Experiment.Status.DRAFT:
         yield f"experiment {experiment} is a draft: edit it instead"
     if extension.dimensions and not experiment.dimensions.exists():

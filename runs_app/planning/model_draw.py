@@ -1,9 +1,8 @@
-"""Draws of models from those on the site: seeded, stratified and recorded. Pure.
+"""Draws from the site's models: seeded, stratified and recorded. Pure.
 
-The method is that of dataset samples (`datasets_app.sampling`): the seed shuffles the sorted names.
-Each stratum gives a share in proportion to its size, at least one model.
-The record holds all candidates and their prices of that day. So anybody can repeat the draw later, even if the site's
-models have changed.
+The method is that of dataset samples (`datasets_app.sampling`): the seed shuffles the sorted names. Each stratum gives
+a share in proportion to its size, at least one model. The record holds all candidates and their prices of that day. So
+the draw can be repeated later, even if the site's models have changed.
 """
 
 from __future__ import annotations
@@ -212,7 +211,7 @@ def _price_bands(considered: Sequence[Candidate], bands: int) -> list[Stratum]:
 
 
 def _band_name(number: int, group: Sequence[Candidate]) -> str:
-    """Return a name such as `band 1: $0.30 to $2.00`, from its cheapest to its dearest model.
+    """Return a name such as `band 1: $0.30 to $2.00`, from its cheapest to its most expensive model.
 
     The prices are for a million input plus a million output tokens.
     """

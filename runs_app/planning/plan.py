@@ -1,6 +1,6 @@
 """Planning: from a design to its rows. It creates conditions, a wave, runs and one row for each trial.
 
-Planning again adds only what is missing. The lock order is experiment, designs, run, trials.
+Planning again adds only the missing rows. The lock order is experiment, designs, run, trials.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SELECT %(run)s, missing.* FROM (
 
 
 class PlanError(Exception):
-    """A design that cannot be planned. Each of `problems` is a sentence that names what to correct."""
+    """A design that cannot be planned. Each of `problems` is a sentence that names the setting to correct."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = list(problems)
@@ -87,9 +87,9 @@ def plan(
 ) -> PlanReport:
     """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
-    Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows.
-    `only` is a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own.
-    A done run that gets new trials becomes planned again.
+    Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows. `only` is
+    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. A done run that
+    gets new trials becomes planned again.
     Raise PlanError if the design has problems; then nothing changes.
     """
     with transaction.atomic():
@@ -219,7 +219,7 @@ def _cancelled(runs: Iterable[Run]) -> list[str]:
 def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
     """Insert the missing trials of one run in claim order, count them, and return their number.
 
-    A cancelled run gets none, because nobody would claim them. It cannot be cancelled meanwhile, because cancelling
+    A cancelled run gets none, because no worker would claim them. It cannot be cancelled meanwhile, because cancelling
     takes the experiment's row lock too.
     """
     if run.status == Run.Status.CANCELLED:

@@ -44,8 +44,8 @@ NEXT_ROUND = """
 SELECT id, least(n_planned + %(round)s, %(max)s, n_items * %(samples)s) FROM runs_app_point
 WHERE run_id = %(run)s AND status = 'open' AND (n_planned = 0 OR id = ANY(%(reopened)s))
 """
-# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them, and that worker may
-# wait for locks that this transaction holds. So NOT EXISTS; no other process adds trials meanwhile.
+# A pilot's trials may exist already. ON CONFLICT would wait for a worker that records one of them. That worker may wait
+# for locks of this transaction: a deadlock. So use NOT EXISTS; no other process adds trials meanwhile.
 ASK = """
 INSERT INTO runs_app_trial (run_id, sample_idx, item_id, dimension_id)
 SELECT p.run_id, repetition, drawn.item, p.dimension_id
@@ -140,7 +140,7 @@ def outlook_of_points(spec: AdaptiveSpec, points: list[PointSize], samples: int)
 def left(experiment: Experiment, spec: AdaptiveSpec, points: Sequence[PointSize]) -> dict[int, int]:
     """Return how many cases the points of each run may still be given; 0 if all are decided.
 
-    `points` are those of the design. If a run has none on a dimension yet, planning creates them.
+    `points` belong to the design. If a run has none on a dimension yet, planning creates them.
     """
     most: Counter[int | None] = Counter()
     for point in points:

@@ -2,12 +2,13 @@
 
 Both conditions answer the same items, so the comparison is paired. The items are the sample: repetitions of one item
 are not further items.
+
 With n items, K repetitions of each, and answers of total variance 1,
 
     d = (z(1 - alpha/2) + z(power)) * sqrt((2 b (1 - r) + 2 (1 - b) / K) / n)
 
-Here b is the share of the variance between items (the intraclass correlation of one condition's answers), and r is the
-correlation of the two conditions over items. So d is in standard deviations of a single answer.
+Here b is the share of the variance between items (the intraclass correlation of one condition's answers). The
+correlation of the two conditions over items is r. So d is in standard deviations of a single answer.
 
 Source: Miller (2024), "Adding Error Bars to Evals", arXiv:2411.00640, section 5 (paired comparison, K resamples of an
 item), with its variances written as shares. It is a normal approximation: with fewer than about 20 items the true d is
@@ -44,8 +45,8 @@ USUAL = Assumptions()
 class Detectable:
     """The minimum detectable effect at the requested power: `d` in standard deviations of one answer.
 
-    `share` is the same effect for right or wrong answers, at a share of one half right, where it is largest.
-    The other two are `d` for twice the calls: with twice the items, or with twice the repetitions.
+    `share` is the same effect for right or wrong answers. It assumes that half of the answers are right, where it is
+    largest. The other two are `d` for twice the calls: with twice the items, or with twice the repetitions.
     """
 
     items: int

@@ -35,8 +35,8 @@ def set_reservations(ceiling: Decimal | None) -> Decimal:
 def update_reservations(runs: RunQuerySet) -> None:
     """Set the reservations of future calls to their current ceilings. Calls in flight keep theirs.
 
-    Raise Unbounded, and change nothing, if a call under a budget would have no ceiling.
-    Locks the experiments, then the runs. Workers use the new values from their next claim on.
+    Raise Unbounded, and change nothing, if a call under a budget would have no ceiling. Locks the experiments, then the
+    runs. Workers use the new values from their next claim on.
     """
     with transaction.atomic():
         keys = runs.order_by().values("experiment")

@@ -126,7 +126,7 @@ class RowBuilder:
     def version(self, path: str, row: Versioned) -> tuple[Any, bool]:
         """Return the version of this name with the same content, or a new one, and whether it is new.
 
-        None if it is invalid.
+        An invalid version is None.
         """
         kind: Any = type(row)
         same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")

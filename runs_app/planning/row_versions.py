@@ -47,7 +47,7 @@ def archive(row: Versioned, *, by: Actor, reason: str) -> None:
 
 
 def retire(row: Versioned, *, by: Actor, reason: str) -> None:
-    """Archive a version that another one replaces, whoever created it.
+    """Archive a version that another one replaces, without a check of its author.
 
     Raise TransitionError if it is archived already.
     """
@@ -60,9 +60,8 @@ def refuse_to_archive(row: Any, by: Actor, named_by: QuerySet[Experiment] | None
     """Raise TransitionError unless `by` may archive a row that the group shares.
 
     Curators may. The author may if no row of other people uses it. A string instead of a user is a program or the
-    shell, and may too.
-    `named_by` are experiments that refer to it by name. The message names no rows of other people, because they may be
-    private.
+    shell, and may too. `named_by` are experiments that refer to it by name. The message names no rows of other people,
+    because they may be private.
     """
     if isinstance(by, str) or is_curator(by):
         return

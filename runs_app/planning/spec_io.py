@@ -63,8 +63,7 @@ def create_experiment(spec: ExperimentSpec, *, by: User, trusted: bool = False) 
     """Create a draft owned by `by`, with all inline rows. Raise SpecError, and create nothing, if a value is wrong.
 
     Inline rows are created only if `by` may add them. A new prompt is approved at once if `by` may approve; otherwise
-    it waits for a curator.
-    `trusted` skips the permission checks, for a person at the command line.
+    it waits for a curator. `trusted` skips the permission checks, for a person at the command line.
     """
     with transaction.atomic():
         return ExperimentBuilder(spec, by, trusted).make()
@@ -91,7 +90,7 @@ class ExperimentBuilder(RowBuilder):
         return experiment
 
     def facets(self) -> dict[str, list[Any]]:
-        """Return the rows of each axis, by the experiment's field. Create those that are written inline."""
+        """Return the rows of each axis, by the experiment's field. Create rows that are written inline."""
         return {
             "language_models": self._models(),
             "prompts": self._axis("prompts", Prompt, self.spec.prompts, self.prompt),
@@ -198,7 +197,7 @@ def duplicate(experiment: Experiment, new_slug: str, *, by: User) -> Experiment:
 
 
 def spec_of(experiment: Experiment) -> dict[str, Any]:
-    """Return the experiment in the form of a file, with all texts written out, so that another site can read it."""
+    """Return the experiment as file content with all texts written out, so that another site can read it."""
     spec: dict[str, Any] = {
         "experiment": experiment.slug,
         **_said({"title": experiment.title, "description": experiment.description}),

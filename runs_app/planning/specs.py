@@ -118,9 +118,8 @@ Parameters = Annotated[list[Annotated[Text, Field(min_length=1, max_length=80)]]
 class AdaptiveSpec(Strict):
     """The stopping rule of points, as for `StoppingRule`. A point gets `round` cases at a time, at most `max`.
 
-    A point has the items of one category (`by: category`), or those with the same values of the given metadata.
-    With the scorer `rating`, the rule applies to the mean rating on one dimension. Half-widths are then points of its
-    scale.
+    A point has the items of one category (`by: category`), or items with the same values of the given metadata. With
+    the scorer `rating`, the rule applies to the mean rating on one dimension. Half-widths are then points of its scale.
     """
 
     by: Annotated[

@@ -37,9 +37,9 @@ def largest_input(
 ) -> int:
     """Return the tokens of the largest request of this prompt, over active items and dimensions, for a model.
 
-    The largest image of all items is added to the largest text, even if they belong to different items.
-    `told` has a judge's texts beside the item. Letters stand for an answer whose length alone is fixed, so bytes are
-    counted too.
+    The largest image of all items is added to the largest text, even if they belong to different items. `told` has a
+    judge's variables beside the item. There, letters stand for an answer of which only the length is given, so bytes
+    are counted too.
     """
     rule = tokens.rule_for(model.model)
     rule = rule if told is None else rule.or_bytes()
@@ -70,7 +70,7 @@ class _Asked:
     def requests(self, item: Item) -> Iterator[list[str]]:
         """Yield the texts of each request about this item.
 
-        Skip those that cannot be rendered: such a trial costs nothing.
+        Skip a request that cannot be rendered: its trial costs nothing.
         """
         asked_on: list[Dimension | None] = [*self.dimensions] or [None]
         for dimension in asked_on:
@@ -122,7 +122,7 @@ def _counted(rule: TextRule, asked: _Asked, dataset: Dataset) -> int:
 
 
 def _up_to(most_bytes: int, asked: _Asked, items: QuerySet[Item], rest: list[list[str]]) -> Iterator[list[str]]:
-    """Yield the longest requests, up to this many bytes. Add those of the first item beyond it to `rest`."""
+    """Yield the longest requests, up to this many bytes. Add the requests of the first item beyond it to `rest`."""
     n_bytes = 0
     for item in items.iterator(chunk_size=500):
         requests = list(asked.requests(item))

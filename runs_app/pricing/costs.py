@@ -1,8 +1,7 @@
 """The cost of a call, in exact decimal US dollars.
 
 An unknown price gives an unknown cost (`None`), never zero. Code that adds up costs must decide how to treat unknown
-ones.
-Free means an explicit price of zero.
+ones. Free means an explicit price of zero.
 """
 
 from __future__ import annotations
@@ -76,8 +75,8 @@ class Expectation:
 def cost_of(usage: Usage, prices: Prices) -> Decimal | None:
     """Return the US dollars for these tokens, or None if a needed price is unknown.
 
-    A cache read without its own price is charged as input, which is never less than the provider charges.
-    A cache write has no such bound (some providers charge more than for input), so its cost is then unknown.
+    A cache read without its own price is charged as input, which is never less than the provider charges. A cache write
+    has no such bound (some providers charge more than for input), so its cost is then unknown.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -110,8 +109,7 @@ def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int |
     """Return the most that one call can cost, in US dollars. This amount is reserved before the call.
 
     `max_output_tokens` is the sampler's limit, else the model's. If it or a price is unknown, the result is None: no
-    ceiling.
-    Input is charged at its highest price, which is the cache's write price if there is one.
+    ceiling. Input is charged at its highest price, which is the cache's write price if there is one.
     """
     if prices.input is None or prices.output is None:
         return None
@@ -132,8 +130,8 @@ def expected_per_call(
 ) -> Expectation | None:
     """Return the expected cost of one call, from the condition's own calls, its group's, all calls, or the ceiling.
 
-    The first kind with observations is used. Input is at list price, without savings by a provider's cache.
-    Return None if a price is unknown, or if there are neither observations nor a ceiling.
+    The first kind with observations is used. Input is at list price, without savings by a provider's cache. Return None
+    if a price is unknown, or if there are neither observations nor a ceiling.
     """
     if prices.input is None or prices.output is None:
         return None

@@ -1,8 +1,8 @@
 """The tokens of an image in a request, by the rule of the model's provider. Pure.
 
-Our requests set no detail, which means "auto". We assume the finest detail that the model then chooses.
-A model without a rule is charged by the most expensive rule. Each rule has its source and the date when it was read.
-The providers' own worked examples are in `tests/core/test_image_tokens.py`.
+Our requests set no detail, which means "auto". We assume the finest detail that the model then chooses. A model without
+a rule is charged by the most expensive rule. Each rule has its source and the date when it was read. The providers' own
+worked examples are in `tests/core/test_image_tokens.py`.
 """
 
 from __future__ import annotations

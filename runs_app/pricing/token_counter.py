@@ -1,9 +1,8 @@
 """Token counts by a tokenizer in a child process. Its tables take 50 to 120 MB, too much for the site's processes.
 
 `python -m runs_app.pricing.token_counter TOKENIZER` reads one request per line of JSON, and writes the tokens of the
-largest.
-The child process imports neither Django nor litellm and gets no keys. It reads the tokenizer from the file in litellm's
-package.
+largest. The child process imports neither Django nor litellm and gets no keys. It reads the tokenizer from the file in
+litellm's package.
 """
 
 from __future__ import annotations

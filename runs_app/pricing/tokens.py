@@ -26,9 +26,9 @@ Count = Callable[[str], int]
 class TextRule:
     """A rule that counts the tokens of a text for a family of models.
 
-    `said` is the rule's name for people. Without a `tokenizer`, it counts one token per three bytes.
-    With one, it multiplies the count by `margin`; with `also_bytes`, it never counts less than by bytes.
-    A tokenizer that `normalizes` reads NFKC, which may be longer. At most `most_bytes` of requests are counted at once.
+    `said` is the rule's name for people. Without a `tokenizer`, it counts one token per three bytes. With one, it
+    multiplies the count by `margin`; with `also_bytes`, it never counts less than by bytes. A tokenizer that
+    `normalizes` reads NFKC, which may be longer. At most `most_bytes` of requests are counted at once.
     `schema_charge`: tokens that a provider adds to a request with an answer schema, besides the schema itself.
     """
 
@@ -74,10 +74,10 @@ CLAUDE = TextRule(
     schema_charge=530,  # The schema is sent as a tool (Anthropic, "Tool use", tokens of the system prompt).
 )
 
-# By the model's own name. OpenAI's families are those of tiktoken. Models that it does not list (GPT-6) get no
-# tokenizer: litellm falls back to cl100k_base there, which is no bound. For Claude, only the tokenizer of version 2 is
-# public. Later versions make more tokens of the same text. Claude 4.7 and later make up to 1.35 times the tokens of
-# earlier models (Anthropic, "Token counting", read 2026-11-20). The rest of the margin covers what Claude 3 added.
+# By the model's own name. OpenAI's families follow tiktoken. Models that it does not list (GPT-6) get no tokenizer:
+# litellm falls back to cl100k_base there, which is no bound. For Claude, only the tokenizer of version 2 is public.
+# Later versions make more tokens of the same text. Claude 4.7 and later make up to 1.35 times the tokens of earlier
+# models (Anthropic, "Token counting", read 2026-11-20). The rest of the margin covers the increase of Claude 3.
 _FAMILIES: tuple[tuple[re.Pattern[str], TextRule], ...] = (
     (re.compile(r"gpt-oss|gpt-5|gpt-4\.[15]|gpt-4o|chatgpt-4o|o[134](-|$)"), O200K),
     (re.compile(r"gpt-4(-|$)|gpt-3\.5|gpt-35-turbo"), CL100K),

@@ -26,7 +26,7 @@ def calls_of(form: str, asked: Mapping[str, Any], files: Mapping[str, tuple[str,
 
 
 def chat_of(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return Anthropic's parameters as those of a chat completion."""
+    """Convert Anthropic's parameters to the parameters of a chat completion."""
     system = params.get("system") or []
     turns = [{"role": "system", "content": _parts(system)}] if system else []
     turns += [{"role": turn["role"], "content": _parts(turn["content"])} for turn in params["messages"]]

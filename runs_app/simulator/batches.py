@@ -87,7 +87,7 @@ class BatchDesk:
         return handle
 
     async def upload(self, request: web.Request, _form: str) -> web.StreamResponse:
-        """POST /v1/files."""
+        """Handle POST /v1/files."""
         sent = await request.post()
         file = sent.get("file")
         if not isinstance(file, web.FileField) or sent.get("purpose") != "batch":
@@ -99,7 +99,7 @@ class BatchDesk:
         return web.json_response(self._file(key))
 
     async def list_files(self, request: web.Request, _form: str) -> web.StreamResponse:
-        """GET /v1/files."""
+        """Handle GET /v1/files."""
         return _page(request, [self._file(key) for key in reversed(self._files)], "after")
 
     async def create(self, request: web.Request, form: str) -> web.StreamResponse:

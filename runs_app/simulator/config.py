@@ -89,7 +89,7 @@ class SimulatorConfig:
 
 
 def check_faults(faults: Mapping[str, float]) -> None:
-    """Raise ConfigError unless each fault is a known name or an error status, and the rates sum to at most 1."""
+    """Raise ConfigError unless each fault is a known name or an error status, with rates of at most 1 in all."""
     for name, rate in faults.items():
         is_status = name.isdigit() and 400 <= int(name) <= 599
         if not is_status and name not in NAMED_FAULTS:

@@ -11,7 +11,7 @@ from runs_app.simulator.config import ConfigError
 def read_rows(path: Path, known: frozenset[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (place, row) for each line that is not blank. `place` names file and line for messages.
 
-    Raise ConfigError for a missing file, a line that is not a JSON object, or a key that is not in `known`.
+    Raise ConfigError for a missing file, a line without a JSON object, or a key outside `known`.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

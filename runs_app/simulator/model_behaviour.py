@@ -113,9 +113,9 @@ class Answerer:
         return self._wrong(request, target, options)
 
     def _is_right(self, request: ChatRequest, question: str) -> bool:
-        """Return whether the model is right.
+        """Return whether the model is right. Over items, the probability equals its skill.
 
-        Over items, the probability equals its skill. Items correlate the models.
+        The outcomes of models correlate, because an item is hard for all of them.
         """
         model = bare_name(request.model)
         hardness = (

@@ -2,9 +2,9 @@
 
 Each row of the JSONL file has match keys and an answer:
 
-- Match keys: `model` (with or without the part before its first slash), `text` (occurs in the text of the request),
-  `image` (sha256 of the bytes of an image in the request), `seed` (equals the seed of the request). A missing key
-  matches anything.
+- Match keys, where a missing key matches anything:
+  `model` (with or without the part before its first slash), `text` (occurs in the text of the request),
+  `image` (sha256 of the bytes of an image in the request), `seed` (equals the seed of the request).
 - Answer: `content` with optional `finish_reason`, `reasoning`, `refusal` and `usage` (used unchanged), or `status` of
   400 or more with `error`. An optional `latency_ms` replaces the configured latency.
 

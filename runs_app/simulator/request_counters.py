@@ -43,7 +43,7 @@ class Counters:
         self.answered_again += self.answered[fingerprint] == 2
 
     def arrive(self) -> None:
-        """Count an incoming request, whatever its outcome."""
+        """Count an incoming request before its outcome is decided."""
         self.requests += 1
         second = int(time.monotonic())
         if self._arrivals and self._arrivals[-1][0] == second:
@@ -74,7 +74,8 @@ class Counters:
     def as_dict(self) -> dict[str, object]:
         """Return the counters as JSON values.
 
-        `repeated_bodies` counts bodies that arrived more than once, `answered_again` those answered more than once.
+        `repeated_bodies` counts bodies that arrived more than once, `answered_again` bodies that were answered more
+        than once.
         """
         return {
             "requests": self.requests,

@@ -26,8 +26,8 @@ def should_stop_itself(
 
     A run stops when its share of permanently failed attempts is above `threshold` with 95 % confidence. It needs
     `minimum` attempts and MIN_FAILURES failures first. Then the lower bound of the share's 95 % Wilson interval must be
-    above `threshold`.
-    This stops a run with a wrong key, model name or parameter early. Two failures of 29 are no reason to stop.
+    above `threshold`. This stops a run with a wrong key, model name or parameter early. Two failures of 29 are no
+    reason to stop.
     """
     failures = min(permanent_failures, attempts)
     if attempts < minimum or failures < MIN_FAILURES:
@@ -76,10 +76,10 @@ class Tally(Cases):
             raise ValueError(f"no tally: {self}")
 
     def interval(self, confidence: float = 0.95, correction: Correction = "mapped") -> Interval | None:
-        """Return the interval of the accuracy beyond guessing; None if guessing alone explains every answer.
+        """Return the interval of the accuracy beyond guessing; None if the guess chances add up to the total.
 
-        "mapped": Wilson's interval of the raw answers, mapped by (p - g) / (1 - g), with g the mean guess chance. Its
-        coverage equals that of Wilson's interval, also near the level of guessing.
+        "mapped": Wilson's interval of the raw answers, mapped by (p - g) / (1 - g). Here g is the mean guess chance.
+        Its coverage equals that of Wilson's interval, also near the level of guessing.
 
         "excess_counts": Wilson's interval of (max(0, correct - G), total - G), with G the sum of guess chances. Other
         tools publish it. It treats guesses as certain, so near guessing it is too narrow: simulated coverage .46 to .89
@@ -99,9 +99,8 @@ class Ratings(Cases):
 
     items: the number of rated items.
 
-    mean: the mean of the items' own means. spread: their sample standard deviation (0 for one item).
-    An item's repetitions are averaged first, because they describe the item rather than the point. So each item counts
-    once.
+    mean: the mean of the items' own means. spread: their sample standard deviation (0 for one item). An item's
+    repetitions are averaged first, because they describe the item rather than the point. So each item counts once.
     Raise ValueError for impossible numbers.
     """
 
@@ -150,8 +149,8 @@ class StoppingRule:
 
     correction: the correction for guessing, as in `Tally.interval`. A look after each round costs little coverage;
     `coverage.py` has the simulated values.
-    Raise ValueError for a half-width outside 0 to `widest`, a share outside 0 to 1, a maximum below 1, or only one of
-    targetciht and backoffht.
+    Raise ValueError for a half-width outside 0 to `widest`, a share outside 0 to 1, or a maximum below 1. Raise it also
+    if only one of targetciht and backoffht is given.
     """
 
     maximum: int
@@ -214,8 +213,8 @@ SKILLS = tuple(step / 20 for step in range(21))  # Accuracies beyond guessing, f
 def expected_cases(rule: StoppingRule, per_round: int, guess: float = 0.0) -> float:
     """Return the mean number of cases at the stop, in rounds of `per_round`, if every accuracy is equally likely.
 
-    Assumes that the share of right answers equals the expected one, and that no answer is cut off. `guess` is the guess
-    chance of a case.
+    Assumes that the share of right answers equals its expected value, and that no answer is cut off. `guess` is the
+    guess chance of a case.
     """
 
     def width(cases: int, skill: float) -> float:
@@ -235,8 +234,8 @@ def expected_ratings(rule: StoppingRule, per_round: int, scale: Scale, items: in
     """Return the mean number of ratings at the stop, if every spread of the items is equally likely.
 
     Assumes ratings around the middle of the scale. All spread lies between the `items` of the point, so repetitions
-    after the first rating of every item add nothing.
-    A third of the scale's length is about the spread of ratings that are uniform over the scale.
+    after the first rating of every item add nothing. A third of the scale's length is about the spread of ratings that
+    are uniform over the scale.
     """
     low, high = scale
 
