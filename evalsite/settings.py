@@ -179,12 +179,12 @@ SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-# The site is behind a TLS proxy: cookies are sent only over https, and browsers remember to use https.
+# Set if a TLS proxy is in front of the site. Cookies are then sent only over https, and browsers remember to use it.
 HTTPS = environment.flag("EVALSITE_HTTPS")
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_SSL_REDIRECT = HTTPS
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up` and containers request it on loopback without TLS.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]  # `up` and containers request it on loopback, without TLS.
 # Silence the advice on HSTS for subdomains and on HSTS preload. The owner of the whole domain decides both.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # Proxies whose X-Forwarded-For is trusted. The limit on sign-ins per address needs it.

@@ -160,7 +160,7 @@ class ImageFinder:
         raise NotFound(f"image {wanted!r} is not among the {len(self.paths)} images{self._hint(asked.casefold())}")
 
     def _hint(self, asked: str) -> str:
-        """Return a similar name as the end of a message, or "" if there is none or the `hints` are used up.
+        """Return a similar name as the end of a message. Return "" if there is none or no `hints` are left.
 
         Only names of similar length are compared.
         """

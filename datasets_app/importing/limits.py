@@ -11,8 +11,8 @@ class Limits:
 
     file_bytes: int = 512 * MIB
     table_bytes: int = 128 * MIB
-    json_array_bytes: int = 32 * MIB  # A JSON array is parsed in one piece; JSON lines are not.
-    decoded_bytes: int = 512 * MIB  # all cells of a table, uncompressed
+    json_array_bytes: int = 32 * MIB  # A JSON array is parsed as a whole, unlike JSON lines.
+    decoded_bytes: int = 512 * MIB  # decoded size of all cells of a table, however its file compresses them
     rows: int = 100_000
     columns: int = 500
     column_chars: int = 500  # name of a column

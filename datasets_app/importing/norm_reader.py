@@ -41,8 +41,12 @@ def read_norms(
     table has the columns dimension, mean, sd, n. `mapping` may give the names of the "key" and "category" columns.
     Keys that differ from the dataset's only by white space, hyphens, underscores, case or an image suffix are repaired
     and reported.
-    Unknown keys, and items without norms, are warnings. These are errors: a mean that is not a number, a negative sd,
-    an n that is not a whole number, and two values for one (item, dimension).
+    Unknown keys, and items without norms, are warnings. These are errors:
+
+    - a mean that is not a number;
+    - a negative sd;
+    - an n that is not a whole number from 1;
+    - two values for one (item, dimension).
     """
     reading = NormReading()
     try:

@@ -48,7 +48,7 @@ def item_detail(request: HttpRequest, slug: str, version: int, pk: int) -> HttpR
 @require_safe
 @readers_only
 def item_text(request: HttpRequest, slug: str, version: int, pk: int, name: str) -> HttpResponse:
-    """One of the item's texts as a file, whole: a page shows the first part of a long one."""
+    """Return one of the item's texts as a file. It is whole, while a page shows only the first part of a long text."""
     item = visible_item(request, visible_dataset(request, slug, version), pk)
     texts = {
         "input": item.input,

@@ -21,7 +21,7 @@ _HTML_PARTS = re.compile(
     r"|(?P<tag><[^>]*>)",
     re.DOTALL | re.IGNORECASE,
 )
-MOST_ELEMENTS = 1_000  # Of one page: a text of nothing but controls must not make it ten times as large.
+MOST_ELEMENTS = 1_000  # Maximum per page, so that a text full of controls cannot make the page ten times as large.
 _VALUES = re.compile(r"""(\bvalue=(?:"[^"]*"|'[^']*'))""")
 
 
@@ -37,8 +37,8 @@ def mark_text(text: str) -> str:
 def mark_html(page: str) -> str:
     """Replace control characters in an HTML page with marks that show the character's name on hover.
 
-    The values of form fields stay unchanged. The page must escape every `<` that is not markup, because a tag is taken
-    to end at the next `>`.
+    After MOST_ELEMENTS marks, further marks are plain text. The values of form fields stay unchanged. The page must
+    escape every `<` that is not markup, because a tag is taken to end at the next `>`.
     """
     if not _ON_A_PAGE.search(page):
         return page
@@ -58,7 +58,10 @@ def _marked_part(part: re.Match[str]) -> str:
 
 
 def _marked_elements(text: str, most: int) -> tuple[str, int]:
-    """Return the text with marks, and how many elements may still be made. What comes after them is marked as text."""
+    """Return the text with marks, and the number of elements that may still be made.
+
+    After `most` elements, further marks are plain text.
+    """
     if not most:
         return mark_text(text), 0
     marked, made = _ON_A_PAGE.subn(lambda found: _element(found[0]), text, count=most)

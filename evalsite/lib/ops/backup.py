@@ -59,8 +59,8 @@ def back_up(folder: Path, keep: int | None = None) -> tuple[Path, int]:
 def restore(dump: Path) -> int:
     """Load a dump into an empty database and copy back the images. Return the number of copied images.
 
-    The dump is loaded in one transaction. Raise BackupError if the file is missing, the database is not empty, or
-    pg_restore fails.
+    The dump is loaded in one transaction. Raise BackupError if the file is missing, the database is not empty, or a
+    program fails.
     """
     if not dump.is_file():
         raise BackupError(f"There is no file {dump}.")

@@ -19,7 +19,7 @@ from gunicorn.workers.gthread import STOP_KEEPALIVE_LINGER, ThreadWorker
 
 from evalsite.lib.ops.web_connections import HEAD_BYTES, HEAD_S, LINGER_S, Connection, header
 
-UPLOADS = 8  # Threads that read large bodies.
+UPLOADS = 8  # Number of threads that read large bodies.
 ROOM = 500  # Maximum of open connections. A further connection closes the one that has waited longest.
 REFUSALS = {
     403: ("Forbidden", "Sign in before you send a request of this size."),
@@ -71,7 +71,7 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         if not data:
             self._discard(conn)
             return
-        if not conn.received:  # The first bytes on a connection that was kept open.
+        if not conn.received:  # The first bytes of the next request on a keep-alive connection.
             conn.allow(HEAD_S)
         conn.received += data
         self._examine(conn, len(data))

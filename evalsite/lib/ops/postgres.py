@@ -89,7 +89,10 @@ class Embedded:
             self._ensure_running()
 
     def stop(self) -> None:
-        """Disconnect all clients and stop the server, so that no process and no socket remains. Raise PostgresError."""
+        """Disconnect all clients and stop the server, so that no process and no socket remains.
+
+        Raise PostgresError on failure.
+        """
         with self._gate():
             self._shut_down()
 
@@ -114,7 +117,7 @@ class Embedded:
                 if _lock_at_once(users):
                     self._shut_down()
             finally:
-                fcntl.flock(users, fcntl.LOCK_UN)  # closing is not enough: forked children may share the lock
+                fcntl.flock(users, fcntl.LOCK_UN)  # os.close is not enough, because forked children may share the lock
                 os.close(users)
 
     @contextmanager

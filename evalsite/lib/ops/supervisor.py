@@ -77,7 +77,10 @@ class Child:
         self._replace_because = because
 
     def look(self, now: float) -> bool:
-        """Start the process if it is due, and replace it if it ended or hangs. Return whether anything changed."""
+        """Start the process if it is due. If it ended or must be replaced, kill its group and plan a new start.
+
+        Return whether anything changed.
+        """
         if self._process is None:
             return now >= self._due and self._start(now)
         ending = self._replace_because or self._ending()

@@ -173,7 +173,7 @@ class Connection(TConn):  # type: ignore[misc]
 
 
 def body_length(head: bytes) -> int | None:
-    """Return the length of a small body, or None if the body is large or the head does not give a valid length."""
+    """Return the length of a small body. Return None if the body is large or the head gives no valid length."""
     if header(head, b"transfer-encoding") is not None:
         return None
     stated = re.findall(rb"\r\ncontent-length[ \t]*:[ \t]*([^\r\n]*)", head, re.IGNORECASE)

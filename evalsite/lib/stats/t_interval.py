@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-AT_EACH_END = 2  # Values that `bounded_mean` adds at either end of the range.
+AT_EACH_END = 2  # Number of values that `bounded_mean` adds at each end of the range.
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class MeanInterval:
 
 def student_quantile(confidence: float, df: float) -> float:
     """Return t such that a Student variable with `df` degrees of freedom lies in -t to t with this probability."""
-    from scipy.special import stdtrit  # Not scipy.stats, which costs a web process 70 MB.
+    from scipy.special import stdtrit  # scipy.stats would cost a web process 70 MB.
 
     return float(stdtrit(df, (1 + confidence) / 2))
 

@@ -1,4 +1,4 @@
-"""Texts of any length: a page shows the first part, and a file holds the whole text."""
+"""Long texts: a page shows only the first part, and a file contains the whole text."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ MOST_SHOWN = 20_000
 
 
 def beginning(text: str | None) -> str:
-    """Return as much of the text as a page shows."""
+    """Return the part of the text that a page shows."""
     return (text or "")[:MOST_SHOWN]
 
 
 def is_cut(text: str | None) -> bool:
-    """Whether a page shows only the first part of this text."""
+    """Return whether a page shows only the first part of this text."""
     return len(text or "") > MOST_SHOWN
 
 
 def text_file(text: str, name: str) -> HttpResponse:
-    """Return the whole text as a plain file to store. A browser never shows it as a page."""
+    """Return the whole text as a plain file to download. A browser never displays it as a page."""
     response = HttpResponse(text.encode("utf-8", "replace"), content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.txt"'
     response["X-Content-Type-Options"] = "nosniff"

@@ -120,7 +120,7 @@ class SignInView(LoginView):
     redirect_authenticated_user = True
 
     def get_redirect_url(self, request: HttpRequest | None = None) -> str:
-        """Return `next`, or the nearest page above it if it accepts only POST. Return "" if there is no `next`."""
+        """Return the address in `next`, or the nearest page above it if it accepts only POST. "" without `next`."""
         address = super().get_redirect_url()
         return nearest_page(address) if address else ""
 
