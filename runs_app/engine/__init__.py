@@ -1,5 +1,5 @@
-"""The life of a work unit, from its claim to its record: admit, ask, call, conclude, record, settle; sweep and rescue.
+"""The life of a trial from its claim to its record: admit, request, call, conclude, record, settle, sweep.
 
-Nothing here knows of the web or of a provider's library. Locks are taken in one order: endpoints, experiments, runs,
-then the units.
+This package imports nothing of the web or of a provider's library. Every transaction takes its locks in one order:
+endpoints, experiments, runs, then trials.
 """

@@ -1,7 +1,7 @@
-"""Rounds of adaptive runs: which points have all answers of theirs in, and what is written once they were judged.
+"""Rounds of adaptive runs: find the points whose answers are all in, and write the decisions about them.
 
-Whether a point has enough is decided above, where answers are graded (`above.Grading`). Nothing here or there is
-kept in memory: a decision that was not made is found again by whoever looks next.
+The grading side decides whether a point has enough answers (`runs_app.grading_interface`). No decision is kept in
+memory. If one was not written, the next look finds its point again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from runs_app.models import Experiment, Point, Run
 from runs_app.planning.points import ask
 from runs_app.stopping.rules import Decision, Ratings, Tally
 
-MOST_AT_ONCE = 100  # Points: their answers are graded in one go, in the thread that also writes results.
+MOST_AT_ONCE = 100  # Points. Their answers are graded together, in the thread that also writes results.
 LOOK_S = 1.0
 
-# All trials of a point count, so that one that was given new attempts is waited for.
+# All trials of a point count. A point also waits for a trial that was given new attempts.
 DUE = """
 WITH looked_at AS MATERIALIZED (
     SELECT p.id, p.run_id, p.dimension_id, p.n_planned, p.items[1:least(p.n_planned, p.n_items)] AS items
@@ -47,7 +47,7 @@ WHERE p.id NOT IN (
         AND waiting.dimension_id IS NOT DISTINCT FROM q.dimension_id)
 ORDER BY r.id, p.id LIMIT %(most)s
 """
-# The same of a few points, by their own trials alone: asked while others wait for the locks.
+# The same check for a few points, by their own trials alone. It runs while other workers wait for the locks.
 STILL_DUE = """
 SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status = 'open' AND NOT EXISTS (
     SELECT FROM unnest(p.items[1:least(p.n_planned, p.n_items)]) AS one (item)
@@ -60,8 +60,11 @@ SELECT p.id, p.n_planned FROM runs_app_point p WHERE p.id = ANY(%s) AND p.status
 
 @dataclass(frozen=True, slots=True)
 class PointDecision:
-    """A point whose round is in: its counts, what its rule says, and the cases it has then (as now, if no more).
-    graded_by: the rule that scored its answers, with its version, as grade conditions are named."""
+    """A point whose round is complete: its counts, the decision of its rule, and its number of cases after that.
+
+    `upto` is the present number if the point gets no more cases. `graded_by` is the rule that scored its answers, with
+    its version, in the form of a grade condition's name.
+    """
 
     point: int
     asked: int
@@ -74,7 +77,7 @@ class PointDecision:
 
 
 def points_due() -> dict[CounterKeys, dict[int, int]]:
-    """Open points none of whose trials is pending or in flight, by run: their cases so far, by the point's key."""
+    """Return the open points without a pending or running trial, by run: their present number of cases, by point id."""
     with connection.cursor() as cursor:
         cursor.execute(DUE, {"most": MOST_AT_ONCE})
         found: dict[CounterKeys, dict[int, int]] = defaultdict(dict)
@@ -84,9 +87,9 @@ def points_due() -> dict[CounterKeys, dict[int, int]]:
 
 
 def write_decisions(place: CounterKeys, judged: Sequence[PointDecision]) -> int:
-    """Write what was decided and plan the next rounds, in one transaction; returns how many points it was.
+    """Write decisions and plan the next rounds in one transaction. Return the number of points written.
 
-    Two that decide at once take turns by the run's lock: the second finds the points closed, or at another round.
+    If two workers decide at once, the run's lock orders them. The second finds the points closed or in another round.
     """
     with transaction.atomic():
         status = _lock(place)
@@ -109,8 +112,11 @@ def _still_due(points: list[int]) -> dict[int, int]:
 
 
 def _lock(place: CounterKeys) -> str:
-    """Further down the one order than the endpoint: no call begins or ends here. The experiment, for a run that ends
-    may start the next one."""
+    """Lock the experiment and the run, and return the run's status.
+
+    The endpoint is not locked, because no call begins or ends here. The experiment is locked because a run that ends
+    may start the next one.
+    """
     list(Experiment.objects.select_for_update(no_key=True).filter(pk=place.experiment_id).values_list("pk"))
     return str(Run.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=place.run_id))
 
@@ -140,7 +146,7 @@ def _write(judged: Sequence[PointDecision], *, is_cancelled: bool) -> None:
 
 
 def _row(one: PointDecision, at: str, *, is_cancelled: bool) -> dict[str, Any]:
-    """A point's columns; and its `round`, which is kept beside those before it."""
+    """Return a point's columns, with the `round` that is appended to its earlier rounds."""
     tally, decision = one.tally, one.decision
     status, reason = STATUS[decision.kind], decision.reason
     if is_cancelled and decision.kind == "more":
@@ -171,19 +177,19 @@ UPDATE runs_app_point SET status = 'open' WHERE run_id = %s AND n_failed > 0 AND
 
 
 def reopen_points(run_id: int) -> None:
-    """Failed trials were given new attempts: the points that had any are decided again. The run is locked."""
+    """Reopen the points that had failed trials, because those trials were given new attempts. The run is locked."""
     with connection.cursor() as cursor:
         cursor.execute(REOPEN, [run_id])
 
 
 @dataclass(slots=True)
 class RoundScheduler:
-    """When a drain looks for rounds that are in: each second, and less often where looking itself takes long."""
+    """A timer for complete rounds: a worker looks each second, and less often if looking itself takes long."""
 
     next_at: float = field(default=0.0)
 
     def decide(self) -> int:
-        """Points decided; 0 at once while it is too early to look again."""
+        """Decide the complete rounds if it is time to look. Return the number of points decided."""
         return self.decide_now() if time.monotonic() >= self.next_at else 0
 
     def decide_now(self) -> int:

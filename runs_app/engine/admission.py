@@ -1,7 +1,7 @@
-"""Admission is the claim: one short transaction decides how many trials may start, and takes them.
+"""Admission control: one short transaction decides how many trials may start, and claims them.
 
-Concurrency, rates, pause and budget hold over all workers and machines because they are counted here, under the row
-locks of the endpoint, the experiment and the run.
+Concurrency, rates, pauses and budgets hold over all workers and machines. They are counted here, under the row locks of
+the endpoint, the experiment and the run.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from runs_app.models import Run
 
 
 class Claim(NamedTuple):
-    """A trial that this worker holds until its lease ends, by its token.
+    """A trial that a worker holds until its lease ends, identified by its fencing token.
 
-    A tuple, since those of a batch are made while others wait for the endpoint: a frozen dataclass takes seven times as
-    long.
+    It is a tuple because claims are made while other workers wait for the endpoint. A frozen dataclass takes seven
+    times as long to create.
     """
 
     trial_id: int
@@ -41,16 +41,16 @@ class Claim(NamedTuple):
     yields: int
     reserved_usd: Decimal
     expected_tokens: int = 0
-    batched: bool = False  # Held by a batch: not a call in flight, and without a lease.
-    without_schema: bool = False  # The provider has refused this trial's: in a batch, that is asked in the next one.
+    batched: bool = False  # Held by a batch: it is not a call in flight, and has no lease of its own.
+    without_schema: bool = False  # The provider refused this trial's schema, so its next batch asks without one.
 
     @property
     def key(self) -> tuple[int, uuid.UUID]:
-        """Of this claim among all there ever were."""
+        """Return the identity of this claim among all claims ever made."""
         return self.trial_id, self.token
 
 
-# Counted without a lock: how many trials each endpoint's runs want, and how many more calls it takes.
+# Counted without a lock: how many trials the runs of each endpoint want, and how many more calls it takes.
 WANTS = """
 SELECT p.id, sum(r.n_pending), least(p.max_concurrency,
     CASE WHEN p.adaptive THEN coalesce((p.throttle ->> 'limit')::float8, p.max_concurrency) END)::int - p.in_flight
@@ -63,11 +63,11 @@ WHERE r.status = 'running' AND r.n_pending > 0 AND NOT r.is_batched
 GROUP BY p.id
 """
 
-# Fresh trials before retries, low sample_idx before high, then item, then dimension: the order of the partial index.
-# SKIP LOCKED is what keeps a claim from waiting for whoever else touches these rows. The inner LIMIT is a constant that
-# the planner sees, so it walks the index instead of sorting all that is pending; the outer one stops the walk. Rows are
-# named by an array for the planner as well: it takes a set for thousands of rows, and would read the whole table.
-MOST_AT_ONCE = 256  # Of one run; the next turn takes more.
+# Order of the partial index: fresh trials before retries, low sample_idx before high, then item, then dimension. SKIP
+# LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is a constant that the planner
+# sees, so it walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The rows are given as
+# an array, because the planner takes a set for thousands of rows and would read the whole table.
+MOST_AT_ONCE = 256  # Of one run. The next cycle takes more.
 CLAIM = f"""
 WITH wants AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
@@ -91,7 +91,7 @@ RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t
 
 
 def admit(worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials, over all endpoints that have work, each endpoint in a transaction of its own."""
+    """Claim at most `room` trials over all endpoints with work, with one transaction for each endpoint."""
     claims: list[Claim] = []
     for endpoint_id, share in claim_limits(WorkerCapacity(room)).items():
         with transaction.atomic():
@@ -103,8 +103,10 @@ def admit(worker_id: int, room: int) -> list[Claim]:
 
 @dataclass(frozen=True, slots=True)
 class WorkerCapacity:
-    """A drain as it stands: how many calls it keeps in flight, and by endpoint those that are, the claims that wait
-    here for a slot, and how many it wants waiting."""
+    """The capacity of one worker: how many calls it may have in flight, and its present load by endpoint.
+
+    `flying` counts calls in flight. `waiting` counts claims that wait here for a slot, `ahead` how many should wait.
+    """
 
     concurrency: int
     flying: Mapping[int, int] = field(default_factory=dict)
@@ -114,16 +116,16 @@ class WorkerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimit:
-    """At one endpoint: trials to claim, and calls that may then be in flight in this drain."""
+    """The most trials to claim at one endpoint, and the most calls that this worker may then have in flight there."""
 
     claims: int
     level: int
 
 
 def claim_limits(crew: WorkerCapacity, landed: Mapping[int, int] | None = None) -> dict[int, ClaimLimit]:
-    """What a drain may claim and start at each endpoint where it has, or might have, something to do, by endpoint.
+    """Return the claim limits of each endpoint where this worker has, or might have, something to do.
 
-    `landed` are calls that came in and are not yet recorded.
+    `landed` counts the calls whose answers were received but not yet recorded.
     """
     landed = landed or {}
     claimable = {key: max(0, min(pending, free + landed.get(key, 0))) for key, pending, free in fetch_rows(WANTS)}
@@ -143,7 +145,7 @@ def _lacking(crew: WorkerCapacity, endpoint_id: int) -> int:
 
 
 def claim_trials(books: LockedCounters, worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials out of open books."""
+    """Claim at most `room` trials under counters that are already locked."""
     if not books.gate.is_open or books.change.pause_s:
         return []
     slots = min(room, free_slots(books.throttle, books.gate.rates, books.in_flight))
@@ -186,13 +188,13 @@ def _claim_from(row: tuple[Any, ...], token: uuid.UUID, place: CounterKeys, rese
 
 
 def cannot_afford_one(demand: Demand, left: dict[int, Decimal | None]) -> bool:
-    """What is left of the budget does not pay one trial."""
+    """Return whether the rest of the budget is too small for one trial of this run."""
     budget = left[demand.experiment_id]
     return budget is not None and demand.wanted > 0 and budget < demand.reserve_usd
 
 
 def pause_for_budget(short: Sequence[Demand]) -> None:
-    """Unless something is in flight, of whose reservation some may come back. All is locked."""
+    """Pause these runs, unless calls in flight may still give back some of their reservation. All rows are locked."""
     busy = Run.objects.filter(experiment__in={demand.experiment_id for demand in short}, n_running__gt=0)
     waiting = set(busy.values_list("experiment_id", flat=True)) if short else set()
     for demand in short:
@@ -210,7 +212,7 @@ def pause_for_budget(short: Sequence[Demand]) -> None:
 
 
 def _why_short(run: Run) -> str:
-    """What is left, and what all calls that wait may need of it: those of the other conditions and of judges, too."""
+    """Return the rest of the budget and what all waiting calls may need, of other conditions and judges, too."""
     experiment = run.experiment
     left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
     kept = f", ${experiment.reserved_usd:.4f} kept for calls of unknown cost" if experiment.reserved_usd else ""

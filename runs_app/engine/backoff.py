@@ -1,16 +1,16 @@
-"""How long to wait before a call is tried again."""
+"""The wait before a call is tried again."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask for a day; asking again each quarter of an hour costs nothing.
+LONGEST_RETRY_AFTER_S = 900.0  # A provider may ask for a day. One request each quarter of an hour costs nothing.
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a trial is tried, and the first and the longest wait in seconds between two attempts."""
+    """The number of attempts at a trial, and the first and longest wait between two of them, in seconds."""
 
     max_attempts: int = 3
     first_wait_s: float = 1.0
@@ -24,11 +24,11 @@ def backoff_s(
     cap: float = 60.0,
     jitter_unit: float = 0.5,
 ) -> float:
-    """Seconds to wait after the attempt of that number (from 1).
+    """Return the seconds to wait after the attempt of that number (from 1).
 
-    Doubles from `base` up to `cap`; `jitter_unit`, drawn from 0 to 1 by the caller, takes up to half of it off, so
-    that calls that failed together are not tried again together. A Retry-After, in seconds, is the least to wait, up
-    to a quarter of an hour, with up to a tenth more by the same draw.
+    The wait doubles from `base` up to `cap`. The caller draws `jitter_unit` from 0 to 1, and it takes off up to half.
+    Calls that failed together are so not tried again together. A Retry-After, in seconds, is the least to wait: at most
+    a quarter of an hour, plus up to a tenth by the same draw.
     """
     doubled = min(cap, base * 2.0 ** min(max(attempt, 1) - 1, 60))
     wait = doubled * (1 - jitter_unit / 2)

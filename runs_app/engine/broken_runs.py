@@ -1,7 +1,7 @@
-"""Runs that cannot be claimed or prepared: each is stopped with a reason, so that the others of its endpoint go on.
+"""Runs that cannot be claimed or prepared. Each is stopped with a reason, and the endpoint's other runs go on.
 
-A drain claims for all runs of an endpoint in one statement, which is fast. If that fails, for whatever reason, it
-claims run by run, each in a transaction of its own, and learns which run is at fault.
+A worker claims for all runs of an endpoint in one fast statement. If that fails, it claims run by run, each in a
+transaction of its own. This shows which run is at fault.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ ORDER BY r.id
 
 
 def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]:
-    """Claim at most `room` trials, after a claim for all runs together failed. Stop the runs that fail alone, too."""
+    """Claim at most `room` trials run by run, after one claim for all runs failed.
+
+    Stop each run whose claim also fails alone.
+    """
     claims: list[Claim] = []
     for place in [CounterKeys(*row) for row in fetch_rows(CLAIMABLE_RUNS, endpoint_id)]:
         if len(claims) >= room:
@@ -47,14 +50,14 @@ def claim_run_by_run(endpoint_id: int, worker_id: int, room: int) -> list[Claim]
                     claims += new
         except OUTAGES:
             raise
-        except Exception as fault:  # Also ArithmeticError and ValueError, from numbers that cannot be.
+        except Exception as fault:  # Includes ArithmeticError and ValueError, which impossible numbers raise.
             logger.exception("run %s cannot be claimed", place.run_id)
             stop_broken(place, "Its trials could not be claimed", fault)
     return claims
 
 
 def prepare_jobs(claims: Sequence[Claim], questions: DesignCache, worker_id: int) -> list[Job]:
-    """Return what these claims ask. A run whose requests cannot be prepared is stopped and gives its claims back."""
+    """Return the jobs of these claims. Stop a run whose requests cannot be prepared, and release its claims."""
     try:
         return build_jobs(claims, questions)
     except OUTAGES:
@@ -89,7 +92,7 @@ def stop_broken(place: CounterKeys, what: str, fault: Exception) -> None:
             )
     except OUTAGES:
         raise
-    except DatabaseError:  # The run fails again at the next claim; the others go on meanwhile.
+    except DatabaseError:  # The run fails again at the next claim. Meanwhile the other runs go on.
         logger.exception("run %s could not be stopped", place.run_id)
 
 

@@ -1,8 +1,8 @@
-"""The columns that a call fills, of its trial and of its attempt, and how an attempt is inserted."""
+"""The columns of a trial and of an attempt that a call fills, and the SQL that inserts an attempt."""
 
 from __future__ import annotations
 
-# What a trial and an attempt both keep of a call, with the types that PostgreSQL reads them as.
+# The columns of a call that a trial and an attempt share, with their PostgreSQL types.
 CALL_COLUMNS = {
     "error_class": "text",
     "error": "text",
@@ -46,7 +46,10 @@ ATTEMPT_COLUMNS = CALL_COLUMNS | {
 
 
 def column_expressions(columns: dict[str, str]) -> list[str]:
-    """What is missing of a text is empty, of a truth is false; only what a model said may be unknown."""
+    """Return the SQL expressions of these columns.
+
+    A missing text becomes empty and a missing boolean becomes false. Only a raw response may be NULL.
+    """
     defaults = {"text": "''", "bool": "false"}
     return [
         f"coalesce(r.{name}, {defaults[kind]})" if kind in defaults and name != "raw_response" else f"r.{name}"

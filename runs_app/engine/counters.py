@@ -1,8 +1,9 @@
 """The counters of endpoints, experiments and runs: locked in one order, changed in one place.
 
-Every transaction that moves work units takes its locks in one order: first the units that it holds by their token, then
-what it counts (endpoints, experiments, runs), each kind by ascending key. Units that it does not hold come last: those
-that nobody else can hold without the same locks, or with SKIP LOCKED. Another order deadlocks within a second of load.
+Every transaction that moves trials takes its locks in one order. First come the trials that it holds by their token.
+Then come the counter rows (endpoints, experiments, runs), each kind by ascending key. Trials that it does not hold come
+last: either nobody can hold them without the same counter locks, or they are taken with SKIP LOCKED. Any other order
+deadlocks within a second of load.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ZERO = Decimal(0)
 
 @dataclass(frozen=True, slots=True)
 class CounterKeys:
-    """Where a work unit is counted."""
+    """The keys of the counter rows of a trial."""
 
     run_id: int
     experiment_id: int
@@ -32,11 +33,11 @@ class CounterKeys:
 
 @dataclass(slots=True)
 class RunDelta:
-    """What one transaction changes of one run's counters."""
+    """The changes of one transaction to one run's counters."""
 
     pending: int = 0
     running: int = 0
-    batched: int = 0  # Of the running ones, those that batches hold
+    batched: int = 0  # The part of the running trials that batches hold.
     done: int = 0
     failed: int = 0
     cancelled: int = 0
@@ -54,7 +55,7 @@ class RunDelta:
         setattr(self, after, getattr(self, after) + 1)
 
 
-# One statement settles all, throttles and curves included: the locks are held for as long as it takes.
+# One statement settles everything, with rate limiters and curves: it keeps the time under locks short.
 SETTLE = """
 WITH changes AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(id bigint, n int, batched int, throttle jsonb, answered int,
@@ -102,7 +103,7 @@ FROM runs r WHERE t.id = r.id
 
 @dataclass(frozen=True, slots=True)
 class BudgetDelta:
-    """What a transaction changes of an experiment's money, in US dollars."""
+    """The changes of a transaction to an experiment's money, in US dollars."""
 
     spent_usd: Decimal = ZERO
     reserved_usd: Decimal = ZERO
@@ -110,10 +111,10 @@ class BudgetDelta:
 
 @dataclass(frozen=True, slots=True)
 class EndpointDelta:
-    """What a transaction makes of one endpoint's throttle, and what came of how many calls.
+    """The changes of a transaction to one endpoint: its rate limiter, and the numbers of calls by outcome.
 
-    An endpoint that asks for it is left alone for `pause_s` seconds, by all workers. `flying` is what becomes of the
-    calls in flight by those that are of no run.
+    If the endpoint asks for a pause, all workers leave it alone for `pause_s` seconds. `flying` changes the number of
+    calls in flight that belong to no run.
     """
 
     throttle: RateLimiterState
@@ -136,13 +137,13 @@ class EndpointDelta:
 
 
 class CounterDeltas:
-    """The changes of one transaction, gathered row by row and written once a counted row."""
+    """The changes of one transaction, gathered trial by trial and written once for each counter row."""
 
     def __init__(self) -> None:
         self.places: dict[int, CounterKeys] = {}
         self.by_run: dict[int, RunDelta] = {}
         self.by_endpoint: dict[int, EndpointDelta] = {}
-        self.by_experiment: dict[int, BudgetDelta] = {}  # Of calls that are of no run.
+        self.by_experiment: dict[int, BudgetDelta] = {}  # Of calls that belong to no run.
 
     def at(self, place: CounterKeys) -> RunDelta:
         delta = self.by_run.get(place.run_id)
@@ -152,7 +153,7 @@ class CounterDeltas:
         return delta
 
     def settle(self) -> None:
-        """Write them. The rows are locked already, in the one order."""
+        """Write the changes. The rows are already locked, in the one order."""
         if self.by_run or self.by_endpoint:
             runs = [_run_row(run_id, delta) for run_id, delta in self.by_run.items()]
             execute(SETTLE, *map(to_pg_json, (self._of_endpoints(), self._of_experiments(), runs)))
@@ -181,7 +182,7 @@ class CounterDeltas:
 
 
 def lock_rows(places: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
-    """Lock what these places are counted in, in the one order. Returns each run's status, by run id."""
+    """Lock the counter rows of these keys in the one order. Return each run's status, by run id."""
     with connection.cursor() as cursor:
         if not endpoints_are_locked:
             _lock(cursor, "runs_app_endpoint", {place.endpoint_id for place in places})

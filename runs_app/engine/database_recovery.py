@@ -1,4 +1,4 @@
-"""What a drain does so that neither a broken connection nor a broken answer costs more than it must."""
+"""Recovery of a worker from a broken connection and from an answer that the database refuses."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ WHERE t.status = 'running' AND t.worker_id = %s
 
 
 def describe_outage(error: Exception) -> str:
-    """What is the matter with the database, for the log. Class 53 of its codes: no disk, memory or connections left."""
+    """Return the database's problem, for the log. Error class 53 means that disk, memory or connections ran out."""
     code = getattr(error.__cause__, "sqlstate", None) or ""
     return "the database has no room" if code.startswith("53") else "the database is away"
 
 
 def record_each(results: Sequence[Result], worker_id: int) -> int:
-    """As `record`; but an answer that the database refuses fails its own trial, and no other of its batch."""
+    """Record results like `record_results`, but let an answer that the database refuses fail only its own trial."""
     try:
         return record_results(results, worker_id)
     except OUTAGES:
@@ -49,7 +49,7 @@ def record_each(results: Sequence[Result], worker_id: int) -> int:
 
 
 def _refused(result: Result) -> Result:
-    """What can surely be stored of it: that calls were made, and what they cost."""
+    """Return the part of a refused result that can surely be stored: its calls and their costs."""
     said = {"error_class": ErrorClass.INTERNAL_ERROR, "error": "Its answer could not be stored; the log says why."}
     outcome = Attempt.Outcome.PERMANENT
     calls = [
@@ -60,9 +60,9 @@ def _refused(result: Result) -> Result:
 
 
 def release_unknown_claims(worker_id: int, known: Collection[tuple[int, UUID]]) -> int:
-    """Give back, unspent, what this worker holds and does not know of. Returns how many.
+    """Release, without counting the attempt, the claims that this worker holds but does not know. Return how many.
 
-    A claim may be committed and yet never reach its worker, when the connection breaks in between. It was not asked.
+    If the connection breaks, a claim may be committed and never reach its worker. Such a trial was never asked.
     """
     with connection.cursor() as cursor:
         cursor.execute(HELD_BY_WORKER, [worker_id])

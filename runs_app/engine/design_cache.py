@@ -1,4 +1,4 @@
-"""What a drain remembers between claims: designs of runs for a moment, frozen items for as long as there is room."""
+"""A worker's cache between claims: designs of runs for a few seconds, frozen items up to a maximum number."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from runs_app.engine.requests import (
 )
 from runs_app.models import Dimension, Run, Trial
 
-DESIGN_S = 5.0  # A time-out that is edited while running takes hold within this; a price at the next claim.
+DESIGN_S = 5.0  # Seconds. An edited time-out takes effect within this time, a price at the next claim.
 MOST_QUESTIONS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A run's design as it was at that moment, when so much was set aside for each of its calls."""
+    """A run's design, the time it was loaded, and the reservation for each of its calls at that time."""
 
     at: float
     reserve_usd: Decimal
@@ -36,17 +36,18 @@ class _Known:
 
 
 class DesignCache:
-    """Fetches in sets, never row by row. Used from the drain's database thread, read from its loop."""
+    """A cache that fetches in sets, never row by row. The database thread fills it, the event loop reads it."""
 
     def __init__(self) -> None:
         self._designs: dict[int, _Known] = {}
         self._dimensions: dict[int, Dimension] = {}
         self.shortest_lease_s = 120.0
         self._questions: OrderedDict[tuple[int, int | None], Question] = OrderedDict()
-        self._judged: dict[int, Question] = {}  # By trial, of the claims that were fetched last: answers can be long.
+        # By trial, of the claims that were fetched last, because answers can be long.
+        self._judged: dict[int, Question] = {}
 
     def fetched(self, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """The same claims, with all that `of` needs at hand."""
+        """Fetch all that `of` needs for these claims, and return the claims."""
         if claims:
             self._fetch_designs({claim.place.run_id: claim.reserved_usd for claim in claims})
             self._fetch_questions({(claim.item_id, claim.dimension_id) for claim in claims})
@@ -54,13 +55,13 @@ class DesignCache:
         return claims
 
     def of(self, claim: Claim) -> tuple[RunDesign, Question, RetryPolicy]:
-        """Return the design, the question, and how the trial is tried again."""
+        """Return the design, the question and the retry policy of a claim."""
         known = self._designs[claim.place.run_id]
         question = self._judged.get(claim.trial_id) or self._questions[claim.item_id, claim.dimension_id]
         return known.design, question, known.retry
 
     def _fetch_designs(self, reserves: Mapping[int, Decimal]) -> None:
-        """By run, with what was set aside for a claim: where that is another than before, so are the prices."""
+        """Reload a run's design when it is old, or when its reservation changed, because its prices changed too."""
         now = time.monotonic()
         stale = [run for run, usd in reserves.items() if self._is_stale(run, now, usd)]
         for run in Run.objects.with_design().filter(pk__in=stale):
@@ -86,7 +87,7 @@ class DesignCache:
         self._forget_oldest(len(wanted))
 
     def _told(self, claims: Sequence[Claim]) -> dict[int, Question]:
-        """The questions of those claims that ask a judge, or who writes for judges, by trial."""
+        """Return the questions of the claims for judges, or for writers of item rubrics, by trial."""
         by_run: dict[int, list[Claim]] = defaultdict(list)
         for claim in claims:
             if self._designs[claim.place.run_id].design.sees_the_target:
@@ -102,12 +103,12 @@ class DesignCache:
         return questions
 
     def _forget_oldest(self, needed: int) -> None:
-        """Items are frozen, so what is remembered stays right; only room is limited."""
+        """Drop the oldest questions above the maximum. Items are frozen, so a cached question never becomes wrong."""
         while len(self._questions) > MOST_QUESTIONS + needed:
             self._questions.popitem(last=False)
 
 
 def _answers(trial_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
-    """For each trial the answer that it judges, and the one that it compares with."""
+    """Return, for each trial, the answer that it judges and the answer that it compares with."""
     rows = Trial.objects.filter(pk__in=trial_ids).values_list("pk", "subject__answer", "rival__answer")
     return {pk: (subject, rival) for pk, subject, rival in rows}

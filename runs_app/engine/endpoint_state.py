@@ -1,4 +1,4 @@
-"""An endpoint's throttle, read and written under its row lock: so its rates hold over all workers and machines."""
+"""An endpoint's rate limiter, read and written under its row lock, so that it holds over all workers and machines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FROM runs_app_endpoint WHERE id = %s FOR NO KEY UPDATE
 
 @dataclass(frozen=True, slots=True)
 class EndpointState:
-    """An endpoint as it is now, by the database's clock, its buckets refilled."""
+    """An endpoint as it is now by the database's clock, with its token buckets refilled."""
 
     rates: RateLimits
     throttle: RateLimiterState
@@ -47,17 +47,20 @@ def endpoint_state(
     now: float,
     day: str,
 ) -> EndpointState:
-    """Of a row of GATE."""
+    """Return the state of an endpoint from a row of GATE."""
     rates = RateLimits(most, rpm, tpm, rpd, adaptive)
-    # Raw SQL gets JSON as text: Django reads it only for its own fields.
+    # Raw SQL returns JSON as text: Django parses it only for its own fields.
     throttle = refill(RateLimiterState.of(json.loads(stored)), rates, now, day)
     return EndpointState(rates, throttle, in_flight, is_open, now)
 
 
 @dataclass(frozen=True, slots=True)
 class EndpointFeedback:
-    """What calls that landed say of their endpoint: how many it answered, and how many it was too busy for; requests
-    and tokens that they took beyond what was expected of them; the provider's last word on what is left."""
+    """The result of some calls for their endpoint.
+
+    `answered` and `overloaded` count calls by outcome. `requests` and `tokens` are those used beyond the estimate.
+    `allowance` is the provider's last statement of what is left of its rates.
+    """
 
     answered: int
     overloaded: int
@@ -67,7 +70,7 @@ class EndpointFeedback:
 
 
 def apply_feedback(gate: EndpointState, lesson: EndpointFeedback, in_flight: int) -> RateLimiterState:
-    """The throttle after it; `in_flight` are the calls that are left."""
+    """Return the rate limiter after this feedback. `in_flight` is the number of calls that are still in flight."""
     throttle = adapt_limit(
         gate.throttle,
         gate.rates,

@@ -1,4 +1,4 @@
-"""How many trials of which endpoint and run may start: the rules of admission, as pure arithmetic."""
+"""The rules of admission as pure arithmetic: how many trials of each endpoint and run may start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from decimal import Decimal
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What one run wants of its endpoint, and what holds it back. Money in US dollars, leases in seconds."""
+    """The number of trials that one run wants of its endpoint, and its limits.
+
+    Money is in US dollars, leases are in seconds.
+    """
 
     run_id: int
     experiment_id: int
@@ -31,13 +34,13 @@ class Demand:
 def share_slots(
     slots: int, demands: Sequence[Demand], left_usd: dict[int, Decimal | None], left_tokens: float | None = None
 ) -> dict[int, int]:
-    """Trials that each run may start, by run id.
+    """Return the number of trials that each run may start, by run id.
 
-    `slots` are free at the endpoint. `left_usd` is what each experiment's budget still admits (None: no budget).
-    Experiments of the highest priority take what they want first. Among equals, slots go round one by one: to the
-    experiment with the fewest calls in flight, so that many conditions are no more than one share, and in it to the run
-    with the fewest. Each is paid from its experiment's budget before it is given. `left_tokens` of the endpoint's rate
-    (None: no bound) may be overdrawn by the last one given, which otherwise might never start.
+    `slots` are free at the endpoint. `left_usd` is the rest of each experiment's budget (None: no budget). Experiments
+    of the highest priority take what they want first. Among equals, slots are given one by one: to the experiment with
+    the fewest calls in flight, and in it to the run with the fewest. An experiment with many conditions so gets no more
+    than one share. Each slot is paid from its experiment's budget before it is given. `left_tokens` is the rest of the
+    endpoint's token rate (None: no limit). The last slot may overdraw it, since a large call might else never start.
     """
     left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
     queues = _queues(demands)
@@ -67,7 +70,7 @@ class _Queue:
         heapq.heapify(self._waiting)
 
     def next_within(self, budget: Decimal | None) -> Demand | None:
-        """The run that gets the next slot. One that the budget does not pay is out; None when all are."""
+        """Return the run that gets the next slot, or None if no run is left. Drop a run that the budget cannot pay."""
         while self._waiting:
             in_flight, run_id, wanted, demand = heapq.heappop(self._waiting)
             if budget is not None and budget < demand.reserve_usd:
@@ -79,7 +82,7 @@ class _Queue:
 
 
 def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
-    """By experiment."""
+    """Return the queues by experiment."""
     of_experiment: dict[int, list[Demand]] = defaultdict(list)
     for demand in demands:
         of_experiment[demand.experiment_id].append(demand)
@@ -87,12 +90,12 @@ def _queues(demands: Sequence[Demand]) -> dict[int, _Queue]:
 
 
 def share_capacity(concurrency: int, flying: Mapping[int, int], wants: Mapping[int, int]) -> dict[int, int]:
-    """Trials that a drain may claim at each endpoint, by endpoint, where that is any.
+    """Return the number of further calls that a worker may start at each endpoint, without those that get none.
 
-    `flying` are its calls in flight by endpoint, `wants` what each endpoint would take. Slots go round the endpoints,
-    those with the fewest in flight here first. Below its share, which is the same for all, an endpoint gets slots even
-    when calls of others hold all of them: a slow one never keeps a quick one waiting. So there may be more calls in
-    flight than `concurrency` for as long as slow ones last, though never twice as many.
+    `flying` counts its calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots go round the
+    endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below its share, an
+    endpoint gets slots even if calls of other endpoints hold all of them, so a slow endpoint never delays a quick one.
+    While slow calls last, more calls than `concurrency` may be in flight, but never twice as many.
     """
     endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in flying.items() if n > 0}
     share = concurrency // len(endpoints) if endpoints else 0

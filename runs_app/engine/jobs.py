@@ -1,4 +1,4 @@
-"""A claim on its way to a provider and back: what it asks, and what is written of what came."""
+"""Jobs: a claim with its request, and the result that is recorded of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FAULT = "The program failed; the worker's log says how."
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A claim and what it asks, or why it cannot be asked."""
+    """A claim with its request, or with the failure that prevents the request."""
 
     claim: Claim
     asked: requests.PreparedRequest | CallFailure
@@ -34,7 +34,7 @@ class Job:
     remembered: CallReply | None = None
     reruns_empty: bool = False
     reruns_unreadable: bool = False
-    local_model: int | None = None  # The key of a model on a server that is looked after.
+    local_model: int | None = None  # The key of a model on a local server, which the worker unloads if it stalls.
 
     @property
     def cache_key(self) -> str | None:
@@ -50,7 +50,7 @@ class Job:
 
 
 def build_jobs(claims: Sequence[Claim], questions: DesignCache) -> list[Job]:
-    """What these claims ask: fetched in sets, with the answers that the cache has."""
+    """Return the jobs of these claims, fetched in sets, with the answers that the response cache has."""
     jobs = [_prepared(claim, questions) for claim in questions.fetched(claims)]
     known = fetch_cached({job.cache_key for job in jobs if job.cache_key})
     return _waiting([replace(job, remembered=_usable(job, known)) for job in jobs], known)
@@ -64,7 +64,7 @@ def _prepared(claim: Claim, questions: DesignCache) -> Job:
         asked: requests.PreparedRequest | CallFailure = requests.reroute(plain, design.target.routes, claim.attempts)
     except (PromptError, OSError) as error:
         asked = CallFailure(ErrorClass.UNRENDERABLE, str(error)[:500])
-    except Exception:  # As for a call that breaks: the others of this batch are claimed, too.
+    except Exception:  # Handled like a broken call, because the other trials of this batch are claimed, too.
         logger.exception("the request of trial %s broke", claim.trial_id)
         asked = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT, was_sent=False)
     local_model = design.target.local_model
@@ -80,7 +80,10 @@ def _prepared(claim: Claim, questions: DesignCache) -> Job:
 
 
 def _waiting(jobs: list[Job], known: Mapping[str, CallReply]) -> list[Job]:
-    """The same jobs; those whose request another call is asking go back, and find its answer when they come again."""
+    """Return the same jobs, but fail those whose request another call is making now.
+
+    These trials are released, and find the answer in the cache when they are claimed again.
+    """
     keys = {
         job.claim.trial_id: job.cache_key
         for job in jobs
@@ -95,7 +98,7 @@ def _being_asked() -> CallFailure:
 
 
 def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
-    """Return the cached answer; not one that the design asks again, which would never change."""
+    """Return the cached answer, or None if the design reruns answers of its kind; it would never change."""
     reply = known.get(job.cache_key or "")
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply
@@ -104,13 +107,13 @@ def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
 
 
 def build_result(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Result:
-    """What is recorded of a job that came to this conclusion by these calls."""
+    """Return the result to record for a job with this outcome and these calls."""
     conclusion = _weighed(job, conclusion, calls)
     if isinstance(job.asked, requests.PreparedRequest):
         for columns in (conclusion.trial, *calls):
             columns["request_hash"] = job.asked.request_hash
     elif job.asked.error_class == ErrorClass.BEING_ASKED:
-        calls = []  # None was made.
+        calls = []  # No call was made.
     return Result(
         job.claim,
         conclusion.status,
@@ -125,7 +128,7 @@ def build_result(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> 
 
 
 def _weighed(job: Job, conclusion: Outcome, calls: list[dict[str, Any]]) -> Outcome:
-    """Write the kinds of an answer to its call; ask again where the design reruns answers of such a kind."""
+    """Write the kinds of an answer to its call. Try again if the design reruns answers of such a kind."""
     if conclusion.status != "done":
         return conclusion
     problem = job.rerun_problem(conclusion.trial)

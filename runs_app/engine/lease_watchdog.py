@@ -1,9 +1,9 @@
-"""Leases of a drain that stands still are renewed in its place: for a while, since what hangs for good must give back.
+"""A thread that renews a worker's leases while the worker is blocked, for at most three lease periods.
 
-A drain renews its leases on its event loop, through its one database thread. Either may be busy for longer than that
-lasts: with an answer that takes long to read, a slow query, a lock that others hold. This thread waits for neither: it
-has a connection of its own, open only while it helps. It is of no help where the whole process stands still (SIGSTOP,
-code that keeps the interpreter to itself), which nobody can tell from a process that died.
+A worker renews its leases on its event loop, through its one database thread. Either may be blocked for longer than a
+lease: by an answer that takes long to read, a slow query, or a lock. This thread waits for neither. It has its own
+connection, open only while it renews. It cannot help if the whole process stands still (SIGSTOP, code that holds the
+interpreter lock); from outside, that looks like a dead process.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from runs_app.engine.leases import renew_worker_leases
 
 logger = logging.getLogger("evalsite.drain")
 
-LOOK_S = 1.0  # At most so long between two looks at when the drain last renewed.
-PATIENCE = 3  # Leases without a sign of the drain, after which it counts as hung and its claims return.
+LOOK_S = 1.0  # The longest time between two checks of the last renewal.
+PATIENCE = 3  # Lease periods without a sign of the worker, after which it counts as hung and its claims return.
 
 
 class LeaseWatchdog:
-    """Between `begin` and `end`: whenever the drain gave no `sign` for half a lease, its claims are renewed from here.
+    """A thread that, between `begin` and `end`, renews a worker's leases if it gave no `sign` for half a lease.
 
-    `lease_s` says the shortest lease, in seconds, of what the drain holds; it is asked from another thread.
+    `lease_s` returns the shortest lease of the worker's claims, in seconds. It is called from another thread.
     """
 
     def __init__(self, worker_id: int, lease_s: Callable[[], float]) -> None:
@@ -42,11 +42,11 @@ class LeaseWatchdog:
         self._thread.start()
 
     def sign(self) -> None:
-        """The drain renewed its leases itself: it is well."""
+        """Note that the worker renewed its leases itself."""
         self._signed = time.monotonic()
 
     def end(self) -> None:
-        """Returns when the thread is through, or after a few seconds if its database keeps it waiting."""
+        """Stop the thread, and wait for it a few seconds at most if its database keeps it waiting."""
         self._ended.set()
         self._thread.join(timeout=5)
 
@@ -68,7 +68,7 @@ class LeaseWatchdog:
             if renewed := renew_worker_leases(self.worker_id):
                 logger.warning("no sign of the drain for %.0f s: %s leases renewed in its place", silent, renewed)
             self._renewed = time.monotonic()
-        except DatabaseError as error:  # Away or overloaded: tried again at the next look.
+        except DatabaseError as error:  # The database is away or overloaded: the next check tries again.
             logger.warning("no leases renewed in the place of a drain that stands still: %s", type(error).__name__)
         finally:
             connection.close()

@@ -1,4 +1,4 @@
-"""Claims of workers that went silent return when their lease ends; so do the slots of their preflights."""
+"""Lease expiry: claims of silent workers return when their lease ends, and so do the slots of their preflights."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.llm.calls import LOST, SILENT
 from runs_app.models import Attempt, Trial
 
-# Seconds. One lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
+# Seconds. A lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
 LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s))"
 
-# While the server itself was away nobody could renew a lease: its start renews those of all that was claimed before.
+# No worker could renew a lease while the server was away. So leases of claims made before its start last one more
+# period from that start.
 ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
     AND (t.claimed_at > pg_postmaster_start_time()
         OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""
@@ -34,7 +35,7 @@ JOIN runs_app_languagemodel m ON m.id = c.model_id
 WHERE {ENDED}
 """  # noqa: S608 - a constant
 
-# SKIP LOCKED: what its worker is writing at this moment is no claim that went silent, and is never waited for here.
+# SKIP LOCKED: a claim that its worker is writing now is not silent, and the sweep never waits for it.
 TAKE_BACK = f"""
 WITH stale AS (
     SELECT t.id, t.token, t.worker_id, t.reserved_usd,
@@ -55,7 +56,7 @@ RETURNING t.id, stale.token, stale.worker_id, stale.reserved_usd, stale.becomes
 
 
 def sweep_expired() -> int:
-    """Take back every claim whose lease has ended. Returns how many. The database's clock decides, never a worker's."""
+    """Take back every claim whose lease has ended, and return how many. Only the database's clock decides."""
     with connection.cursor() as cursor:
         cursor.execute(EXPIRED)
         places = [CounterKeys(*row) for row in cursor.fetchall()]
@@ -87,7 +88,7 @@ def _sweep_run(place: CounterKeys) -> int:
 def _lost_attempt(
     place: CounterKeys, trial_id: int, token: UUID, worker_id: int | None, reserved_usd: Decimal
 ) -> dict[str, Any]:
-    """The call may have been made and paid: it is a row, whose cost is unknown."""
+    """Return the attempt row of a lost call. It may have been made and billed, so its cost is unknown."""
     return {
         "trial": trial_id,
         "run": place.run_id,
@@ -109,7 +110,7 @@ WHERE r.id = t.run_id AND t.id = ANY(%s) AND t.token = ANY(%s) AND t.status = '{
 
 
 def renew_leases(trial_ids: list[int], tokens: list[UUID]) -> int:
-    """Extend the leases of claims still held. Returns how many there were."""
+    """Extend the leases of claims that are still held, and return how many there were."""
     if not trial_ids:
         return 0
     with connection.cursor() as cursor:
@@ -117,7 +118,7 @@ def renew_leases(trial_ids: list[int], tokens: list[UUID]) -> int:
         return int(cursor.rowcount)
 
 
-# SKIP LOCKED: what is being written at this moment is as good as answered, and whoever stands in may not wait for it.
+# SKIP LOCKED: a claim that is being written now has its answer, and the watchdog must not wait for it.
 RENEW_ALL = f"""
 WITH held AS (
     SELECT t.id, {LEASE_S} AS lease_s FROM runs_app_trial t
@@ -131,7 +132,7 @@ FROM held WHERE t.id = held.id
 
 
 def renew_worker_leases(worker_id: int) -> int:
-    """Extend the leases of all that this worker holds, also of what it does not know of yet. Returns how many."""
+    """Extend the leases of all claims of this worker, even of those that it does not know yet. Return how many."""
     with connection.cursor() as cursor:
         cursor.execute(RENEW_ALL, [worker_id])
         return int(cursor.rowcount)

@@ -1,7 +1,7 @@
-"""The books of one transaction: an endpoint's throttle, its experiments' budgets and its runs; locked, read, settled.
+"""The locked counters of one transaction: an endpoint's rate limiter, its experiments' budgets and its runs.
 
-A drain opens the books of one endpoint at a time. Who waits for them waits for whatever is done while they are open: so
-answers are written before, and all else in as few round trips as can be.
+A worker locks the counters of one endpoint at a time. Other workers wait while they are locked. So answers are written
+before that, and everything else takes as few round trips as possible.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from runs_app.stopping.rules import should_stop_itself
 
 NOTHING = RunDelta()
 
-# Those of results that came in, and those with something to claim at this endpoint (none, where that is NULL).
+# The runs with new results, and those with trials to claim at this endpoint (none if the endpoint is NULL).
 OF_INTEREST = """(
     SELECT unnest(%s::bigint[]) AS id
     UNION SELECT r.id FROM runs_app_run r
@@ -45,7 +45,7 @@ ORDER BY r.id FOR NO KEY UPDATE OF r
 
 @dataclass(frozen=True, slots=True)
 class LockedRun:
-    """A run as it was when it was locked; attempts, and those that failed for good, since it was started last."""
+    """A run as it was when it was locked. It counts attempts and permanent failures since its last start."""
 
     status: str
     may_claim: bool
@@ -56,18 +56,18 @@ class LockedRun:
     demand: Demand
 
     def demand_after(self, delta: RunDelta) -> Demand:
-        """What it wants once that is counted: nothing, if that stops it."""
+        """Return the run's demand after these changes: nothing pending if they stop the run."""
         before = self.demand
         pending = before.pending + delta.pending if self.may_claim and not self.fails_too_much(delta) else 0
         return replace(before, pending=pending, in_flight=before.in_flight + delta.running)
 
     def may_end_after(self, delta: RunDelta) -> bool:
-        """Nothing is left of it once that is counted; or some of it failed for good, and it may have to stop itself."""
+        """Return whether these changes may end or stop the run: nothing is left, or some trial failed permanently."""
         left = self.demand.pending + self.demand.in_flight + delta.pending + delta.running
         return left == 0 or self.permanent + delta.permanent > 0
 
     def fails_too_much(self, delta: RunDelta) -> bool:
-        """Whether it has to stop itself once that is counted."""
+        """Return whether the run must stop itself after these changes."""
         permanent = self.permanent + delta.permanent
         return permanent > 0 and bool(
             should_stop_itself(
@@ -81,7 +81,7 @@ class LockedRun:
 
 @dataclass(slots=True)
 class LockedCounters:
-    """Of one endpoint. What changes goes into `deltas`; `settle` writes it, at the end of the transaction at last."""
+    """The locked counters of one endpoint. Changes go into `deltas`, and `settle` writes them."""
 
     endpoint_id: int
     gate: EndpointState
@@ -91,7 +91,7 @@ class LockedCounters:
 
     @property
     def change(self) -> EndpointDelta:
-        """Of the throttle, until now."""
+        """Return the changes so far to the endpoint's rate limiter."""
         return self.deltas.by_endpoint.get(self.endpoint_id) or EndpointDelta(self.gate.throttle)
 
     @change.setter
@@ -104,18 +104,18 @@ class LockedCounters:
 
     @property
     def in_flight(self) -> int:
-        """At the endpoint, over all workers, after what was counted here."""
+        """Return the calls in flight at the endpoint over all workers, after the changes so far."""
         return self.gate.in_flight + sum(delta.running - delta.batched for delta in self.deltas.by_run.values())
 
     def place(self, run_id: int) -> CounterKeys:
         return CounterKeys(run_id, self.runs[run_id].demand.experiment_id, self.endpoint_id)
 
     def demands(self) -> list[Demand]:
-        """Of the runs that may claim, after what was counted here."""
+        """Return the demands of the runs that may claim, after the changes so far."""
         return [run.demand_after(self.deltas.by_run.get(key, NOTHING)) for key, run in self.runs.items()]
 
     def budgets(self) -> dict[int, Decimal | None]:
-        """What each experiment's budget still admits, after what was counted here; None where there is no budget."""
+        """Return what is left of each experiment's budget after the changes so far; None if it has no budget."""
         left = dict(self.left_usd)
         for run_id, delta in self.deltas.by_run.items():
             experiment_id = self.deltas.places[run_id].experiment_id
@@ -124,25 +124,25 @@ class LockedCounters:
         return left
 
     def settle(self) -> None:
-        """Write what changed, and end the runs that it ends."""
+        """Write the changes, and end the runs that they finish."""
         self.deltas.settle()
         if ending := {*self._ending(), *self._failing()}:
             finish_runs(ending)
         self.deltas = CounterDeltas()
 
     def _ending(self) -> list[int]:
-        """Those that what is counted here may end."""
+        """Return ids of runs that these changes may have finished."""
         return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_after(delta)]
 
     def _failing(self) -> list[int]:
-        """Those that claim nothing for what was counted before: no result comes to stop them."""
+        """Return ids of runs that earlier failures keep from claiming. No result of theirs comes to stop them."""
         return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NOTHING)]
 
 
 def lock_counters(endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False) -> LockedCounters | None:
-    """Lock and read them, within a transaction that settles them. None where the endpoint is gone.
+    """Lock and read the counters, in a transaction that settles them. Return None if the endpoint is gone.
 
-    The runs are those of `run_ids`, as far as they are there, and, to claim from, those with work for this endpoint.
+    The runs are those of `run_ids` that still exist. With `claiming`, the runs with work for this endpoint are added.
     """
     interest = (sorted(run_ids), endpoint_id if claiming else None)
     gates, budgets, runs = fetch_pipelined((GATE, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, interest))

@@ -1,4 +1,4 @@
-"""What a call's outcome makes of its trial: done, failed, or tried again. Pure."""
+"""The effect of a call's outcome on its trial: done, failed or tried again. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,24 @@ from runs_app.llm.calls import CallFailure, CallReply, ErrorClass, Kind
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.llm.rating_parser import parse_rating
 
-# An overloaded endpoint gives trials back unspent. Two hundred times is hours of waiting: then it is no passing state.
+# An overloaded endpoint gives trials back without counting the attempt. Two hundred times means hours of waiting, so it
+# is no passing state.
 MAX_YIELDS = 200
 RERUN_REASONS = {
     ErrorClass.EMPTY_ANSWER: "The answer was empty.",
     ErrorClass.UNREADABLE_ANSWER: "No rating could be read in the answer.",
 }
 LONGEST_LOOK_S = 8.0  # Between looks for an answer that another call is waiting for.
-SMALLEST_USD = Decimal("0.00000001")  # What the columns hold: rounded once, so that trial, attempt and ledger agree.
+# The precision of the columns. Amounts are rounded once, so that trial, attempt and ledger agree.
+SMALLEST_USD = Decimal("0.00000001")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """`status` is what the trial becomes; `wait_s` is before a retry, `pause_s` is how long to leave the endpoint.
+    """The outcome of a trial's attempt: its new status, and its columns.
 
-    `allowance` is what the provider says is left of its rates.
+    `wait_s` is the wait before a retry, `pause_s` the time to leave the endpoint alone. `unspent` gives the trial back
+    without counting the attempt. `allowance` is what the provider says is left of its rates.
     """
 
     status: str
@@ -40,7 +43,7 @@ class Outcome:
 
 
 def conclude_answer(reply: CallReply, scale: Scale | None) -> Outcome:
-    """An answer ends its trial, whatever it says: an unreadable rating is a result, not an error."""
+    """Conclude an answer, which always ends its trial: an unreadable rating is a result, not an error."""
     columns = reply_columns(reply) | {
         "raw_response": reply.raw_text,
         "answer": reply.text if reply.text.strip() else "",
@@ -56,14 +59,14 @@ def conclude_answer(reply: CallReply, scale: Scale | None) -> Outcome:
 
 
 def conclude_cached_answer(reply: CallReply, scale: Scale | None) -> Outcome:
-    """An answer that was given before: no call was made, nothing was paid."""
+    """Conclude an answer from the response cache: no call was made and nothing was paid."""
     conclusion = conclude_answer(reply, scale)
     conclusion.trial.update({"from_cache": True, "cost_usd": 0, "latency_ms": 0})
     return conclusion
 
 
 def unusable_kinds(trial: Mapping[str, Any]) -> dict[str, bool]:
-    """Of a trial that is done: which kinds of odd answer its answer is. It may be several."""
+    """Return which kinds of unusable answer the answer of a completed trial is. It may be several."""
     return {
         "empty": trial["answer"] == "",
         "truncated": trial["truncated"],
@@ -73,7 +76,7 @@ def unusable_kinds(trial: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def conclude_rerun(problem: ErrorClass, attempts: int, retry: RetryPolicy) -> Outcome:
-    """An answer that the design asks again: as after an error that passes. `attempts` counts this one."""
+    """Conclude an answer that the design reruns, like a transient error. `attempts` counts this one."""
     wait = _wait_s(retry, attempts, None)
     return Outcome("pending", {"error_class": problem, "error": RERUN_REASONS[problem]}, wait_s=wait)
 
@@ -96,7 +99,7 @@ def _wait_s(retry: RetryPolicy, attempts: int, retry_after_s: float | None) -> f
 
 
 def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry: RetryPolicy) -> Outcome:
-    """`attempts` counts this one. Waits have jitter, so that what failed together is not tried again together."""
+    """Conclude a failed call. `attempts` counts this one. Waits have jitter, so that calls do not retry together."""
     if failure.error_class == ErrorClass.BEING_ASKED:
         return replace(
             conclude_release(),
@@ -104,7 +107,7 @@ def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry:
         )
     columns = {"error_class": failure.error_class, "error": failure.message, "latency_ms": failure.latency_ms}
     if failure.error_class == ErrorClass.RESPONSE_FORMAT_UNSUPPORTED and yields < MAX_YIELDS:
-        return Outcome("pending", columns, unspent=True)  # Once: without a schema there is nothing to refuse.
+        return Outcome("pending", columns, unspent=True)  # At most once: without a schema there is nothing to refuse.
     wait = _wait_s(retry, attempts, failure.retry_after_s)
     if failure.kind == Kind.ENDPOINT and yields < MAX_YIELDS:
         asked = failure.retry_after_s
@@ -116,12 +119,12 @@ def conclude_failure(failure: CallFailure, *, attempts: int, yields: int, retry:
 
 
 def conclude_release() -> Outcome:
-    """The worker stops: the trial goes back as it came."""
+    """Conclude a trial that its worker gives back unchanged, because it was never asked or the worker stops."""
     return Outcome("pending", {"error_class": "", "error": ""}, unspent=True)
 
 
 def reply_columns(reply: CallReply) -> dict[str, Any]:
-    """What a trial and an attempt both keep of an answer."""
+    """Return the columns that a trial and an attempt both hold of an answer."""
     return {
         "finish_reason": reply.finish_reason,
         "response_id": reply.response_id,
@@ -146,15 +149,16 @@ def attempt_from_reply(reply: CallReply) -> dict[str, Any]:
 
 
 def attempt_from_cache(reply: CallReply) -> dict[str, Any]:
-    """Nothing was called or paid; what the answer cost when it was given is what this spared."""
+    """Return the columns of an answer from the response cache. `list_usd` is the cost that the cache saved."""
     spared = _stored(reply.cost_usd if reply.list_usd is None else reply.list_usd)
     return {"outcome": "cached", "cost_usd": 0, "list_usd": spared, "latency_ms": 0, "response_id": reply.response_id}
 
 
 def attempt_from_failure(failure: CallFailure) -> dict[str, Any]:
-    """Columns of a call that failed. A cost or tokens that the provider stated count.
+    """Return the columns of a call that failed. A cost or tokens that the provider stated count.
 
-    Else an error status means that it did not bill. After status 200, a time-out or a cut, the cost is unknown.
+    Without these, an error status means that the provider did not bill. After status 200, a time-out or a broken
+    connection, the cost is unknown.
     """
     usage = failure.usage
     return {

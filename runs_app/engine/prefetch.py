@@ -1,9 +1,9 @@
-"""Claimed a moment ahead, so that a call that lands is followed by the next at once and not a turn later.
+"""Prefetch: claims a moment early, so that a call that ends is followed by the next at once, not a cycle later.
 
-A turn takes tens of milliseconds. A provider that answers in as many would stand idle for half of its time if each of
-its slots had to wait for a turn. So a drain also claims what it will start before its next turn is over, at the pace of
-the calls that landed lately. That is none where calls take seconds: whoever waits here holds a claim that another
-worker could have started, and starts even though its run was paused a moment ago.
+A cycle takes tens of milliseconds. If each slot had to wait for a cycle, a provider that answers as quickly would be
+idle half of the time. So a worker also claims the trials that it will start before its next cycle is over. It derives
+their number from the rate of recent answers, so it claims none early where calls take seconds. A waiting trial has two
+costs: another worker could have started it, and it starts even if its run was paused a moment ago.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from dataclasses import dataclass, field
 from runs_app.engine.admission import Claim
 from runs_app.engine.jobs import Job
 
-LOOKAHEAD_S = 0.1  # A turn, what gathers before it, and as much again for one that is slow.
-MEMORY_S = 0.5  # Of the pace.
-STALE_S = 1.0  # The pace was wrong: what waits longer is given back, unasked.
+LOOKAHEAD_S = 0.1  # A cycle, the gathering before it, and as much again for a slow one.
+MEMORY_S = 0.5  # The time over which the rate of answers is averaged.
+STALE_S = 1.0  # The estimated rate was wrong: jobs that wait longer are given back without being asked.
 
 
 @dataclass(slots=True)
 class PrefetchQueue:
-    """Jobs that wait for a slot, by endpoint, oldest first, and how fast slots come free. Of one event loop."""
+    """Jobs that wait for a slot, by endpoint, oldest first, and the rate at which slots come free.
+
+    For one event loop.
+    """
 
     clock: Callable[[], float] = time.monotonic
     _waiting: dict[int, deque[tuple[float, Job]]] = field(default_factory=dict)
@@ -40,15 +43,18 @@ class PrefetchQueue:
         return (job.claim for queue in self._waiting.values() for _, job in queue)
 
     def waiting(self) -> Counter[int]:
-        """Jobs by endpoint."""
+        """Return the number of waiting jobs, by endpoint."""
         return Counter({key: len(queue) for key, queue in self._waiting.items() if queue})
 
     def land(self, endpoint_id: int) -> None:
-        """A call came in."""
+        """Count a call that ended."""
         self._landed[endpoint_id] += 1
 
     def wanted(self) -> dict[int, int]:
-        """Jobs to have waiting, by endpoint: as many as will start within the lookahead. To be asked once a turn."""
+        """Return how many jobs should wait, by endpoint: those that will start within the lookahead.
+
+        Call it once a cycle.
+        """
         now = self.clock()
         passed, self._measured = now - self._measured, now
         if passed > 0:
@@ -60,14 +66,14 @@ class PrefetchQueue:
         return {key: n for key, pace in self._paces.items() if (n := int(pace * LOOKAHEAD_S))}
 
     def add(self, jobs: list[Job], levels: Mapping[int, int]) -> None:
-        """Jobs that were claimed. `levels`: how many calls may be in flight here from now on, by endpoint."""
+        """Add claimed jobs. `levels` is the number of calls that may be in flight here from now on, by endpoint."""
         now = self.clock()
         for job in jobs:
             self._waiting.setdefault(job.claim.place.endpoint_id, deque()).append((now, job))
         self._levels = Counter(levels)
 
     def startable(self, flying: Mapping[int, int]) -> list[Job]:
-        """What may start beside the calls in flight, by endpoint; it waits no more."""
+        """Remove and return the jobs that may start beside the calls in flight, given by endpoint."""
         return [
             queue.popleft()[1]
             for key, queue in self._waiting.items()
@@ -75,11 +81,11 @@ class PrefetchQueue:
         ]
 
     def at(self, endpoint_id: int) -> list[Job]:
-        """What waited at this endpoint, which waits no more."""
+        """Remove and return the jobs that wait at this endpoint."""
         return [job for _, job in self._waiting.pop(endpoint_id, ())]
 
     def stale(self, older_than_s: float = STALE_S) -> list[Job]:
-        """What waited for too long, which waits no more."""
+        """Remove and return the jobs that have waited too long."""
         since, found = self.clock() - older_than_s, []
         for queue in self._waiting.values():
             while queue and queue[0][0] <= since:

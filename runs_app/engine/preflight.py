@@ -1,7 +1,7 @@
-"""A preflight takes what a trial's call takes: a slot and a request of its endpoint's rates, and money of a budget.
+"""Preflights: tiny calls that take a slot and a request of their endpoint's rates, and money of a budget.
 
-That is two short transactions, before the call and after it; both lock the endpoint, then the experiment, then the
-preflight. Whoever dies between them leaves a lease, which the sweep ends.
+A preflight takes two short transactions, one before the call and one after it. Both lock the endpoint, then the
+experiment, then the preflight. A process that dies between them leaves a lease, which the sweep ends.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ TIMEOUT_S = 30
 LEASE = timedelta(seconds=3 * TIMEOUT_S)
 
 Status = Preflight.Status
-# Only an answer is proof of life, and only a refusal for good of the contrary.
+# Only an answer proves that a model is alive, and only a permanent failure that it is dead.
 PROOFS: dict[str, str] = {Attempt.Outcome.OK: Status.OK, Attempt.Outcome.PERMANENT: Status.DEAD}
 Call = Callable[[CallRequest], CallReply]
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPreflight:
-    """A preflight whose rows are locked, and the books of its endpoint."""
+    """A preflight whose rows are locked, with the locked counters of its endpoint."""
 
     preflight: Preflight
     books: LockedCounters
 
     @property
     def held_usd(self) -> Decimal:
-        """What is reserved for it: while it is made, or because nobody knows what it cost."""
+        """Return its reservation: during the call, or because its cost is unknown."""
         return self.preflight.reserved_usd or self.preflight.kept_usd or ZERO
 
     def settle(self, change: EndpointDelta, money: BudgetDelta) -> None:
@@ -62,7 +62,7 @@ class LockedPreflight:
 
 
 def make_preflight(key: int, call: Call) -> str:
-    """Make it, unless its endpoint has no slot or its budget no money for it. Returns its status after that.
+    """Make the call, if its endpoint has a slot and its budget the money. Return the preflight's status after that.
 
     `call` raises CallFailure only.
     """
@@ -86,7 +86,10 @@ def _fail(key: int, failure: CallFailure) -> None:
 
 
 def begin_preflight(key: int) -> CallRequest | None:
-    """Take its slot and its money. None where there is none of them, which it then says, or somebody was quicker."""
+    """Take the slot and the money of a preflight, and return its request.
+
+    Return None if one of them is missing, which is written to the preflight, or if another worker was quicker.
+    """
     with transaction.atomic():
         opened = _open(key)
         if opened is None or opened.preflight.status != Status.WAITING:
@@ -100,9 +103,9 @@ def begin_preflight(key: int) -> CallRequest | None:
 
 
 def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = None, allowance: Any = None) -> None:
-    """Write what came of it, by an attempt's columns, and give back its slot and what of its money was not spent.
+    """Write the result of the call, given by an attempt's columns. Release the slot and the money not spent.
 
-    An answer that comes after the sweep has ended it completes its row: it may be billed all the same.
+    An answer that arrives after the sweep has ended the preflight completes its row, because it may be billed.
     """
     with transaction.atomic():
         opened = _open(key)
@@ -117,7 +120,7 @@ def finish_preflight(key: int, call: dict[str, Any], *, pause_s: float | None = 
 
 
 def sweep_preflights() -> int:
-    """End those whose lease is over. Returns how many. The database's clock decides."""
+    """End the preflights whose lease is over, and return how many. The database's clock decides."""
     ended = Preflight.objects.filter(status__in=[Status.WAITING, Status.RUNNING], lease_until__lt=Now())
     rows = list(ended.order_by("pk").values_list("pk", "status"))
     for key, status in rows:
@@ -131,7 +134,7 @@ def sweep_preflights() -> int:
 
 
 def _open(key: int) -> LockedPreflight | None:
-    """None where it is gone, with its experiment."""
+    """Lock a preflight and its counters. Return None if it was deleted with its experiment."""
     found = Preflight.objects.select_related("model").filter(pk=key).first()
     books = lock_counters(found.endpoint_id or found.model.endpoint_id) if found else None
     if found is None or books is None:
@@ -170,7 +173,7 @@ def _start(opened: LockedPreflight, reserve: Decimal) -> None:
 def _change_after(
     opened: LockedPreflight, outcome: str, call: dict[str, Any], pause_s: float | None, allowance: Any
 ) -> EndpointDelta:
-    """What it says of the endpoint; nothing where it was lost, or had been, and had given its slot back."""
+    """Return the changes to the endpoint. A lost preflight says nothing of it, and has already released its slot."""
     books = opened.books
     flying = -1 if opened.preflight.status == Status.RUNNING else 0
     if not flying or outcome == Attempt.Outcome.LOST:
@@ -203,7 +206,7 @@ def _request(preflight: Preflight) -> CallRequest:
 
 
 def _why_closed(opened: LockedPreflight) -> str:
-    """The endpoint takes no call now: why, and until when."""
+    """Return why the endpoint takes no call now and until when, or an empty text."""
     gate, endpoint = opened.books.gate, opened.preflight.model.endpoint
     if not endpoint.is_active:
         return f"the endpoint {endpoint} is out of use"
@@ -218,7 +221,7 @@ def _why_closed(opened: LockedPreflight) -> str:
 
 
 def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
-    """The budget of the experiment that it is for does not hold what it may cost."""
+    """Return why the budget of the preflight's experiment cannot pay its possible cost, or an empty text."""
     experiment = preflight.experiment
     if experiment is None or experiment.max_usd is None:
         return ""
@@ -231,13 +234,13 @@ def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
 
 
 def day_ends(now: float, zone: str) -> float:
-    """Midnight where the endpoint's day begins, in seconds since 1970."""
+    """Return the next midnight in the endpoint's time zone, in seconds since 1970."""
     today = datetime.fromtimestamp(now, ZoneInfo(zone))
     return (today.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)).timestamp()
 
 
 def _clock(moment: float, now: float) -> str:
-    """To the minute, which is over by then; with its date where that is not today's."""
+    """Return a time rounded up to the minute, with its date if that is not today."""
     until = datetime.fromtimestamp(moment, UTC) + timedelta(seconds=59)
     is_today = until.date() == datetime.fromtimestamp(now, UTC).date()
     return f"{until:%H:%M} UTC" if is_today else f"{until:%Y-%m-%d %H:%M} UTC"

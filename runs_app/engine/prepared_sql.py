@@ -1,7 +1,7 @@
-"""SQL of the hot path: planned by the server once a connection, not once a batch.
+"""SQL of the hot path as prepared statements: the server plans each once per connection, not once per batch.
 
-Django binds parameters on this side of the wire, so the server would parse and plan each statement anew: that took more
-time than the rows did. These go in the same transactions, over the same connection, as prepared statements.
+Django binds parameters on the client, so the server would parse and plan each statement anew. That took more time than
+the rows did. These statements run in the same transactions, over the same connection.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from pydantic_core import PydanticSerializationError, to_json
 
 
 def fetch_rows(sql: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """The rows that a statement returns. Errors are Django's, as from its own cursors."""
+    """Return the rows of a statement. Errors are Django's, as from its own cursors."""
     session = _session()
     with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
         return cursor.execute(sql, parameters, prepare=True).fetchall()
 
 
 def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[Any, ...]]]:
-    """As `fetched`, of several in that order, sent in one go: the server does not wait for us in between."""
+    """Return the rows of several statements, sent together in that order without waiting in between."""
     session = _session()
     with connection.wrap_database_errors, session.pipeline():
         cursors = [psycopg.Cursor(session).execute(sql, values, prepare=True) for sql, values in statements]
@@ -31,7 +31,7 @@ def fetch_pipelined(*statements: tuple[str, Sequence[Any]]) -> list[list[tuple[A
 
 
 def execute(sql: str, *parameters: Any) -> None:
-    """A statement that returns nothing."""
+    """Execute a statement that returns nothing."""
     session = _session()
     with connection.wrap_database_errors, psycopg.Cursor(session) as cursor:
         cursor.execute(sql, parameters, prepare=True)
@@ -40,18 +40,21 @@ def execute(sql: str, *parameters: Any) -> None:
 def _session() -> Any:
     connection.ensure_connection()
     session: Any = connection.connection
-    session.prepare_threshold = sys.maxsize  # Only what asks for it is prepared.
+    session.prepare_threshold = sys.maxsize  # Only statements that ask for it are prepared.
     return session
 
 
 def discard_plans() -> None:
-    """Plan anew at the next use: tables grow while a drain lives, and what is best for few rows is slow for many."""
+    """Let the server plan each statement anew at its next use.
+
+    Tables grow while a worker runs, and the best plan for few rows is slow for many.
+    """
     with connection.cursor() as cursor:
         cursor.execute("DISCARD PLANS")
 
 
 def to_pg_json(rows: Iterable[dict[str, Any]]) -> str:
-    """JSON that PostgreSQL takes: decimals and ids as text, and only characters that its text can hold."""
+    """Return rows as JSON for PostgreSQL: decimals and ids as text, and only characters that its text type can hold."""
     rows = list(rows)
     try:
         text = to_json(rows).decode()
@@ -63,7 +66,7 @@ def to_pg_json(rows: Iterable[dict[str, Any]]) -> str:
 
 
 def _clean(value: Any) -> Any:
-    """A model may answer with NUL or half a surrogate pair, which PostgreSQL's text cannot hold."""
+    """Replace NUL and lone surrogates, which a model may answer with and PostgreSQL's text type cannot hold."""
     if not isinstance(value, str) or (value.isascii() and "\x00" not in value):
         return value
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")

@@ -1,8 +1,8 @@
-"""How fast an endpoint may be asked: its rates, and a concurrency limit that learns. Pure arithmetic.
+"""The rate limiter of an endpoint: token buckets and an adaptive concurrency limit. Pure arithmetic.
 
-Rates are token buckets. A bucket holds ten seconds' worth and refills so slowly that no minute passes its rate.
-The limit grows while calls are answered and it is in use, and is cut when the endpoint says that it is overloaded:
-additive increase, multiplicative decrease (Chiu & Jain 1989), after a start that doubles until the first cut.
+A bucket holds the rate of ten seconds. It refills slowly enough that no minute exceeds its rate. The concurrency limit
+grows while calls are answered and it is in use, and is cut when the endpoint says that it is overloaded: additive
+increase, multiplicative decrease (Chiu & Jain 1989). Until the first cut, it doubles.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from typing import Any, NamedTuple
 
 from runs_app.llm.rate_limit_headers import Allowance
 
-BURST = 1 / 6  # Of a minute's rate that a bucket holds.
-SLOWEST = 0.99  # A minute. A rate of one is all in the bucket, which would never refill: so it does, after a minute.
+BURST = 1 / 6  # The part of a minute's rate that a bucket holds.
+SLOWEST = 0.99  # A minute. A bucket for one request a minute holds that whole rate, so it would never refill otherwise.
 FIRST_LIMIT = 16.0
 CUT = 0.7
-COOLDOWN_S = 2.0  # Calls that were in flight at a cut may still report the same overload: that is no news.
-IN_USE = 0.75  # Of the limit: below it, answers say nothing about whether more would be answered.
+# Calls that were in flight at a cut may report the same overload again, so these reports do not count.
+COOLDOWN_S = 2.0
+IN_USE = 0.75  # Of the limit. Below it, answers do not show whether more calls would be answered.
 
 
 @dataclass(frozen=True, slots=True)
 class RateLimits:
-    """What an operator allows; None is no bound. Changing it takes hold at the next claim."""
+    """The limits that an operator sets; None means no limit. A change takes effect at the next claim."""
 
     max_concurrency: int
     requests_per_minute: int | None = None
@@ -33,9 +34,11 @@ class RateLimits:
 
 @dataclass(frozen=True, slots=True)
 class RateLimiterState:
-    """What is remembered of an endpoint. Times are seconds since 1970 by the database's clock; `day` is the
-    provider's. The buckets may go below zero by what one batch used beyond its estimate: then they refill first.
-    `said_...` is what the provider says is left, which holds until the moment of the same name."""
+    """The stored state of an endpoint's rate limiter. Times are seconds since 1970 by the database's clock.
+
+    `day` is the provider's. The buckets may fall below zero by the tokens that one batch used beyond its estimate, and
+    refill first. `said_...` is what the provider says is left, valid until the time of the same name.
+    """
 
     limit: float = FIRST_LIMIT
     cut_at: float | None = None
@@ -51,12 +54,12 @@ class RateLimiterState:
 
     @classmethod
     def of(cls, stored: dict[str, Any]) -> RateLimiterState:
-        """A worker of another version may have stored what this one does not know."""
+        """Return the state from its stored form. Ignore fields that another version of a worker stored."""
         return cls(**{name: stored[name] for name in cls.__slots__ if name in stored})
 
     @property
     def tokens_left(self) -> float | None:
-        """By our bucket and by the provider's word, whichever is less; None where nothing bounds them."""
+        """Return the tokens left by our bucket or by the provider's statement, the smaller; None without any limit."""
         return min((n for n in (self.tokens, self.said_tokens) if n is not None), default=None)
 
     def as_row(self) -> dict[str, Any]:
@@ -64,7 +67,7 @@ class RateLimiterState:
 
 
 def refill(throttle: RateLimiterState, rates: RateLimits, now: float, day: str) -> RateLimiterState:
-    """The same a moment later: buckets fuller, the day's count begun again on a new day, old words forgotten."""
+    """Return the state at a later time: buckets refilled, a new day's count begun, expired statements dropped."""
     passed = max(0.0, now - throttle.filled_at)
     return replace(
         _without_old_words(throttle, now),
@@ -90,7 +93,7 @@ def _bucket(content: float | None, rate: int | None, passed: float) -> float | N
     capacity = _capacity(rate)
     if content is None:
         return capacity
-    # What was used counts for a minute: a debt beyond one minute's rate, as of a count of tokens gone mad, is none.
+    # A debt lasts for one minute at most. So a debt beyond one minute's rate, as of a wrong count of tokens, is cut.
     return min(capacity, max(content, -float(rate)) + passed * _refill(rate))
 
 
@@ -99,13 +102,16 @@ def _capacity(rate: int) -> float:
 
 
 def _refill(rate: int) -> float:
-    """Of a bucket, a second."""
+    """Return how much a bucket refills in a second."""
     return max(SLOWEST, rate - _capacity(rate)) / 60
 
 
 class SlotBound(NamedTuple):
-    """How many calls one of the limits lets start, and what it is, after the endpoint's name. Where it lets none start:
-    until when at least, in seconds since 1970; None where that rests on when calls land."""
+    """The number of calls that one limit lets start, and the limit in words that follow the endpoint's name.
+
+    If it lets none start, `until` is the earliest time for the next, in seconds since 1970. It is None if that depends
+    on when calls end.
+    """
 
     free: int
     said: str
@@ -113,12 +119,12 @@ class SlotBound(NamedTuple):
 
 
 def free_slots(throttle: RateLimiterState, rates: RateLimits, in_flight: int) -> int:
-    """Calls that may start now. `throttle` is refilled."""
+    """Return the number of calls that may start now. `throttle` is refilled."""
     return max(0, min(bound.free for bound in _bounds(throttle, rates, in_flight)))
 
 
 def find_obstacle(throttle: RateLimiterState, rates: RateLimits, in_flight: int, day_ends: float) -> SlotBound | None:
-    """What keeps the next call from starting, or None where it may. `throttle` is refilled; so is its day."""
+    """Return the limit that keeps the next call from starting, or None if it may start. `throttle` is refilled."""
     bounds = _bounds(throttle, rates, in_flight, day_ends)
     return next((bound for bound in bounds if bound.free <= 0), None)
 
@@ -140,7 +146,10 @@ def _bounds(
 
 
 def _empty_of_tokens(throttle: RateLimiterState, rates: RateLimits) -> list[SlotBound]:
-    """Tokens bound calls only once there are none: how many a call takes is known when it has ended."""
+    """Return the exhausted token limits.
+
+    Tokens limit calls only when none are left: a call's use is known at its end.
+    """
     bounds = []
     if throttle.tokens is not None and throttle.tokens <= 0 and (rate := rates.tokens_per_minute):
         bounds.append(SlotBound(0, f"has used up its {rate} tokens a minute", _until(throttle, -throttle.tokens, rate)))
@@ -150,17 +159,17 @@ def _empty_of_tokens(throttle: RateLimiterState, rates: RateLimits) -> list[Slot
 
 
 def _until(throttle: RateLimiterState, missing: float, rate: int) -> float:
-    """When so much will have run into the bucket."""
+    """Return when the bucket will have refilled by this amount."""
     return throttle.filled_at + missing / _refill(rate)
 
 
 def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> RateLimiterState:
-    """So many calls start, which are expected to take so many tokens; negative numbers correct an estimate."""
+    """Count calls that start and the tokens they are expected to take. Negative numbers correct an estimate."""
     return replace(
         throttle,
         requests=None if throttle.requests is None else throttle.requests - requests,
         tokens=None if throttle.tokens is None else throttle.tokens - tokens,
-        today=max(0, throttle.today + requests),  # What is corrected after midnight was taken on the day before.
+        today=max(0, throttle.today + requests),  # A correction after midnight may concern calls of the day before.
         said_requests=None if throttle.said_requests is None else throttle.said_requests - requests,
         said_tokens=None if throttle.said_tokens is None else throttle.said_tokens - tokens,
     )
@@ -169,9 +178,9 @@ def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> Ra
 def apply_allowance(
     throttle: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float
 ) -> RateLimiterState:
-    """The provider's last word on what is left of its rates.
+    """Apply the provider's last statement of what is left of its rates.
 
-    It may not have seen the calls that are `in_flight` yet: so many fewer may start, until their answers say more.
+    The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers come.
     """
     requests, tokens = allowance.requests, allowance.tokens
     if requests:
@@ -184,7 +193,7 @@ def apply_allowance(
 def adapt_limit(
     throttle: RateLimiterState, rates: RateLimits, *, in_flight: int, answered: int, overloaded: int, now: float
 ) -> RateLimiterState:
-    """The limit after a batch of results; `in_flight` still counts them."""
+    """Return the state with its concurrency limit after a batch of results, which `in_flight` still counts."""
     limit = min(throttle.limit, float(rates.max_concurrency))
     if overloaded:
         if throttle.cut_at is not None and now - throttle.cut_at < COOLDOWN_S:

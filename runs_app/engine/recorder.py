@@ -1,6 +1,6 @@
-"""Results are written in batches, one transaction for each endpoint, fenced by the token of the claim.
+"""The recording of results in batches, one transaction for each endpoint, fenced by the token of the claim.
 
-A result whose token no longer holds changes no trial: it is kept as a late attempt, with its cost.
+A result whose token is no longer valid changes no trial. It is recorded as a late attempt, with its cost.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from runs_app.models import Attempt, Trial
 
 logger = logging.getLogger("evalsite.drain")
 
-Pause = tuple[float | None, str | None]  # Seconds for which the endpoint asks to be left alone, and why.
+Pause = tuple[float | None, str | None]  # The seconds for which the endpoint asks to be left alone, and the reason.
 NO_PAUSE: Pause = None, None
 CallKey = tuple[int, UUID, int]  # trial, token, call
-LONGEST_PORTION = 32 * 2**20  # Characters. Escaped, and with what surrounds them, they may become six times as many.
+LONGEST_PORTION = 32 * 2**20  # Characters. JSON escapes and the rest of the row may make them six times as many.
 
 
 @dataclass(slots=True)
 class Result:
-    """What came of one claim.
+    """The result of one claim.
 
-    `status` is what the trial becomes. An `unspent` one is given back without the attempt counting. `wait_s` is how
-    long a retry waits; `pause_s` is how long its endpoint should be left alone. `trial` and each of `calls` hold
-    columns by name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; what is missing is empty. An answer with a `cache_key` is
-    remembered under it; an `allowance` is what the provider says is left of its rates.
+    `status` is the trial's new status. An `unspent` trial is given back without counting the attempt. `wait_s` is the
+    wait before a retry, `pause_s` the time to leave its endpoint alone. `trial` and each of `calls` hold columns by
+    name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached
+    under it. `allowance` is what the provider says is left of its rates.
     """
 
     claim: Claim
@@ -55,7 +55,7 @@ class Result:
 
 
 def record_results(results: Sequence[Result], worker_id: int) -> int:
-    """Write a batch. Returns how many results still held their trial; the others are kept as late attempts."""
+    """Write a batch. Return how many results still held their trial; the others are recorded as late attempts."""
     return sum(
         _record(endpoint_id, portion, worker_id)
         for endpoint_id, some in group_by_endpoint(results).items()
@@ -84,7 +84,10 @@ def run_ids(results: Sequence[Result]) -> set[int]:
 
 
 def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
-    """One for nearly every batch; long answers take several, for PostgreSQL takes a gigabyte in one statement."""
+    """Split results into batches: nearly always one, or several for long answers.
+
+    PostgreSQL takes at most a gigabyte in one statement.
+    """
     portion: list[Result] = []
     size = 0
     for result in results:
@@ -99,8 +102,11 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
 
 @dataclass(slots=True)
 class RecordedChanges:
-    """What results of one endpoint change in its books: those whose trials were held, what they add to the counters,
-    and what they say of the endpoint; of the others, attempts."""
+    """The changes that results of one endpoint make to its counters.
+
+    `held` are the results whose trials were still held, `deltas` their changes to the counters, `lesson` their feedback
+    on the endpoint. `late` are the attempts of the other results.
+    """
 
     held: list[Result] = field(default_factory=list)
     deltas: CounterDeltas = field(default_factory=CounterDeltas)
@@ -117,7 +123,7 @@ class RecordedChanges:
 
 
 def apply_changes(books: LockedCounters, entries: RecordedChanges) -> None:
-    """Into books that were opened for them. A trial that was held keeps its run: only what is late may have none."""
+    """Apply the changes to counters locked for them. A held trial still has its run; a late result may have none."""
     books.deltas = entries.deltas
     _end_cancelled(books, entries.held)
     if late := _of_runs_there_are(books, entries.late):
@@ -128,7 +134,11 @@ def apply_changes(books: LockedCounters, entries: RecordedChanges) -> None:
 
 
 def _of_runs_there_are(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-    """An experiment can be deleted once its silent workers were given up: then nothing is left to count a call in."""
+    """Return the attempts whose run still exists.
+
+    An experiment can be deleted after the claims of its silent workers were taken back. Nothing is left then to count a
+    late call in.
+    """
     found = [row for row in rows if row["run"] in books.runs]
     if len(found) < len(rows):
         logger.warning("%s answers came after their experiment had been deleted", len(rows) - len(found))
@@ -139,7 +149,7 @@ END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NU
 
 
 def _end_cancelled(books: LockedCounters, results: Sequence[Result]) -> None:
-    """A retry of a run that was cancelled meanwhile would wait for ever."""
+    """Cancel trials that wait for a retry in a run that was cancelled meanwhile: they would wait for ever."""
     waiting = [
         result
         for result in results
@@ -157,9 +167,9 @@ ON CONFLICT (trial_id, token, call) DO NOTHING
 RETURNING trial_id, token, call, 0::numeric
 """
 
-# Trials whose token still holds, their attempts, and what of them the cache remembers: the keys of that in order, since
-# whoever remembers the same one waits for this transaction. That a row has a token says that it is running; the array
-# has the planner look rows up by their key. `n` numbers the results.
+# Write the trials whose token is still valid, their attempts, and their entries in the response cache. The cache keys
+# are inserted in order, because another transaction with the same key waits for this one. A row with a token is always
+# running. The array makes the planner look rows up by their key. `n` numbers the results.
 WRITE_TRIALS = f"""
 WITH answers AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) r(n int, id bigint, held_by uuid, status text, unspent bool,
@@ -185,7 +195,7 @@ WITH answers AS MATERIALIZED (
 SELECT n FROM held
 """  # noqa: S608 - built from the names above
 
-# The sweep wrote the row of this call when its worker was given up: the answer that came after all completes it.
+# The sweep wrote the row of this call when it took back the claim. The late answer completes the row.
 LATE_ANSWERS = f"""
 UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
     list_usd = r.list_usd,
@@ -199,8 +209,10 @@ RETURNING t.trial_id, t.token, t.call, coalesce(was.kept_usd, 0)
 
 
 def write_trials(results: Sequence[Result], worker_id: int) -> RecordedChanges:
-    """Trials that their worker still holds, with their attempts; and what that changes in the books. All this before
-    any are opened, for it takes longest, and others wait for whoever has them open."""
+    """Write the trials that their worker still holds, with their attempts. Return the changes to the counters.
+
+    This comes before the counters are locked: it takes longest, and other workers wait for that lock.
+    """
     entries = RecordedChanges()
     if results:
         calls = [_attempt_rows(result, worker_id) for result in results]
@@ -232,7 +244,7 @@ def _said(result: Result) -> dict[str, Any]:
 
 
 def _write_late(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
-    """Every call is a row, whatever came of it; the ledger counts them all, once."""
+    """Write late attempts. Every call has a row, whatever its outcome, and the ledger counts each once."""
     completed = _written(LATE_ANSWERS, rows)
     inserted = insert_attempts([row for row in rows if _call_key(row) not in completed])
     for row in rows:
@@ -243,12 +255,15 @@ def _write_late(books: LockedCounters, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def insert_attempts(rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
-    """The keys of the rows that were new: a batch that is written again, after a broken connection, adds none."""
+    """Insert attempts and return the keys of the new rows.
+
+    A batch that is written again after a broken connection adds none.
+    """
     return _written(ADD_ATTEMPTS, rows)
 
 
 def _written(sql: str, rows: Sequence[dict[str, Any]]) -> dict[CallKey, Decimal]:
-    """The calls that were written, each with what was kept for it before."""
+    """Return the calls that were written, each with its earlier reservation for an unknown cost."""
     if not rows:
         return {}
     return {(trial, token, call): kept for trial, token, call, kept in fetch_rows(sql, to_pg_json(rows))}
@@ -259,7 +274,10 @@ def _call_key(row: dict[str, Any]) -> CallKey:
 
 
 def _attempt_rows(result: Result, worker_id: int) -> list[dict[str, Any]]:
-    """What was reserved for the claim is kept for the last of its calls whose cost is unknown: it may be billed yet."""
+    """Return the attempt rows of a result.
+
+    The claim's reservation is kept for the last call whose cost is unknown, because it may still be billed.
+    """
     claim = result.claim
     identity = {
         "trial": claim.trial_id,
@@ -285,7 +303,7 @@ def _count(result: Result, rows: Sequence[dict[str, Any]], delta: RunDelta) -> N
 
 
 def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool = False) -> None:
-    """One attempt's part in the counters. A completed lost one was counted, as unpriced, when it was given up."""
+    """Add one attempt to the counters. A completed lost call was already counted, as unpriced, by the sweep."""
     cost = row.get("cost_usd")
     delta.spent_usd += Decimal(cost) if cost is not None else ZERO
     delta.reserved_usd += row.get("kept_usd") or ZERO
@@ -301,9 +319,9 @@ def count_attempt(row: dict[str, Any], delta: RunDelta, *, completes_lost: bool 
 
 
 def _lesson_of(results: Sequence[Result]) -> EndpointFeedback:
-    """What answers say of how many calls the endpoint takes, and what they really took of its rates.
+    """Return the feedback of answers: how many calls the endpoint took, and their real use of its rates.
 
-    Those of batches say nothing: a provider keeps other limits for them.
+    Answers of batches give no feedback, because a provider has separate limits for batches.
     """
     calls = [call for result in results for call in result.calls]
     answered = sum(call["outcome"] == Attempt.Outcome.OK for call in calls)
@@ -311,12 +329,12 @@ def _lesson_of(results: Sequence[Result]) -> EndpointFeedback:
     used = sum((call.get("input_tokens") or 0) + (call.get("output_tokens") or 0) for call in calls)
     expected = sum(result.claim.expected_tokens for result in results)
     made = sum(call["outcome"] != Attempt.Outcome.CACHED for call in calls)
-    said = [result.allowance for result in results if result.allowance]  # In the order in which they came.
+    said = [result.allowance for result in results if result.allowance]  # In the order of their arrival.
     return EndpointFeedback(answered, overloaded, made - len(results), used - expected, said[-1] if said else None)
 
 
 def _pause_of(results: Sequence[Result]) -> Pause:
-    """A 429 or an overload is the endpoint's state, so it slows the endpoint, for all workers: how long, and why."""
+    """Return how long to pause the endpoint and why. A 429 or an overload slows the endpoint for all workers."""
     asking = [result for result in results if result.pause_s]
     if not asking:
         return NO_PAUSE

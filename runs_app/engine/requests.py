@@ -1,4 +1,4 @@
-"""From a claimed trial to the request that is sent: what is asked comes from the condition's snapshot."""
+"""Requests: from a claimed trial to the request that is sent, by the snapshot of its condition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from runs_app.pricing.costs import Prices
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where the call goes, and within which limits: may change without changing what is asked."""
+    """The destination of a call and its limits. They may change without changing what is asked."""
 
     provider: str
     model: str
@@ -40,10 +40,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class RunDesign:
-    """What a run asks of each item: the snapshot of its condition, and the wave's place among the epochs.
+    """The design of a run's requests: the snapshot of its condition, and the offset of its wave among the epochs.
 
-    `told` are the variables that a judge's rubric gives, `texts` the hash of the set of texts that it reads from, and
-    `closing` what is asked at the end for the form of its verdict.
+    `told` are the variables that a judge's rubric gives. `texts` is the hash of the text set that it reads. `closing`
+    is the final request for the form of its verdict.
     """
 
     run_id: int
@@ -69,9 +69,9 @@ class RunDesign:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one trial asks about: the item's variables and, for a rating, its scale.
+    """The content of one trial's request: the item's variables and, for a rating, its scale.
 
-    `withheld` are those that the model which answers may not see: the target, and how it is graded.
+    `withheld` are the variables that the answering model may not see: the target, and how it is graded.
     """
 
     key: str
@@ -83,13 +83,13 @@ class Question:
     withheld: Mapping[str, str] = field(default_factory=dict)
 
     def for_judging(self, told: Mapping[str, str]) -> Question:
-        """The same of a judge, or of who writes for judges: it sees all, and its reply is no rating."""
+        """Return the same question for a judge or a writer of rubrics: with all variables, and without a scale."""
         return replace(self, variables={**self.variables, **self.withheld, **told}, scale=None)
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request, ready to send, and its identity; with a `cache_key` where it may be answered from the cache."""
+    """A request ready to send, with its hash. It has a `cache_key` if the response cache may answer it."""
 
     request: CallRequest
     request_hash: str
@@ -115,7 +115,7 @@ def build_target(model: LanguageModel, timeout_s: float) -> Target:
 
 
 def build_run_design(run: Run) -> RunDesign:
-    """`run` comes with `with_design()`: nothing is fetched here."""
+    """Return the design of a run. `run` comes with `with_design()`, so nothing is fetched here."""
     return _design(run.condition, run.experiment, run.pk, run.wave)
 
 
@@ -151,7 +151,7 @@ def build_scale(dimension: Dimension | None) -> Scale | None:
 
 
 def build_question(item: Item, dimension: Dimension | None) -> Question:
-    """`item` comes with its image."""
+    """Return the question of an item. `item` comes with its image."""
     scale = build_scale(dimension)
     variables = prompts.variables_for(
         key=item.key,
@@ -176,7 +176,7 @@ def build_question(item: Item, dimension: Dimension | None) -> Question:
 
 
 def fetch_item_texts(design: RunDesign, item_ids: Collection[int]) -> dict[int, str]:
-    """What the design's set of texts says of these items."""
+    """Return the texts of these items in the design's text set."""
     if not design.texts:
         return {}
     rows = ItemText.objects.filter(text_set__content_hash=design.texts, item__in=item_ids)
@@ -186,7 +186,10 @@ def fetch_item_texts(design: RunDesign, item_ids: Collection[int]) -> dict[int, 
 def build_messages(
     design: RunDesign, question: Question, sample_idx: int, image_address: str | None
 ) -> list[prompts.Message]:
-    """The exact messages of one trial; `image_address` stands where the picture goes. PromptError as of `render`."""
+    """Return the exact messages of one trial, with `image_address` in place of the image.
+
+    Raise PromptError as `render` does.
+    """
     salt = prompts.salt(design.run_id, question.key, question.dimension, sample_idx) if design.salted else ""
     hint = prompts.format_hint(design.answer_format, question.scale) or design.closing
     try:
@@ -196,7 +199,10 @@ def build_messages(
 
 
 def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> PreparedRequest:
-    """PromptError where the prompt cannot be rendered for this item; OSError where its image's file is gone."""
+    """Return the request of one trial.
+
+    Raise PromptError if the prompt cannot be rendered for this item, OSError if its image file is missing.
+    """
     parameters = sampler_parameters(design, sample_idx)
     response_format = None
     if design.target.structured_output:
@@ -229,9 +235,9 @@ def prepare_request(design: RunDesign, question: Question, sample_idx: int) -> P
 
 
 def reroute(asked: PreparedRequest, routes: Sequence[str], attempts: int) -> PreparedRequest:
-    """The same question, to the next of the routes where it was tried before; the first try goes where it may.
+    """Send a retry to the next of the provider's routes. The first attempt may take any route.
 
-    Whoever asked for a route of their own keeps it. It is no part of what is asked, so the hash stays.
+    A request with a route of its own keeps it. The route is no part of what is asked, so the hash stays the same.
     """
     request = asked.request
     if attempts < 2 or not routes or "provider" in request.parameters:
@@ -241,13 +247,16 @@ def reroute(asked: PreparedRequest, routes: Sequence[str], attempts: int) -> Pre
 
 
 def without_schema(asked: PreparedRequest) -> PreparedRequest:
-    """The same question without a schema, for a provider that has just refused one."""
+    """Return the same request without a schema, for a provider that has just refused one."""
     request = replace(asked.request, response_format=None)
     return replace(asked, request=request)
 
 
 def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
-    """The sampler's settings. A seed moves on by one each epoch: the same seed would draw the same answer."""
+    """Return the sampler's settings.
+
+    The seed grows by one each epoch, because the same seed would draw the same answer.
+    """
     parameters = dict(design.parameters)
     if "seed" in parameters:
         parameters["seed"] += design.epoch_offset + sample_idx
@@ -256,14 +265,17 @@ def sampler_parameters(design: RunDesign, sample_idx: int) -> dict[str, Any]:
 
 @lru_cache(maxsize=256)
 def image_data_url(sha256: str, content_type: str) -> str:
-    """An image as a data URL. 256 pictures of some 100 kB are 34 MB: the working set of a rating experiment."""
+    """Return an image as a data URL. 256 images of some 100 kB are 34 MB, the working set of a rating experiment."""
     name = Asset(sha256=sha256, format=content_type.removeprefix("image/")).path
     data = (Path(settings.MEDIA_ROOT) / name).read_bytes()
     return f"data:{content_type};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 def rebuild_messages(trial: Trial, image_address: str | None) -> list[prompts.Message]:
-    """For a page: what this trial asks or asked. `trial` comes with its run's design, its item, image and dimension."""
+    """Return the messages of this trial, for a page.
+
+    `trial` comes with its run's design, its item, image and dimension.
+    """
     design, question = build_run_design(trial.run), build_question(trial.item, trial.dimension)
     if design.sees_the_target:
         question = question.for_judging(_told_about(trial, design))
@@ -278,7 +290,7 @@ def _told_about(trial: Trial, design: RunDesign) -> dict[str, str]:
 def judge_variables(
     design: RunDesign, subject: str | None, rival: str | None, item_rubric: str | None
 ) -> dict[str, str]:
-    """All that a judge is told beside the item; what there is none of has no value, and cannot be rendered."""
+    """Return the variables that a judge gets beside the item. A missing answer or rubric has no variable."""
     answers = {} if subject is None else judge_prompt.answers_for(subject, rival)
     rubric = {} if item_rubric is None else {judge_prompt.ITEM_RUBRIC: item_rubric}
     return {**design.told, **answers, **rubric}

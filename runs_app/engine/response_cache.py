@@ -1,8 +1,8 @@
-"""The response cache: the same request and epoch get the same answer, at no cost, over all workers and experiments.
+"""The response cache: the same request and epoch get the same answer at no cost, over all workers and experiments.
 
-A key is taken when its request is about to be asked, and stands for the answer once its trial is done. So who would ask
-the same meanwhile finds it taken, and waits for that answer. What a batch asks may take a day, and is not waited for.
-Waves after the first never read it: an observation that replays the one before observes nothing.
+A key is taken just before its request is sent, and stands for the answer once its trial is done. Another trial with the
+same request finds the key taken, and waits for that answer. It does not wait for a request in a batch, which may take a
+day. Waves after the first never read the cache: an observation copied from an earlier wave observes nothing.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
 from runs_app.llm.calls import CallReply
 from runs_app.models import CachedAnswer, Trial
 
-# In order, since whoever takes the same key waits for this statement. Its commit need not reach the disk: a key that a
-# crash of the server forgets was asked in vain.
+# Keys are inserted in order, because another transaction with the same key waits for this statement. Its commit need
+# not reach the disk: if the server crashes, the key is lost and the request is sent again.
 TAKE = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
@@ -28,7 +28,7 @@ SELECT asked.key, asked.trial FROM asked LEFT JOIN taken ON taken.key = asked.ke
 WHERE taken.key IS NULL
 """
 
-# A key whose trial is neither answered nor being asked (it waits for a retry, failed, was cancelled) is taken over.
+# A key is taken over if its trial is neither answered nor in flight (waiting for a retry, failed or cancelled).
 TAKE_OVER = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), held AS MATERIALIZED (
@@ -47,12 +47,12 @@ WHERE holder <> trial AND NOT (status = 'running' AND in_batch) AND trial NOT IN
 
 
 def cache_key(provider: str, request_hash: str, epoch: int) -> str:
-    """Who was asked, what, and which repetition: another epoch is another draw."""
+    """Return the cache key of a provider, a request and an epoch. Another epoch is another draw."""
     return content_hash([provider, request_hash, epoch])
 
 
 def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
-    """The answers there are, by key."""
+    """Return the cached answers, by key."""
     if not keys:
         return {}
     rows = CachedAnswer.objects.answered().filter(pk__in=keys).select_related("trial")
@@ -60,10 +60,10 @@ def fetch_cached(keys: Collection[str]) -> dict[str, CallReply]:
 
 
 def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
-    """Of these trials, by the keys of what they would ask, those that another trial's call asks at this moment.
+    """Return those of these trials whose request another trial's call is making now. `keys` maps trials to cache keys.
 
-    The others have their keys from here on. One whose answer came in just now is among those that wait: it is there
-    when they look again.
+    The other trials hold their keys from here on. A trial whose answer arrived just now is among those returned, and
+    finds the answer when it is claimed again.
     """
     rows = [{"trial": trial, "key": key} for trial, key in keys.items()]
     lost = [{"trial": trial, "key": key} for key, trial in fetch_rows(TAKE, to_pg_json(rows))] if rows else []

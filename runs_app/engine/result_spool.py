@@ -1,12 +1,12 @@
-"""Answers that came in and are not yet in the database, in a file that outlives the process.
+"""The result spool: received answers that the database does not have yet, in a file that outlives the process.
 
-A turn writes answers tens of milliseconds after they came, and much later where the database is away. Until then each
-is a line of a file, which the process holds locked. When it dies, for whatever reason, the lock is gone: the next drain
-to look, on this machine or on any that shares the folder, records the lines in its place. So only calls in flight are
-paid again, though an answer's slot was handed on before the answer was written.
+A cycle writes answers tens of milliseconds after they arrive, or much later if the database is away. Until then each is
+a line of a file that the process holds locked. The lock ends with the process. The next worker that looks, on this
+machine or on any that shares the folder, then records the lines. So only calls in flight are paid again, even though an
+answer frees its slot before it is written.
 
-Recording twice changes nothing (token, and one row a call), so a line may stay here after it was recorded. The file is
-written, not flushed to the disk: it outlives a process, not a power cut.
+Recording twice changes nothing (token, and one row per call), so a line may stay here after it was recorded. The file
+is written but not flushed to the disk: it survives the end of a process, not a power cut.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from runs_app.models import Worker
 logger = logging.getLogger("evalsite.drain")
 
 LINES: TypeAdapter[Result] = TypeAdapter(Result)
-ROOM = 2**20  # Bytes. Lines that were recorded stay until there are so many, or none that was not.
+ROOM = 2**20  # Bytes. Recorded lines stay until the file is this long, or until no unrecorded line is left.
 
 
 class ResultSpool:
-    """One worker's. Where it cannot be written (no room, a folder of others) the drain goes on without."""
+    """The spool of one worker. If it cannot be written (disk full, no permission) the worker goes on without it."""
 
     def __init__(self, folder: Path, worker: str) -> None:
         self.path = folder / f"{worker}.jsonl"
@@ -44,23 +44,23 @@ class ResultSpool:
             self._do_without(error)
 
     def add(self, result: Result) -> None:
-        """Keep this until `keep_only` says that it is recorded."""
+        """Add a result, which stays until `keep_only` drops it."""
         if self._file is None:
             return
         try:
             line = LINES.dump_json(result) + b"\n"
             written = os.write(self._file, line)
-        except PydanticSerializationError:  # Half a surrogate pair, which only recording replaces.
+        except PydanticSerializationError:  # Half a surrogate pair, which only the recorder replaces.
             logger.warning("the answer of trial %s is not kept in the journal", result.claim.trial_id)
         except OSError as error:
             self._do_without(error)
         else:
             self._size += written
-            if written < len(line):  # The next line would go on where this one was cut, and be lost with it.
+            if written < len(line):  # The next line would continue this cut one, and be lost with it.
                 self._do_without(OSError("no room for a whole line"))
 
     def keep_only(self, results: Iterable[Result]) -> None:
-        """All but these are recorded."""
+        """Drop all lines but those of these results: everything else is recorded."""
         results = list(results)
         if self._file is None or self._size == 0 or (results and self._size < ROOM):
             return
@@ -70,7 +70,7 @@ class ResultSpool:
             self.add(result)
 
     def close(self) -> None:
-        """What was never recorded stays, for another to record."""
+        """Close the file. Results that were never recorded stay, for another worker."""
         if self._file is not None:
             if self._size == 0:
                 self.path.unlink(missing_ok=True)
@@ -83,7 +83,7 @@ class ResultSpool:
 
 
 def _published(path: Path) -> int:
-    """A new file to append to, locked before it has its name: nobody finds it without its lock."""
+    """Create a file to append to, and lock it before it gets its name: nobody can find it unlocked."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     unnamed = path.with_suffix(".new")
     file = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -97,14 +97,14 @@ def _published(path: Path) -> int:
 
 
 def record_orphaned_results(folder: Path) -> int:
-    """Record what dead workers of this database left here. Returns how many results still held their trial."""
+    """Record the results that dead workers of this database left here. Return how many still held their trial."""
     return sum(_record_of_dead(path) for path in folder.glob("*.jsonl"))
 
 
 def _record_of_dead(path: Path) -> int:
     try:
         file = path.open("rb")
-    except OSError:  # Another was quicker, or it is not ours to read.
+    except OSError:  # Another worker was quicker, or the file is not readable for us.
         return 0
     with file:
         try:
@@ -112,13 +112,13 @@ def _record_of_dead(path: Path) -> int:
         except OSError:
             return 0
         worker = Worker.objects.filter(name=path.stem).first()
-        if worker is None:  # Of another database, which a drain of that will look for.
+        if worker is None:  # The file belongs to another database, whose workers will look for it.
             return 0
         try:
             recorded = record_each(_past(_lines(file, path.name)), worker.pk)
         except OUTAGES:
             raise
-        except DatabaseError:  # Once: what is refused now would be refused at every beat of every drain.
+        except DatabaseError:  # Rename the file: a refusal now would be repeated at every heartbeat of every worker.
             logger.exception("what %s left cannot be recorded; it stays in %s.refused", worker.name, path.name)
             path.rename(f"{path}.refused")
             return 0
@@ -128,7 +128,7 @@ def _record_of_dead(path: Path) -> int:
 
 
 def _lines(file: Iterable[bytes], name: str) -> Iterator[Result]:
-    """The last may have been cut short by the death."""
+    """Yield the results of a file. The end of the process may have cut the last line short."""
     for line in file:
         try:
             yield LINES.validate_json(line)
@@ -137,7 +137,7 @@ def _lines(file: Iterable[bytes], name: str) -> Iterator[Result]:
 
 
 def _past(results: Iterable[Result]) -> list[Result]:
-    """What they said of their endpoint's state was of then."""
+    """Return the results without their feedback on the endpoint, which is out of date."""
     past = list(results)
     for result in past:
         result.pause_s = result.allowance = None

@@ -1,4 +1,4 @@
-"""How runs begin, and begin again: side by side, or one after the other where their experiment says so."""
+"""Start and end of runs: side by side, or one after the other if their experiment says so."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from runs_app.taskqueue.enqueue import runs_finished
 
 
 def start_runs(runs: RunQuerySet, *, sources: Collection[str], by: Actor, reason: str) -> list[int]:
-    """Claims begin for those that are in one of `sources`, which QUEUED is not. Returns the keys of those that moved.
+    """Let claims begin for the runs in one of the `sources` statuses, which do not include QUEUED. Return their ids.
 
-    Runs of a design in sequence wait for their turn. What failed until now counts no longer towards stopping: who
-    starts a run again has mended what it was. The caller holds the locks, within a transaction.
+    Runs of a sequential experiment are queued for their turn. Earlier failures no longer count towards stopping,
+    because the user who starts a run again has corrected their cause. The caller holds the locks, within a transaction.
     """
     in_turn = runs.generating().filter(experiment__sequential=True)
     queued = _move(in_turn, Run.Status.QUEUED, sources, by, reason)
@@ -42,7 +42,7 @@ def _move(runs: RunQuerySet, target: str, sources: Collection[str], by: Actor, r
 
 
 def start_next_queued(experiment_ids: Collection[int]) -> None:
-    """Where conditions run in sequence, the next one starts when none of its experiment is running, or is to go on."""
+    """Start the next queued run of each experiment that has no running, paused or stopped run."""
     for experiment_id in experiment_ids:
         runs = Run.objects.generating().filter(experiment_id=experiment_id)
         if runs.filter(status__in=[Run.Status.RUNNING, Run.Status.PAUSED, Run.Status.STOPPED]).exists():
@@ -53,7 +53,7 @@ def start_next_queued(experiment_ids: Collection[int]) -> None:
         )
 
 
-# While a point is open its next round may yet be planned, so its run has not come to an end.
+# While a point is open its next round may still be planned, so its run has not ended.
 ALL_ENDED = """r.n_pending + r.n_running = 0
     AND NOT EXISTS (SELECT FROM runs_app_point p WHERE p.run_id = r.id AND p.status = 'open')"""
 ENDING = f"""
@@ -67,7 +67,10 @@ WHERE r.id = ANY(%s) AND (
 
 
 def finish_runs(run_ids: Collection[int]) -> None:
-    """Within the transaction that moved their trials, whose locks make the counters the truth."""
+    """End or stop these runs if their counters say so.
+
+    Call it in the transaction that moved their trials: its locks make the counters exact.
+    """
     with connection.cursor() as cursor:
         cursor.execute(ENDING, [sorted(run_ids)])
         rows = cursor.fetchall()

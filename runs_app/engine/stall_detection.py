@@ -1,6 +1,7 @@
-"""A model that stalls on a server of one's own is taken out of its memory: three time-outs in a row, over all workers.
+"""Stall detection: a model on a local server is unloaded after three time-outs in a row, over all workers.
 
-A local server that hangs on one request keeps the model loaded and hangs on the next as well; loading it anew helps.
+A local server that hangs on one request keeps the model loaded, and hangs on the next request as well. Loading the
+model anew helps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from runs_app.models import Attempt, LanguageModel
 
 IN_A_ROW = 3
 
-# One statement each, so that of all workers exactly one meets the third. To stall again it takes three more.
+# One statement each, so that exactly one of all workers meets the third time-out. Then the count starts again.
 TIMED_OUT = """
 UPDATE runs_app_languagemodel SET stalls = CASE WHEN stalls + 1 >= %s THEN 0 ELSE stalls + 1 END
 WHERE id = %s RETURNING stalls
@@ -25,9 +26,9 @@ ANSWERED = "UPDATE runs_app_languagemodel SET stalls = 0 WHERE id = %s AND stall
 
 
 def note_call(model_id: int, call: Mapping[str, Any], actor: str) -> bool:
-    """Note what came of a call, by its attempt's columns; True for the third time-out in a row.
+    """Note the outcome of a call, by its attempt's columns. Return True for the third time-out in a row.
 
-    Only an answer of the server's own begins the count again: not one from the response cache, nor a call given back.
+    Only an answer of the server itself resets the count, not a cached answer or a call given back.
     """
     if call.get("error_class") == ErrorClass.TIMEOUT:
         return _timed_out(model_id, actor)

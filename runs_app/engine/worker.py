@@ -1,8 +1,8 @@
-"""A drain: claim, call, record, until there is no work or its time is over.
+"""The drain of a worker: claim, call and record, until there is no work or its time is over.
 
-One event loop keeps the calls in flight. One thread holds the database connection and does all SQL in turns: a turn
-writes the answers that came in, then claims as many trials as there is room for, and a moment's worth beyond. While a
-turn waits for its commit, answers gather; so the busier the drain, the larger its batches.
+One event loop runs the calls in flight. One thread holds the database connection and does all SQL in cycles. A cycle
+writes the answers that arrived, then claims trials for the free slots, and some more for the next moment. While a cycle
+waits for its commit, answers gather: the busier the worker, the larger its batches.
 """
 
 from __future__ import annotations
@@ -45,19 +45,19 @@ Answer = TypeVar("Answer")
 Caller = Callable[[CallRequest], Awaitable[CallReply]]
 Evictor = Callable[[CallRequest], Awaitable[None]]
 
-GATHER_S = 0.005  # How long answers gather before a turn writes them,
-GATHER_AHEAD_S = 0.01  # and how long where no slot waits for it.
-IDLE_S = 0.5  # How long a drain without work waits before it looks again.
+GATHER_S = 0.005  # How long answers gather before a cycle writes them,
+GATHER_AHEAD_S = 0.01  # and how long if no slot waits for the cycle.
+IDLE_S = 0.5  # How long a worker without work waits before it looks again.
 HEARTBEAT_S = 5.0
 SWEEP_S = 5.0
-OUTAGE_S = 1.0  # Between tries to reach a database that is away.
+OUTAGE_S = 1.0  # Between two tries to reach a database that is away.
 
 
 @dataclass(frozen=True, slots=True)
 class DrainLimits:
-    """`concurrency` calls in flight here at most. No claims after `seconds` (None: never ending).
+    """The limits of a drain: at most `concurrency` calls in flight, and no claims after `seconds` (None: no end).
 
-    `until_idle` ends when no run has work left. A stop waits `grace_s` for what is in flight, then gives it back.
+    `until_idle` ends it when no run has work left. A stop waits `grace_s` for calls in flight, then gives them back.
     """
 
     concurrency: int = 256
@@ -68,7 +68,7 @@ class DrainLimits:
 
 @dataclass(slots=True)
 class Drain:
-    """One worker's drain. `call` is the gateway's, or another that answers requests."""
+    """One worker's drain. `call` is the gateway's `call`, or another function that answers requests."""
 
     call: Caller
     registration: WorkerRegistration
@@ -96,12 +96,15 @@ class Drain:
         self._journal = ResultSpool(settings.JOURNAL_DIR, self.registration.name)
 
     def stop(self) -> None:
-        """Claim no more, and come to an end. Safe to call from a signal handler of the loop."""
+        """Stop claiming and come to an end. Safe to call from a signal handler of the loop."""
         self._stop.set()
         self._news.set()
 
     async def run(self) -> int:
-        """Drain. Returns how many results were written. SchemaMismatch, at its end, if the database was migrated."""
+        """Run the drain, and return how many results were written.
+
+        Raise SchemaMismatch at the end if the database was migrated meanwhile.
+        """
         deadline = time.monotonic() + self.limits.seconds if self.limits.seconds is not None else None
         self._stand_in.begin()
         chores = [asyncio.create_task(self._beat())]
@@ -126,11 +129,11 @@ class Drain:
 
     @property
     def all_recorded(self) -> int:
-        """Results written, of calls and of batches."""
+        """Return the number of results written, of calls and of batches."""
         return self.recorded + self._keeper.recorded
 
     async def _turn(self) -> bool:
-        """Write, claim, wait for news. False when there is nothing left to do."""
+        """Write, claim and wait for results. Return False when there is nothing left to do."""
         if self._was_cut_off:
             await self._look_for_unknown()
         self._give_back(self._ahead.stale())
@@ -151,7 +154,7 @@ class Drain:
         return True
 
     async def _look_for_unknown(self) -> None:
-        """After a broken connection: what was claimed in the moment of the break is held here without our knowing."""
+        """Release claims that this worker does not know: the connection may break while a claim is on its way."""
         self._was_cut_off = False
         known = {claim.key for claim in self._held()}
         await self._sql(release_unknown_claims, self.registration.worker_id, known)
@@ -162,7 +165,7 @@ class Drain:
         return results
 
     def _wrote(self, recorded: int) -> None:
-        """What was taken is in the database."""
+        """Note that the taken results are in the database."""
         self.recorded += recorded
         self._journal.keep_only(self._results)
 
@@ -188,7 +191,10 @@ class Drain:
             task.add_done_callback(self._landed)
 
     def _landed(self, task: asyncio.Task[bool]) -> None:
-        """An answer hands its slot on. A failure may be what stops its run or slows its endpoint: a turn decides."""
+        """Start the next call after an answer.
+
+        A failure may stop its run or slow its endpoint, so a cycle decides then.
+        """
         endpoint_id = self._flying.pop(task).place.endpoint_id
         self._in_flight[endpoint_id] -= 1
         answered = not task.cancelled() and task.exception() is None and task.result()
@@ -198,12 +204,12 @@ class Drain:
         self._news.set()
 
     def _give_back(self, jobs: Iterable[Job]) -> None:
-        """Claimed, but never asked."""
+        """Give back jobs that were claimed but never asked."""
         for job in jobs:
             self._results.append(build_result(job, outcomes.conclude_release(), []))
 
     async def _ask(self, job: Job) -> bool:
-        """Whether it was answered."""
+        """Make the call of a job, and return whether it was answered."""
         calls: list[dict[str, Any]] = []
         try:
             conclusion = await self._outcome(job, calls)
@@ -213,14 +219,17 @@ class Drain:
         result = build_result(job, conclusion, calls)
         self._journal.add(result)
         self._results.append(result)
-        if conclusion.pause_s is not None:  # Its endpoint is to be left alone: nothing that waits there shall start.
+        if conclusion.pause_s is not None:  # The endpoint must be left alone, so no job that waits there may start.
             self._give_back(self._ahead.at(job.claim.place.endpoint_id))
         if job.local_model is not None and self.evict is not None and isinstance(job.asked, requests.PreparedRequest):
             await self._look_after(job.local_model, job.asked.request, calls)
         return conclusion.status == "done"
 
     async def _look_after(self, model_id: int, request: CallRequest, calls: list[dict[str, Any]]) -> None:
-        """Its own answer is on its way to the database already: whatever happens here costs no result."""
+        """Note the call, and unload a stalled model.
+
+        The result is already on its way, so an error here loses nothing.
+        """
         stalled = await self._sql(note_call, model_id, calls[-1], self.registration.name)
         if stalled and self.evict:
             await self.evict(request)
@@ -235,7 +244,7 @@ class Drain:
             return outcomes.conclude_answer(reply, job.scale)
         except CallFailure as refusal:
             failure = refusal
-        except Exception:  # No fault of ours may leave a trial claimed, or end the drain for the others.
+        except Exception:  # A fault of ours must not leave a trial claimed, or end the drain for the other calls.
             logger.exception("the call of trial %s broke", job.claim.trial_id)
             failure = CallFailure(ErrorClass.INTERNAL_ERROR, FAULT)
         calls.append(outcomes.attempt_from_failure(failure) | {"call": len(calls)})
@@ -249,12 +258,15 @@ class Drain:
         except CallFailure as refusal:
             if refusal.error_class != ErrorClass.RESPONSE_FORMAT_UNSUPPORTED:
                 raise
-            # The provider knows no schemas: asked again without one, as a second call that is on the record.
+            # The provider knows no schemas: ask again without one, as a second recorded call.
             calls.append(outcomes.attempt_from_failure(refusal) | {"call": 0})
         return await self.call(requests.without_schema(asked).request)
 
     async def _land(self) -> None:
-        """Write what still comes in. When told to stop, what takes longer than the grace is given back."""
+        """Write the results that still arrive.
+
+        After a stop, give back the calls that take longer than the grace period.
+        """
         ends: float | None = None
         while self._flying or self._results or self._ahead:
             self._give_back(self._ahead.stale(older_than_s=0 if self._stop.is_set() else STALE_S))
@@ -272,7 +284,7 @@ class Drain:
             await self._look_for_unknown()
 
     async def _beat(self) -> None:
-        """Renew the leases of what is in flight, say that this worker lives, and sweep for those that do not."""
+        """Renew the leases of held claims, write this worker's heartbeat, and sweep claims of silent workers."""
         renewed = swept = time.monotonic()
         while True:
             now = time.monotonic()
@@ -286,10 +298,12 @@ class Drain:
                     await self._sql(sweep_expired)
                     await self._sql(discard_plans)
                 await self._sql(self.registration.beat, len(self._flying), self.all_recorded)
-            except SchemaMismatch as mismatch:  # Migrated under its feet: what flies is recorded, and no more claimed.
+            # The database was migrated while this runs: record calls in flight, and claim no more.
+            except SchemaMismatch as mismatch:
                 self._mismatch = mismatch
                 self.stop()
-            except Exception:  # A heart that stopped would give all that is in flight to others, to be paid again.
+            # Without heartbeats, other workers would take over all calls in flight and pay them again.
+            except Exception:
                 logger.exception("a heartbeat failed")
             await asyncio.sleep(min(HEARTBEAT_S, self._questions.shortest_lease_s / 4))
 
@@ -299,14 +313,14 @@ class Drain:
         self._stand_in.sign()
 
     def _held(self) -> list[Claim]:
-        """Waiting for a slot, in flight, or answered and yet to be written."""
+        """Return the claims that wait for a slot, are in flight, or are answered and not yet written."""
         return [*self._ahead.claims(), *self._flying.values(), *(result.claim for result in self._results)]
 
     async def _sql(self, work: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Run in the database's thread. A database that is away is waited for: nothing is lost meanwhile.
+        """Run work in the database thread. Wait for a database that is away: nothing is lost meanwhile.
 
-        Every piece of work is one or more whole transactions, so trying one again writes nothing twice: what was
-        written before the connection broke is fenced by its token.
+        Every piece of work is one or more whole transactions, so trying it again writes nothing twice. Writes before
+        the break of a connection are fenced by their token.
         """
         while True:
             try:
@@ -333,9 +347,9 @@ SELECT EXISTS (SELECT 1 FROM runs_app_run r WHERE r.status = 'running' AND (
 
 
 def has_calls_left() -> bool:
-    """Whether any run that is running has calls to make, or points that may get more; those of other workers count.
+    """Return whether any running run has calls to make, or open points that may get more calls.
 
-    Where calls go out in batches, points wait for these and not for a drain.
+    Calls of other workers count. The points of a run in batches wait for its batches, not for a drain.
     """
     with connection.cursor() as cursor:
         cursor.execute(CALLS_ARE_LEFT)
@@ -343,6 +357,6 @@ def has_calls_left() -> bool:
 
 
 def has_work_left() -> bool:
-    """Calls, or batches: every one that is open, whatever its run is, and those that are still to be made."""
+    """Return whether calls are left, or batches: open ones of any run, and those still to be made."""
     batched = Run.objects.filter(status=Run.Status.RUNNING, is_batched=True, n_pending__gt=0)
     return has_calls_left() or ProviderBatch.objects.open().exists() or batched.exists()

@@ -1,4 +1,4 @@
-"""A turn of a drain: write what came in, and claim what there is room for, in one transaction for each endpoint."""
+"""A worker's cycle: write the received results and claim for the free slots, in one transaction per endpoint."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ logger = logging.getLogger("evalsite.drain")
 
 @dataclass(frozen=True, slots=True)
 class CycleResult:
-    """What came of it: how many results still held their trial, the new claims, and how many calls may be in flight."""
+    """A cycle's counts: results that still held their trial, the new claims, and the calls allowed in flight."""
 
     recorded: int
     claims: list[Claim]
-    levels: dict[int, int]  # By endpoint, in the drain that took this turn.
+    levels: dict[int, int]  # By endpoint, in the drain that ran this cycle.
 
 
 def run_cycle(results: Sequence[Result], worker_id: int, crew: WorkerCapacity) -> CycleResult:
-    """Endpoints take turns in no order, lest the first be served best."""
+    """Run one cycle. Endpoints have no fixed order, so that none is always served first."""
     came_in = group_by_endpoint(results)
     room = claim_limits(crew, Counter(result.claim.place.endpoint_id for result in results))
     wrote, claims = 0, []
@@ -48,7 +48,7 @@ def _turn_at(endpoint_id: int, results: Sequence[Result], worker_id: int, room: 
         return wrote + held, claims
     except OUTAGES:
         raise
-    except Exception:  # An answer that cannot be stored, or a run that cannot be claimed: neither stops the others.
+    except Exception:  # An answer that cannot be stored, or a run that cannot be claimed: neither may stop the others.
         logger.exception("endpoint %s is served answer by answer and run by run", endpoint_id)
         wrote += record_each(last, worker_id) if last else 0
         return wrote, claim_run_by_run(endpoint_id, worker_id, room) if room > 0 else []

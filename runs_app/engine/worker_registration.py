@@ -1,4 +1,4 @@
-"""A worker's row: who drains, where, in which version, how fast, and when it was last heard of."""
+"""A worker's row: its host, process, version, rate, and the time of its last heartbeat."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from django.db.models.functions import Now
 from evalsite.lib.ops.versions import check_schema, code_version
 from runs_app.models import Worker
 
-PACE_OVER_S = 60.0  # The rate that is shown is of the last minute.
+PACE_OVER_S = 60.0  # The displayed rate is that of the last minute.
 
 
 class WorkerRegistration:
-    """Made in the process that drains. SchemaMismatch where its code does not fit the database."""
+    """The row of a worker, created in the worker's own process.
+
+    Raise SchemaMismatch if its code does not fit the database.
+    """
 
     def __init__(self) -> None:
         check_schema()
@@ -29,9 +32,9 @@ class WorkerRegistration:
         self._counts = deque([(time.monotonic(), 0)])
 
     def beat(self, in_flight: int, recorded: int) -> None:
-        """The database's clock: a worker whose clock is off is as alive as any.
+        """Write a heartbeat with the database's clock, so that a worker with a wrong clock counts as alive.
 
-        SchemaMismatch, once that is said, where the database was migrated to another version meanwhile.
+        Raise SchemaMismatch, after writing, if the database was migrated to another version meanwhile.
         """
         Worker.objects.filter(pk=self.worker_id).update(
             seen_at=Now(), in_flight=in_flight, recorded=recorded, per_minute=self._pace(recorded)
@@ -42,7 +45,7 @@ class WorkerRegistration:
         Worker.objects.filter(pk=self.worker_id).update(seen_at=Now(), left_at=Now(), in_flight=0, per_minute=0)
 
     def _pace(self, recorded: int) -> float:
-        """Results a minute since the oldest beat of the last minute."""
+        """Return results per minute since the oldest heartbeat of the last minute."""
         now = time.monotonic()
         self._counts.append((now, recorded))
         while len(self._counts) > 2 and now - self._counts[1][0] >= PACE_OVER_S:
