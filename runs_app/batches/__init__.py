@@ -1,4 +1,4 @@
-"""The life of a provider's batch: made of claims, submitted, looked after, collected or cancelled. Any worker goes on.
+"""Batches at providers: made of claims, submitted, polled, then collected or cancelled. Any worker can continue one.
 
-Every step ends in a commit and can be done again: what a step finds done, it leaves.
+Every step ends in a commit and can be repeated: it skips what is already done.
 """

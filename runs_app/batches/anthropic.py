@@ -1,4 +1,4 @@
-"""Anthropic's form: the calls are the body of the submission, and what came of them is one stream of lines."""
+"""The batch API of Anthropic: the calls are the body of the submission, and the results are one stream of lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.llm.calls import CallFailure, ErrorClass, Shaped
 PATH = "/v1/messages/batches"
 VERSION = "2023-06-01"
 MOST_PAGES, PAGE = 100, 1000
-SLACK = timedelta(hours=1)  # A provider's clock may be off by this.
+SLACK = timedelta(hours=1)  # A provider's clock may be wrong by this.
 STATUSES = {
     "invalid_request_error": 400,
     "authentication_error": 401,
@@ -33,7 +33,7 @@ STATUSES = {
 class AnthropicBatches:
     """The message batches of one account."""
 
-    most_bytes = 240 * 10**6  # Of the 256 MB that it takes.
+    most_bytes = 240 * 10**6  # Of the 256 MB that the provider accepts.
     opening, separator, closing = b'{"requests":[', b",", b"]}"
 
     def __init__(self, url: str, key: str) -> None:
@@ -53,10 +53,10 @@ class AnthropicBatches:
             return state_of(require_id(await self._door.post(PATH, data=file, **headers)))
 
     async def find(self, sought: SubmissionSearch) -> State | None:
-        """By what is in it, since a batch has no name here: only one that has ended shows its calls.
+        """Find a batch by its content, because a batch has no name here and shows its calls only once it has ended.
 
-        So where one of this size, made at that time and not of ours, is still at work, it may be the one: for a day at
-        most, as every batch ends within that.
+        Raise AmbiguousSubmission if a batch of this size, made at that time and not known to us, is still at work. It
+        may be the one. This lasts a day at most, because every batch ends within that time.
         """
         candidates = []
         async for batch in self._made_within(sought):
@@ -84,7 +84,7 @@ class AnthropicBatches:
                 yield line_of(found)
 
     async def _holds(self, state: State, key: UUID) -> bool | None:
-        """Whether its calls are those of this key; None while its results cannot be had, and so nobody can say."""
+        """Return whether the batch's calls have this key, or None while its results cannot be read."""
         if state.phase == Phase.WORKING:
             return None
         lines = self.lines(state.provider_id, [])
@@ -99,7 +99,9 @@ class AnthropicBatches:
         return False
 
     async def _made_within(self, sought: SubmissionSearch) -> AsyncIterator[dict[str, Any]]:
-        """Batches that were made while it may have arrived, newest first, but those whose results are gone."""
+        """Yield the batches made while the submission may have arrived, newest first, without those whose results are
+        gone.
+        """
         begins, ends = sought.since - SLACK, sought.until + SLACK
         async for batch in self._newest_first():
             made = _time(batch.get("created_at"))
@@ -121,7 +123,7 @@ class AnthropicBatches:
 
 
 def state_of(batch: dict[str, Any]) -> State:
-    """What a message batch object says."""
+    """Return the state that a message batch object reports."""
     word, counts = _text(batch.get("processing_status"), 40), parse_counts(batch.get("request_counts"))
     phase = Phase.WORKING
     if word == "ended":
@@ -137,7 +139,7 @@ def state_of(batch: dict[str, Any]) -> State:
 
 
 def line_of(found: dict[str, Any]) -> Line:
-    """A line of the results."""
+    """Return a line of the results."""
     name, result = _text(found.get("custom_id"), 64), found.get("result")
     result = result if isinstance(result, dict) else {}
     kind = result.get("type")

@@ -1,7 +1,7 @@
-"""Trials go into batches: claimed as others are, under the same locks and budget, but by a batch instead of a worker.
+"""Admission of trials to batches: claimed under the same locks and budget as others, by a batch instead of a worker.
 
-A batch's key is the token of its claims. They have no lease of their own, so that nothing but their batch ends them:
-not even a week without a worker. They count against the budget, and not against the calls that may be in flight.
+A batch's key is the token of its claims. They have no lease of their own, so that only their batch ends them, even
+after a week without a worker. They count against the budget, but not as calls in flight.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from runs_app.models import Endpoint, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
 
-# A round is one batch: while answers of an adaptive run come in, or a point of it waits to be decided, none is made of
-# what the first decisions ask for.
+# A round is one batch. While answers of an adaptive run are collected, or one of its points waits for a decision, no
+# batch is made of the cases that its first decisions ask for.
 RUNS_WITH_WORK = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id
@@ -68,13 +68,13 @@ FROM picked WHERE t.id = picked.id
 
 
 def admit_batches() -> list[int]:
-    """Make the batches that may be made now, one of a run at a time. Returns their keys."""
+    """Make at most one batch of each run that may have one now. Return their ids."""
     made = (_admit_or_stop(place) for place in runs_with_work())
     return [batch.pk for batch in made if batch]
 
 
 def _admit_or_stop(place: CounterKeys) -> ProviderBatch | None:
-    """A run that cannot be claimed is stopped with a reason: the others make their batches."""
+    """Make a batch of a run. Stop a run that cannot be claimed with a reason, so that the others make their batches."""
     try:
         return _admit(place)
     except OUTAGES:
@@ -86,7 +86,7 @@ def _admit_or_stop(place: CounterKeys) -> ProviderBatch | None:
 
 
 def runs_with_work() -> list[CounterKeys]:
-    """Runs of which a batch may be made now, as far as their endpoint goes."""
+    """Return the runs of which a batch may be made now, as far as their endpoint allows."""
     with connection.cursor() as cursor:
         cursor.execute(RUNS_WITH_WORK, [list(ProviderBatch.OPEN)])
         return [CounterKeys(*row) for row in cursor.fetchall()]
@@ -95,7 +95,7 @@ def runs_with_work() -> list[CounterKeys]:
 def _admit(place: CounterKeys) -> ProviderBatch | None:
     with transaction.atomic():
         lock_rows({place})
-        finish_runs({place.run_id})  # A limit on failures that was lowered stops it here, before it hands over more.
+        finish_runs({place.run_id})  # If a limit on failures was lowered, this stops the run before it submits more.
         endpoint = Endpoint.objects.get(pk=place.endpoint_id)
         if endpoint.batches.open().count() >= endpoint.batch_max_open:
             return None
@@ -107,7 +107,7 @@ def _admit(place: CounterKeys) -> ProviderBatch | None:
 
 
 def _demand(place: CounterKeys, most: int) -> tuple[Demand, Decimal | None, Decimal]:
-    """What the run wants, what is left of its budget, and the share that a batch saves."""
+    """Return the run's demand, what is left of its budget, and the share of the price that a batch saves."""
     with connection.cursor() as cursor:
         cursor.execute(DEMAND, [most, place.run_id])
         *demand, left, discount = _only(cursor.fetchall())

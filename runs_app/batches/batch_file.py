@@ -1,4 +1,4 @@
-"""From the trials that a batch holds to the file that a provider takes; what need not be sent is settled here."""
+"""The file of a batch: built from the trials that the batch holds. Trials that need no call are settled here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Sql = Callable[..., Awaitable[Any]]
 
 
 class BatchFileBuilder:
-    """One file on its way. `settles` while its trials may still be given back; a file made again is the same."""
+    """A builder of one file. With `settles`, its trials may still be given back; a file made again is the same."""
 
     def __init__(self, hold: BatchLease, api: BatchApi, sql: Sql, *, settles: bool) -> None:
         self._hold, self._api, self._sql, self._settles = hold, api, sql, settles
@@ -33,7 +33,7 @@ class BatchFileBuilder:
         self._headers: dict[str, str] = {}
 
     async def pack(self) -> BatchFile | None:
-        """The file of what is to be asked, or None where nothing is left to ask."""
+        """Return the file of the trials to ask, or None if none is left."""
         file = tempfile.TemporaryFile(prefix="evalsite-batch-")  # noqa: SIM115 - closed once it was sent
         try:
             file.write(self._api.opening)
@@ -60,7 +60,10 @@ class BatchFileBuilder:
         return build_jobs(held_claims(self._hold, after=after), self._questions)
 
     async def _settled_or_written(self, job: Job, file: IO[bytes]) -> Result | None:
-        """The result of a job that need not be sent: it was answered before, cannot be asked, or finds no room."""
+        """Write a job to the file, or return its result if it needs no call.
+
+        It needs none if the cache has its answer, if it cannot be asked, or if the file is full.
+        """
         if self._settles and job.remembered is not None:
             conclusion = outcomes.conclude_cached_answer(job.remembered, job.scale)
             return build_result(job, conclusion, [outcomes.attempt_from_cache(job.remembered)])
@@ -69,10 +72,10 @@ class BatchFileBuilder:
                 raise job.asked
             shaped = await gateway.shape(job.asked.request)
         except CallFailure as failure:
-            if not self._settles:  # It could be written once: a file that lacks it would be another.
+            if not self._settles:  # The trial could be written once. A file without it would be another file.
                 raise
             return _failed(job, failure)
-        await asyncio.sleep(0)  # Shaping takes a millisecond or two: others get their turn.
+        await asyncio.sleep(0)  # Shaping takes a millisecond or two, so other tasks get their turn.
         return None if self._write(job, job.asked, shaped, file) else Result(job.claim, _PENDING, unspent=True)
 
     def _write(self, job: Job, asked: PreparedRequest, shaped: Shaped, file: IO[bytes]) -> bool:
@@ -89,7 +92,7 @@ _PENDING = Trial.Status.PENDING
 
 
 def _failed(job: Job, failure: CallFailure) -> Result:
-    """It never was a call; a fault that may pass waits as after any other failure."""
+    """Return the result of a job that never was a call. A transient fault waits as after any other failure."""
     failure.was_sent = False
     conclusion = outcomes.conclude_failure(
         failure, attempts=job.claim.attempts, yields=job.claim.yields, retry=job.retry

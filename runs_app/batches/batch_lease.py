@@ -1,4 +1,4 @@
-"""Who is at a batch: its row is taken for a lease, renewed while a worker is at it, and taken over when that ends."""
+"""The lease of a batch: one worker holds the row, renews the lease, and another takes over when it ends."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ ORDER BY t.id LIMIT %s
 
 
 class LeaseLost(Exception):
-    """Another worker is at this batch, or somebody has moved it: whoever finds out leaves it as it is."""
+    """Another worker holds this batch, or a user changed its status. The worker leaves it as it is."""
 
 
 @dataclass(slots=True)
 class BatchLease:
-    """A batch that this worker is at. Every change asks whether it still is."""
+    """A batch that this worker holds. Every change checks that it still does."""
 
     batch: ProviderBatch
     worker_id: int
     claim: uuid.UUID = field(repr=False)
-    recorded: int = 0  # Results of this batch that were written in this hold.
+    recorded: int = 0  # Results of this batch that were written under this lease.
 
     @property
     def actor(self) -> str:
@@ -62,19 +62,22 @@ class BatchLease:
         return CounterKeys(self.batch.run_id, self.batch.run.experiment_id, self.batch.endpoint_id)
 
     def save(self, **changes: Any) -> None:
-        """Change columns. Overtaken where the claim has ended, or somebody has moved it: it may be cancelled."""
+        """Change columns.
+
+        Raise LeaseLost if the lease was taken over or the status changed, for example by a cancellation.
+        """
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim, status=self.batch.status)
         if not rows.update(**changes):
             raise LeaseLost
         self._refresh()
 
     def is_called_off(self) -> bool:
-        """Not handed over yet, and its run is paused or has stopped, or its endpoint is out of use."""
+        """Return whether it is not submitted yet, and its run is not running or its endpoint is switched off."""
         is_here = self.batch.status in (S.PREPARING, S.SUBMITTING) and self.batch.gone_by is None
         return is_here and not self._still_wanted.exists()
 
     def set_off(self, **changes: Any) -> None:
-        """As `save`, right before it is handed over. Overtaken, too, where it was called off."""
+        """Change columns like `save`, right before the submission. Raise LeaseLost also if the batch was called off."""
         if not self._still_wanted.filter(claim=self.claim, status=self.batch.status).update(**changes):
             raise LeaseLost
         self._refresh()
@@ -84,12 +87,15 @@ class BatchLease:
         return ProviderBatch.objects.filter(pk=self.batch.pk, run__status=Run.Status.RUNNING, endpoint__is_active=True)
 
     def keep(self, **facts: Any) -> None:
-        """What is so at the provider, whatever state somebody has moved it to meanwhile: the next step finds out."""
+        """Write facts of the provider, whatever the batch's status is now. The next step reads them."""
         if not ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim).update(**facts):
             raise LeaseLost
 
     def move(self, target: str, reason: str, **changes: Any) -> None:
-        """To the next state, with its history. Overtaken where it is in another than this worker knew."""
+        """Change the status and write its history.
+
+        Raise LeaseLost if the status is not the one that this worker knows.
+        """
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
         changes = {"tries": 0, "error": "", **changes}
         if not rows.transition(
@@ -102,7 +108,7 @@ class BatchLease:
         self.move(target, reason, ended_at=Now(), claim=None, lease_until=None, **changes)
 
     def wait(self, seconds: float, **changes: Any) -> None:
-        """Leave it to whoever comes first after so many seconds; at once where somebody has moved it meanwhile."""
+        """Leave the batch to the next worker after so many seconds, or at once if its status changed meanwhile."""
         rows = ProviderBatch.objects.filter(pk=self.batch.pk, claim=self.claim)
         later = Now() + timedelta(seconds=seconds)
         rows.filter(status=self.batch.status).update(next_poll_at=later)
@@ -120,7 +126,7 @@ WITH = ("endpoint", "run__experiment", "run__condition__model")
 
 
 def take_lease(worker_id: int) -> BatchLease | None:
-    """The batch that has waited longest for something to be done, if there is one; by the database's clock."""
+    """Take the lease of the batch that is overdue longest by the database's clock, or return None."""
     claim = uuid.uuid4()
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(TAKE, [claim, worker_id, LEASE_S, list(ProviderBatch.OPEN)])
@@ -131,7 +137,7 @@ def take_lease(worker_id: int) -> BatchLease | None:
 
 
 def held_claims(hold: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
-    """Trials that this batch still holds, in portions by ascending key; of those named, or all."""
+    """Return up to 200 trials that this batch still holds, by ascending id: those in `among`, or all."""
     named = None if among is None else sorted(among)
     batch = hold.batch
     with connection.cursor() as cursor:
@@ -158,7 +164,7 @@ def _claim_of(hold: BatchLease, row: tuple[Any, ...]) -> Claim:
 
 
 def release_trials(hold: BatchLease, *, wait_s: float | None = None) -> int:
-    """All that the batch still holds goes back as it came: none of it was asked. Returns how many."""
+    """Give back unchanged all trials that the batch still holds: none was asked. Return how many."""
     total = 0
     while claims := held_claims(hold):
         results = [Result(claim, Trial.Status.PENDING, unspent=True, wait_s=wait_s) for claim in claims]
@@ -167,7 +173,7 @@ def release_trials(hold: BatchLease, *, wait_s: float | None = None) -> int:
 
 
 def stop_run(hold: BatchLease, reason: str) -> None:
-    """The run would only make the same batch again."""
+    """Stop the run, because it would only make the same batch again."""
     rows = Run.objects.filter(pk=hold.batch.run_id)
     rows.transition(
         sources=[Run.Status.RUNNING], target=Run.Status.STOPPED, by="engine", reason=reason, stop_reason=reason

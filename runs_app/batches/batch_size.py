@@ -1,4 +1,4 @@
-"""How many calls make a batch, and when it is looked after: pure arithmetic."""
+"""The size of a batch and the times between polls. Pure arithmetic."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from decimal import Decimal
 SHORTEST_LOOK_S = 1.0
 LONGEST_LOOK_S = 300.0
 LONGEST_RETRY_S = 600.0
-MOST_ASKED = 12  # Times in a row that a provider may not know a batch it has made, before it is given up.
+MOST_ASKED = 12  # The number of times in a row that a provider may not know a batch it made, before we give it up.
 
 
 def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Decimal) -> int:
-    """Calls of the next batch of a run: of what is pending at most `most`, as far as the budget pays (None: any)."""
+    """Return the size of a run's next batch: the pending calls, up to `most` and what the budget pays (None: any)."""
     wanted = max(0, min(pending, most))
     if left_usd is None or each_usd <= 0:
         return wanted
@@ -19,11 +19,11 @@ def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Deci
 
 
 def poll_interval_s(age_s: float) -> float:
-    """Seconds until a batch at work is looked at again: a tenth of its age, from a second to five minutes."""
+    """Return the seconds until a batch at work is polled again: a tenth of its age, from a second to five minutes."""
     return min(max(age_s / 10, SHORTEST_LOOK_S), LONGEST_LOOK_S)
 
 
 def retry_s(failures: int, asked_for: float | None = None) -> float:
-    """Seconds until what failed `failures` times in a row is tried again: 2, 4, 8 ... or as long as was asked for."""
+    """Return the seconds until the next try after `failures` in a row: 2, 4, 8 ... or the wait that was asked for."""
     wait = min(2.0 ** min(max(failures, 1), 20), LONGEST_RETRY_S)
     return wait if asked_for is None else max(asked_for, 1.0)

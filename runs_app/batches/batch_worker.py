@@ -1,4 +1,4 @@
-"""A worker's part in all batches: make those that may be made, and go on with those that are due."""
+"""A worker's part in all batches: make those that are possible, and continue those that are due."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ logger = logging.getLogger("evalsite.drain")
 
 S = ProviderBatch.Status
 LOOK_S = 1.0  # Between looks for something to do.
-AT_ONCE = 3  # Batches that one worker is at: a long upload keeps no other batch waiting.
+AT_ONCE = 3  # Batches that one worker handles at once, so that a long upload delays no other batch.
 CALLED_OFF = "Its run or its endpoint was stopped before it was handed over."
 APIS: dict[str, type[OpenAiBatches] | type[AnthropicBatches]] = {
     Endpoint.Provider.OPENAI: OpenAiBatches,
@@ -47,21 +47,21 @@ SELECT EXISTS (SELECT FROM runs_app_providerbatch WHERE status = ANY(%s)
 
 @dataclass(slots=True)
 class BatchWorker:
-    """`in_database` runs a function in the drain's database thread."""
+    """A worker's tasks for batches. `in_database` runs a function in the worker's database thread."""
 
     in_database: Callable[[Callable[[], Any]], Awaitable[Any]]
     worker_id: int
-    recorded: int = 0  # Results that were written of batches, over all holds.
+    recorded: int = 0  # Results of batches that were written, over all leases.
     _packages: dict[int, BatchFile] = field(default_factory=dict)
 
     async def keep(self) -> None:
-        """Until cancelled. What was begun is then left to whoever comes next."""
+        """Handle batches until cancelled. The next worker continues what was begun."""
         at: set[asyncio.Task[None]] = set()
         try:
             while True:
                 try:
                     await self._look(at)
-                except Exception:  # A fault here ends neither the drain nor the batches that go on.
+                except Exception:  # A fault here ends neither the worker nor the batches in progress.
                     logger.exception("batches could not be looked for")
                 await asyncio.sleep(LOOK_S)
         finally:
@@ -72,7 +72,7 @@ class BatchWorker:
                 package.file.close()
 
     async def _look(self, at: set[asyncio.Task[None]]) -> None:
-        """Make batches of what waits, and go on with some of those that are due."""
+        """Make new batches, and continue some of those that are due."""
         await self.sql(admit_batches)
         while len(at) < AT_ONCE and (hold := await self.sql(take_lease, self.worker_id)):
             task = asyncio.create_task(self._go_on(hold))
@@ -83,7 +83,7 @@ class BatchWorker:
         return await self.in_database(functools.partial(work, *arguments, **named))
 
     async def step(self) -> bool:
-        """Go on with one batch as far as it goes now. Whether one was due."""
+        """Continue one batch as far as it goes now. Return whether one was due."""
         hold: BatchLease | None = await self.sql(take_lease, self.worker_id)
         if hold is not None:
             await self._go_on(hold)
@@ -105,7 +105,7 @@ class BatchWorker:
             await self.sql(hold.wait, 0)
         except CallFailure as failure:
             await self.sql(_after, hold, failure)
-        except asyncio.CancelledError:  # Told to stop: another need not wait for the lease.
+        except asyncio.CancelledError:  # A stop was asked for: another worker need not wait for the lease.
             await self.sql(hold.wait, 0)
             raise
         except Exception:
@@ -113,7 +113,7 @@ class BatchWorker:
             await self.sql(_after, hold, CallFailure(ErrorClass.INTERNAL_ERROR, FAULT))
 
     async def _next(self, hold: BatchLease, api: BatchApi) -> bool:
-        """One step. Whether another can follow at once."""
+        """Take one step. Return whether another can follow at once."""
         if await self.sql(hold.is_called_off):
             await self.sql(end_unsubmitted, hold, CALLED_OFF)
             return False
@@ -146,7 +146,7 @@ class BatchWorker:
 
 
 def _after(hold: BatchLease, failure: CallFailure) -> None:
-    """Tried again later. A provider may take a while to know what it made; one that never knows it has lost it."""
+    """Schedule another try. A provider may need time to know a batch it made; if it never does, it has lost it."""
     tries = hold.batch.tries + 1
     if failure.error_class == ErrorClass.NOT_FOUND and hold.batch.provider_id and tries >= MOST_ASKED:
         handle_unknown_batch(hold)
@@ -155,14 +155,14 @@ def _after(hold: BatchLease, failure: CallFailure) -> None:
 
 
 def batch_api(endpoint: Endpoint) -> BatchApi:
-    """The batch API of an endpoint, with its address and key. CallFailure where one of them is missing here."""
+    """Return the batch API of an endpoint, with its address and key. Raise CallFailure if one of them is missing."""
     request = CallRequest(endpoint.provider, "", endpoint.base_url or None, endpoint.key_env or None, [])
     url, key = gateway.way_in(request)
     return APIS[endpoint.provider](url, key)
 
 
 def has_due_batches(within_s: float = 0.0) -> bool:
-    """Whether one can be made now, or gone on with within so many seconds."""
+    """Return whether a batch can be made now, or continued within so many seconds."""
     if runs_with_work():
         return True
     with connection.cursor() as cursor:

@@ -1,4 +1,4 @@
-"""A batch is cancelled: what was answered is paid and collected, what was not goes back."""
+"""Cancellation of a batch: answered calls are paid and collected, the other trials are given back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED_ALREADY = frozenset({"cancelling", "canceling"})
 
 
 async def cancel_step(hold: BatchLease, api: BatchApi, sql: Sql, submitting: Submission) -> bool:
-    """One step: find it, ask the provider to stop, wait until it has; then what was answered is collected."""
+    """Take one step: find the batch, ask the provider to stop, wait until it has. Then its answers are collected."""
     if not hold.batch.provider_id:
         return await _cancel_unknown(hold, sql, submitting)
     state = await api.look(hold.batch.provider_id)
@@ -32,7 +32,7 @@ async def cancel_step(hold: BatchLease, api: BatchApi, sql: Sql, submitting: Sub
 
 
 async def _cancel_unknown(hold: BatchLease, sql: Sql, submitting: Submission) -> bool:
-    """It was never submitted, or it may have been: then it is found first."""
+    """Cancel a batch without an id at the provider. If it may have been submitted, search for it first."""
     if hold.batch.gone_by is not None:
         try:
             found = await submitting.search()
@@ -47,6 +47,6 @@ async def _cancel_unknown(hold: BatchLease, sql: Sql, submitting: Submission) ->
 
 
 def end_unsubmitted(hold: BatchLease, reason: str) -> None:
-    """Its trials go back as they came."""
+    """End a batch that was never submitted. Its trials are given back unchanged."""
     release_trials(hold)
     hold.end(S.CANCELLED, reason)

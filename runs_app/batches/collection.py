@@ -1,4 +1,4 @@
-"""What came of a batch is written as any other answer is: line by line, fenced by the batch's key."""
+"""Collection of a batch's results: written line by line like other answers, fenced by the batch's key."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ FROM runs_app_attempt WHERE run_id = %s AND token = %s
 
 
 async def collect_results(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
-    """Read all there is, settle what is missing, and end the batch. Done again, it writes nothing twice."""
+    """Read all results, settle the missing ones, and end the batch. A repeated collection writes nothing twice."""
     state = await api.look(hold.batch.provider_id)
     await sql(hold.save, **state_columns(state))
-    if state.phase == Phase.WORKING:  # It had said otherwise: what is not there yet is not missing.
+    # The provider reported another phase before. Results that are not there yet are not missing.
+    if state.phase == Phase.WORKING:
         await sql(hold.wait, SHORTEST_LOOK_S)
         return False
     if state.phase == Phase.FAILED:
@@ -60,7 +61,7 @@ async def collect_results(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
 
 
 async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list[Line]]:
-    """Lines in portions, at most so many in all: a provider that never ends is not listened to for ever."""
+    """Yield lines in portions, at most so many in all: a provider's endless reply must not be read for ever."""
     portion: list[Line] = []
     size = read = 0
     async for line in lines:
@@ -77,13 +78,16 @@ async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list
 
 
 async def _write(hold: BatchLease, sql: Sql, questions: DesignCache, lines: Sequence[Line]) -> None:
-    """Those whose trials this batch still holds: all others were written before, or are none of its own."""
+    """Write the lines whose trials this batch still holds.
+
+    Other lines were written before, or are not of this batch.
+    """
     named = {trial: line for line in lines if (trial := parse_custom_id(line.custom_id, hold.batch.key)) is not None}
     jobs = await sql(_jobs, hold, questions, named)
     results = []
     for job in jobs:
         results.append(await _result(hold, job, named[job.claim.trial_id]))
-        await asyncio.sleep(0)  # Reading takes a millisecond or two: others get their turn.
+        await asyncio.sleep(0)  # Reading takes a millisecond or two, so other tasks get their turn.
     if results:
         hold.recorded += await sql(record_each, results, hold.worker_id)
 
@@ -102,7 +106,7 @@ async def _result(hold: BatchLease, job: Job, line: Line) -> Result:
     attempt = outcomes.attempt_from_reply(reply)
     conclusion = outcomes.conclude_answer(reply, job.scale)
     for columns in (conclusion.trial, attempt):
-        columns["latency_ms"] = None  # A batch says nothing of how long one call took.
+        columns["latency_ms"] = None  # A batch does not report the duration of one call.
     return build_result(job, conclusion, [attempt])
 
 
@@ -115,13 +119,13 @@ async def _reply(hold: BatchLease, job: Job, line: Line) -> CallReply:
         return await gateway.read(job.asked.request, line.status, line.body, hold.batch.discount)
     except CallFailure:
         raise
-    except Exception:  # A fault of ours: the other answers of the batch are paid, too.
+    except Exception:  # A fault of ours must not lose the other answers of the batch, which are paid, too.
         logger.exception("the answer of trial %s broke", job.claim.trial_id)
         raise CallFailure(ErrorClass.INTERNAL_ERROR, FAULT) from None
 
 
 def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Result:
-    """As of a call of its own, but that the endpoint is not left alone for it: batches have limits of their own."""
+    """Return the result of a failed call. It does not pause the endpoint, because batches have limits of their own."""
     attempt = outcomes.attempt_from_failure(failure) | {"latency_ms": None}
     if unbilled:
         attempt["cost_usd"] = Decimal(0)
@@ -134,7 +138,7 @@ def _failure(job: Job, failure: CallFailure, *, unbilled: bool = False) -> Resul
 
 
 def _end(hold: BatchLease, phase: Phase) -> None:
-    """What came no answer to is settled, by how the batch ended."""
+    """Settle the calls without an answer, according to how the batch ended."""
     if phase == Phase.CANCELLED:
         release_trials(hold)
     elif phase == Phase.EXPIRED:
@@ -154,7 +158,7 @@ def _fail_rest(hold: BatchLease, kind: ErrorClass, words: str, *, unbilled: bool
 
 
 def _failed(hold: BatchLease, state: State) -> None:
-    """The provider refused it as a whole. One that has no room for it now is asked again later."""
+    """End a batch that the provider refused as a whole. If it only lacks capacity now, the trials are asked later."""
     if not state.is_full:
         refuse_batch(hold, state.problem or "without a word")
         return
@@ -163,14 +167,17 @@ def _failed(hold: BatchLease, state: State) -> None:
 
 
 def handle_unknown_batch(hold: BatchLease) -> None:
-    """It may have been billed, so what was reserved is kept; the run stops, for this is not as it should be."""
+    """End a batch that its provider does not know any more, and stop its run.
+
+    The batch may have been billed, so its reservation is kept.
+    """
     stop_run(hold, FORGOTTEN)
     _fail_rest(hold, ErrorClass.MALFORMED_REPLY, FORGOTTEN)
     hold.end(S.FAILED, FORGOTTEN, error=FORGOTTEN, **_sums(hold.batch))
 
 
 def _sums(batch: ProviderBatch) -> dict[str, int | Decimal]:
-    """From its calls, whose token is its key: the same however often it was collected."""
+    """Return the sums over the calls with the batch's key. They stay the same however often it is collected."""
     with connection.cursor() as cursor:
         cursor.execute(SUMS, [batch.run_id, batch.key])
         answered, failed, spent = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""A call without its sending: what would be sent, and the reading of a reply that came another way."""
+"""Transports without sending: one captures the request, one replays a reply that came in a batch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from runs_app.llm.keys import redact_body
 
 
 class RequestCaptured(Exception):
-    """Raised in place of sending."""
+    """Raised instead of sending."""
 
 
 class CapturingTransport(Exchange):
-    """Keeps the request that litellm made instead of sending it."""
+    """A transport that captures litellm's request instead of sending it."""
 
     shaped: Shaped | None = None
 
@@ -27,12 +27,12 @@ class CapturingTransport(Exchange):
 
 
 def _of_the_api(headers: Mapping[str, str]) -> dict[str, str]:
-    """Such as `anthropic-version`, and `anthropic-beta` where a request needs a feature by name."""
+    """Return the headers of the API itself: `anthropic-version`, and `anthropic-beta` if a request names a feature."""
     return {name.lower(): value for name, value in headers.items() if name.lower().startswith("anthropic-")}
 
 
 class ReplayTransport(Exchange):
-    """Reads a reply that came in a batch as if it had just been answered."""
+    """A transport that reads a reply from a batch as if it had just arrived."""
 
     def __init__(self, request: CallRequest, key: str, status: int, body: bytes) -> None:
         super().__init__(request, key)

@@ -1,4 +1,4 @@
-"""HTTP with a provider's batch API: to an allowed address, with an explicit key, each request sent once."""
+"""The HTTP client of providers' batch APIs: an allowed address, an explicit key, and each request sent once."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from runs_app.llm.keys import known_secrets, redact_body
 from runs_app.llm.url_allowlist import problem_with_url
 
 REQUEST_S = 60.0
-UPLOAD_S = 600.0  # Of a file of 200 MB on a slow line.
-SILENCE_S = 60.0  # A reply that comes in pieces may take long, but not pause longer.
+UPLOAD_S = 600.0  # For a file of 200 MB on a slow line.
+SILENCE_S = 60.0  # A reply in pieces may take long, but may not pause longer.
 
 
 @dataclass(frozen=True, slots=True)
 class ApiClient:
-    """Where a provider is, and what opens it."""
+    """The address of a provider's API, with its key and headers."""
 
     url: str
     key: str = field(repr=False)
@@ -33,7 +33,7 @@ class ApiClient:
         return await self._json("GET", path, REQUEST_S)
 
     async def post(self, path: str, *, json: Any = None, data: Any = None, **headers: str) -> dict[str, Any]:
-        """`data` is a form or an open file, which may take its time."""
+        """Send a POST request. `data` is a form or an open file, which gets a longer time-out."""
         more = {name.replace("_", "-"): value for name, value in headers.items()}
         return await self._json("POST", path, REQUEST_S if data is None else UPLOAD_S, more, json=json, data=data)
 
@@ -55,7 +55,7 @@ class ApiClient:
         return payload
 
     async def lines(self, path: str) -> AsyncIterator[bytes]:
-        """The lines of a file, as they come; each at most 16 MiB long."""
+        """Yield the lines of a file as they arrive, each at most 16 MiB long."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=REQUEST_S, sock_read=SILENCE_S)
         try:
             async with self._request("GET", path, timeout, {}) as reply:
@@ -89,7 +89,7 @@ class ApiClient:
         )
 
     def _broken(self, error: Exception) -> CallFailure:
-        """No whole reply came: whether the provider did what it was asked, nobody here knows."""
+        """Return the failure if no whole reply arrived. The provider may or may not have executed the request."""
         never = isinstance(error, aiohttp.ClientConnectorError)
         kind = ErrorClass.TIMEOUT if isinstance(error, TimeoutError) else ErrorClass.CONNECTION
         return self._failure(kind, f"{type(error).__name__}: {error}", was_sent=not never)
@@ -112,14 +112,14 @@ async def _split(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 
 
 def require_id(found: dict[str, Any]) -> dict[str, Any]:
-    """What was made, which must have an id: without one nobody knows what was made, if anything."""
+    """Return the object that the provider made, if it has an id. Without one, nobody knows what was made."""
     if not isinstance(found.get("id"), str) or not found["id"]:
         raise CallFailure(ErrorClass.MALFORMED_REPLY, "the provider did not say which id it gave")
     return found
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """The JSON object of a line, or an empty one: a line that cannot be read is as good as missing."""
+    """Return the JSON object of a line, or an empty one. An unreadable line counts as missing."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError):
@@ -128,6 +128,6 @@ def parse_object(line: bytes) -> dict[str, Any]:
 
 
 def parse_counts(found: Any) -> dict[str, int]:
-    """Counts by name, of what may be anything."""
+    """Return the counts in an arbitrary value, by name."""
     counts = found.items() if isinstance(found, dict) else ()
     return {str(name)[:40]: n for name, n in counts if isinstance(n, int) and 0 <= n < 2**31}

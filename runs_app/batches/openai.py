@@ -1,4 +1,4 @@
-"""OpenAI's form: a file of lines is uploaded, a batch is made of it, and what came of it is in files again."""
+"""The batch API of OpenAI: a file is uploaded, a batch is made of it, and its results are files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runs_app.llm.calls import Shaped
 ADDRESS = "/v1/chat/completions"
 OUR_KEY = "evalsite_batch"
 MOST_PAGES = 100
-SLACK_S = 3600.0  # A provider's clock may be off by this.
+SLACK_S = 3600.0  # A provider's clock may be wrong by this.
 PHASES = {
     "completed": Phase.ENDED,
     "failed": Phase.FAILED,
@@ -31,7 +31,7 @@ NEVER_MADE = {"batch_expired": "expired", "batch_cancelled": "cancelled"}
 class OpenAiBatches:
     """The batches of one account."""
 
-    most_bytes = 190 * 10**6  # Of the 200 MB that it takes.
+    most_bytes = 190 * 10**6  # Of the 200 MB that the provider accepts.
     opening, separator, closing = b"", b"\n", b"\n"
 
     def __init__(self, url: str, key: str) -> None:
@@ -88,7 +88,7 @@ class OpenAiBatches:
         return ""
 
     async def _pages(self, path: str) -> AsyncIterator[dict[str, Any]]:
-        """All rows of a list, newest first."""
+        """Yield all rows of a list, newest first."""
         after = ""
         for _ in range(MOST_PAGES):
             page = await self._door.get(path + after)
@@ -101,7 +101,7 @@ class OpenAiBatches:
 
 
 def state_of(batch: dict[str, Any]) -> State:
-    """What a batch object says."""
+    """Return the state that a batch object reports."""
     word = _text(batch.get("status"), 40)
     files = [batch.get(name) for name in ("output_file_id", "error_file_id")]
     problems = _problems(batch)
@@ -118,7 +118,7 @@ def state_of(batch: dict[str, Any]) -> State:
 
 
 def line_of(found: dict[str, Any]) -> Line:
-    """A line of an output or an error file."""
+    """Return a line of an output or error file."""
     name = _text(found.get("custom_id"), 64)
     response, error = found.get("response"), found.get("error")
     status = response.get("status_code") if isinstance(response, dict) else None

@@ -1,4 +1,4 @@
-"""What a provider says of a batch, in one form for all of them. Pure."""
+"""The state of a batch and the interface of a batch API, in one form for all providers. Pure."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from runs_app.llm.calls import Shaped
 
 
 class Phase(StrEnum):
-    """How far a provider is. All but `WORKING` are final."""
+    """The phase of a batch at its provider. All but `WORKING` are final."""
 
     WORKING = "working"
     ENDED = "ended"
     EXPIRED = "expired"
     CANCELLED = "cancelled"
-    FAILED = "failed"  # Refused as a whole: none of its calls were made
+    FAILED = "failed"  # Refused as a whole: none of its calls was made
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """`files` are the ids of what can be collected; `word` is the provider's own for the phase."""
+    """The state of a batch. `files` are the ids of collectable files, `word` is the provider's name of the phase."""
 
     provider_id: str
     phase: Phase
@@ -34,11 +34,11 @@ class State:
     files: list[str] = field(default_factory=list)
     expires_at: datetime | None = None
     problem: str = ""
-    is_full: bool = False  # The provider takes no more for now: no fault of this batch
+    is_full: bool = False  # The provider accepts no more for now: no fault of this batch
 
 
 class AmbiguousSubmission(Exception):
-    """What is sought may be one of these, which are at work; or, if there are none, may still arrive."""
+    """The wanted batch may be one of these candidates at work or, without candidates, may still arrive."""
 
     def __init__(self, candidates: Sequence[State] = ()) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class AmbiguousSubmission(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What came of one call. Without a `status` it was never made, and `code` says why: expired or cancelled."""
+    """The result of one call. Without a `status` no call was made, and `code` says why: expired or cancelled."""
 
     custom_id: str
     status: int | None
@@ -57,9 +57,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class BatchFile:
-    """A file as a provider takes it: `n` calls, and headers that its requests ask for.
+    """A batch file in the provider's format, with its `n` calls and the headers that they need.
 
-    The file has no name, so that it goes with its worker, however that ends.
+    The file has no name, so that it disappears with its worker, however that ends.
     """
 
     file: IO[bytes]
@@ -67,7 +67,7 @@ class BatchFile:
     headers: dict[str, str]
 
     def opened(self) -> IO[bytes]:
-        """From its beginning, for whoever closes it."""
+        """Return the file open at its beginning. The caller closes it."""
         copy = os.fdopen(os.dup(self.file.fileno()), "rb")
         copy.seek(0)
         return copy
@@ -75,9 +75,10 @@ class BatchFile:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionSearch:
-    """A batch whose submission's answer was lost. `known` are the provider's ids of other batches of this site.
+    """A search for a batch whose submission got no answer.
 
-    It was sent at `since` and may have arrived `until` then, both by this site's clock.
+    It was sent at `since` and may have arrived until `until`, both by this site's clock. `known` are the provider's ids
+    of other batches of this site.
     """
 
     key: UUID
@@ -88,7 +89,7 @@ class SubmissionSearch:
 
 
 class BatchApi(Protocol):
-    """One provider's batches. Every method but `entry` is HTTP, and raises CallFailure."""
+    """The batches of one provider. Every method but `entry` uses HTTP, and raises CallFailure."""
 
     most_bytes: int
     opening: bytes
@@ -96,19 +97,19 @@ class BatchApi(Protocol):
     closing: bytes
 
     def entry(self, custom_id: str, shaped: Shaped) -> dict[str, Any]:
-        """One call as the file holds it."""
+        """Return one call in the form of the file."""
         ...
 
     async def upload(self, package: BatchFile, key: UUID, *, again: bool) -> str:
-        """The provider's id of the file, or "" where it takes none. `again`: it may be there already."""
+        """Upload the file and return its id, or "" if the provider takes none. `again`: it may be there already."""
         ...
 
     async def create(self, package: BatchFile | None, input_file: str, key: UUID) -> State:
-        """Submit: from here on calls are made and paid."""
+        """Submit the batch. From here on, calls are made and paid."""
         ...
 
     async def find(self, sought: SubmissionSearch) -> State | None:
-        """The batch that a lost submission made, or None. Undecided where the provider cannot say yet."""
+        """Return the batch that a lost submission made, or None. Raise AmbiguousSubmission if that is not clear yet."""
         ...
 
     async def look(self, provider_id: str) -> State: ...
@@ -116,16 +117,16 @@ class BatchApi(Protocol):
     async def cancel(self, provider_id: str) -> State: ...
 
     def lines(self, provider_id: str, files: list[str]) -> AsyncIterator[Line]:
-        """What came of each call, in any order."""
+        """Yield the result of each call, in any order."""
         ...
 
 
 def custom_id(key: UUID, trial_id: int) -> str:
-    """The name of one call at the provider: at most 52 characters of those that all of them take."""
+    """Return the name of one call at the provider: at most 52 characters that all providers accept."""
     return f"{key.hex}-{trial_id}"
 
 
 def parse_custom_id(name: str, key: UUID) -> int | None:
-    """The trial that a name of this batch means, or None for a name that is not one of it."""
+    """Return the trial that a name of this batch means, or None for any other name."""
     prefix, _, number = name.partition("-")
     return int(number) if prefix == key.hex and number.isascii() and number.isdigit() and len(number) < 19 else None

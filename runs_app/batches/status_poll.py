@@ -1,4 +1,4 @@
-"""A batch at work is looked at now and then, by whichever worker has time."""
+"""The poll of a batch at work, by any worker that is free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = ProviderBatch.Status
 
 
 async def poll_batch(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
-    """On to collecting where the provider has ended, in whatever way; else wait."""
+    """Move the batch to collection if the provider has ended it in any way. Else wait."""
     state = await api.look(hold.batch.provider_id)
     await sql(hold.save, **state_columns(state))
     if state.phase == Phase.WORKING:
@@ -26,6 +26,6 @@ async def poll_batch(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
 
 
 def batch_age_s(hold: BatchLease) -> float:
-    """Since it was submitted: by this machine's clock, which only sets how often it is looked at."""
+    """Return the seconds since the submission, by this machine's clock: they only set the time between polls."""
     begun = hold.batch.submitted_at or hold.batch.created_at
     return max(0.0, (timezone.now() - begun).total_seconds())

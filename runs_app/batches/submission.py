@@ -1,4 +1,4 @@
-"""A batch is submitted once: where the answer to a submission was lost, it is found again before another is made."""
+"""The submission of a batch, made once: if its answer was lost, the batch is searched for before another is made."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from runs_app.llm.calls import CallFailure, Kind
 from runs_app.models import ProviderBatch
 
 S = ProviderBatch.Status
-LOST_S = 900.0  # A request whose answer did not come may still arrive: as long as an upload takes, and then some.
+LOST_S = 900.0  # Seconds. A request without an answer may still arrive: an upload's time-out, and some more.
 LOST = "The answer to its submission was lost."
-SHOWN = 3  # Of the batches that may be it, by name.
+SHOWN = 3  # The number of possible batches that an error names.
 
 
 class Submission:
@@ -27,7 +27,7 @@ class Submission:
         self._hold, self._api, self._sql, self._packages = hold, api, sql, packages
 
     async def prepare(self) -> bool:
-        """Settle what need not be sent, and write the rest into a file."""
+        """Settle the trials that need no call, and write the rest into a file."""
         package = await BatchFileBuilder(self._hold, self._api, self._sql, settles=True).pack()
         if package is None:
             await self._sql(self._hold.end, S.COLLECTED, "Nothing was left to ask.", n_requests=0)
@@ -37,7 +37,7 @@ class Submission:
         return True
 
     async def submit(self) -> bool:
-        """Upload and create, unless an earlier submission is found. What fails for good stops the run."""
+        """Upload and create the batch, unless an earlier submission is found. A permanent failure stops the run."""
         if self._hold.batch.gone_by is not None:
             try:
                 found = await self.search()
@@ -54,10 +54,13 @@ class Submission:
         return await self._adopt(state, "taken by the provider")
 
     async def search(self) -> State | None:
-        """What an earlier submission made, or None if that was surely nothing; Undecided while nobody can say."""
+        """Return the batch that an earlier submission made, or None if it surely made none.
+
+        Raise AmbiguousSubmission while this is not clear.
+        """
         is_over = await self._sql(
             is_surely_lost, self._hold
-        )  # Asked first: what arrives while it is sought is not missed.
+        )  # Checked first: a batch that arrives during the search is not missed.
         found = await self._api.find(await self._sql(search_keys, self._hold.batch))
         if found is None and not is_over:
             raise AmbiguousSubmission
@@ -74,7 +77,7 @@ class Submission:
         if package is not None and not batch.input_file:
             again = is_new or batch.tries > 0
             await self._sql(self._hold.save, input_file=await self._api.upload(package, batch.key, again=again))
-        # From here on there may be a batch at the provider that this row does not name.
+        # From here on, the provider may have a batch that this row does not name.
         await self._sql(self._hold.set_off, gone_by=Now() + timedelta(seconds=LOST_S), expires_at=None)
         return await self._api.create(package, self._hold.batch.input_file, batch.key)
 
@@ -87,7 +90,7 @@ class Submission:
 
 
 def state_columns(state: State) -> dict[str, object]:
-    """What a batch's row keeps of what its provider says."""
+    """Return the columns of a batch's row that hold the provider's state."""
     return {
         "provider_status": state.word,
         "provider_counts": state.counts,
@@ -98,7 +101,7 @@ def state_columns(state: State) -> dict[str, object]:
 
 
 def search_keys(batch: ProviderBatch) -> SubmissionSearch:
-    """By what a submission may be found that was sent when `gone_by` was set."""
+    """Return the search for a submission that was sent when `gone_by` was set."""
     until = batch.gone_by or batch.created_at
     others = ProviderBatch.objects.exclude(provider_id="").exclude(pk=batch.pk)
     known = others.filter(created_at__gte=batch.created_at - timedelta(days=2)).values_list("provider_id", flat=True)
@@ -106,12 +109,12 @@ def search_keys(batch: ProviderBatch) -> SubmissionSearch:
 
 
 def is_surely_lost(hold: BatchLease) -> bool:
-    """Whether a submission that cannot be found was surely never made; by the database's clock."""
+    """Return whether a submission that cannot be found was surely never made, by the database's clock."""
     return ProviderBatch.objects.filter(pk=hold.batch.pk, gone_by__lt=Now()).exists()
 
 
 def schedule_search(hold: BatchLease, candidates: Sequence[State]) -> None:
-    """Later and later: where a nameless batch may be the one, that can be a day."""
+    """Schedule the next search, with growing waits. If a batch without a name may be the one, that can take a day."""
     tries = hold.batch.tries + 1
     ends = max((state.expires_at for state in candidates if state.expires_at), default=None)
     hold.wait(retry_s(tries), tries=tries, error=_what_is_waited_for(candidates), expires_at=ends)
@@ -128,7 +131,7 @@ def _what_is_waited_for(candidates: Sequence[State]) -> str:
 
 
 def handle_failure(hold: BatchLease, failure: CallFailure) -> None:
-    """A refusal gives everything back and stops the run; what may pass is tried again, by the same key."""
+    """Refuse the batch and stop the run after a permanent failure. Try others again, with the same key."""
     status = failure.http_status
     refused = status is not None and status < 500 and failure.kind != Kind.TRANSIENT
     if refused or not failure.was_sent:
@@ -141,7 +144,10 @@ def handle_failure(hold: BatchLease, failure: CallFailure) -> None:
 
 
 def refuse_batch(hold: BatchLease, why: str) -> None:
-    """None of its calls was made: they go back unspent, to a run that stops, for it would only ask the same again."""
+    """End a batch that was refused. None of its calls was made, so its trials lose no attempt.
+
+    The run stops, because it would only ask the same again.
+    """
     reason = f"The provider refused a batch: {why}"
     stop_run(hold, reason)
     release_trials(hold)

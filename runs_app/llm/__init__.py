@@ -1,4 +1,4 @@
-"""A call to a model without litellm: what it is, its one HTTP exchange, what a reply, an error or a limit means.
+"""Calls to models without litellm: request, reply and failure, the HTTP exchange, errors, limits and costs.
 
-`runs_app.llm.gateway` puts it together with litellm. Nothing here knows trials or the database.
+`runs_app.llm.gateway` combines these modules with litellm. Nothing here depends on trials or the database.
 """

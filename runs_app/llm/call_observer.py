@@ -1,10 +1,10 @@
-"""An observer of calls: a function of the laboratory's own that is told of every call to a model, after it was made.
+"""An observer of calls: a function of the laboratory that is called after every call to a model.
 
-`EVALSITE_CALL_OBSERVER` names it, `package.module.function`: to send traces to Langfuse, OpenTelemetry or a file,
-without this program knowing any of them. It gets a `CallRequest` and what came of it, a `CallReply` or a `CallFailure`;
-both carry no key, and the outcome's `trace_id` is the attempt's. It runs in a thread beside the calls, one call after
-the other, in each worker. What it raises is logged and changes nothing; while it is slower than the calls for long,
-some are left out, and how many is logged.
+`EVALSITE_CALL_OBSERVER` names it as `package.module.function`. It can send traces to Langfuse, OpenTelemetry or a file.
+It gets a `CallRequest` and the outcome, a `CallReply` or a `CallFailure`. Both carry no key, and the outcome's
+`trace_id` is the attempt's. It runs in a thread beside the calls, one call after the other, in each worker. Its
+exceptions are logged and change nothing. If it stays slower than the calls, some are left out, and their number is
+logged.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger("evalsite.observer")
 Outcome = CallReply | CallFailure
 Observer = Callable[[CallRequest, Outcome], object]
 
-MOST_WAITING = 10_000  # Calls that were made and not yet told of. Images make a request large.
+MOST_WAITING = 10_000  # Finished calls that the observer has not seen yet. Images make a request large.
 
 
 class ObserverQueue:
-    """Hands calls to an observer, in a thread that ends with the process."""
+    """A queue that passes calls to an observer, in a thread that ends with the process."""
 
     def __init__(self, observer: Observer, most_waiting: int = MOST_WAITING) -> None:
         self.observer = observer
@@ -37,16 +37,16 @@ class ObserverQueue:
         threading.Thread(target=self._tell, name="call-observer", daemon=True).start()
 
     def tell(self, request: CallRequest, outcome: Outcome) -> None:
-        """Returns at once, whatever the observer does."""
+        """Pass on a call. This returns at once, whatever the observer does."""
         try:
             self._calls.put_nowait((request, outcome))
         except queue.Full:
             self.left_out += 1
-            if self.left_out & (self.left_out - 1) == 0:  # The first, the second, the fourth: a log, not a flood.
+            if self.left_out & (self.left_out - 1) == 0:  # Log the first, second, fourth, eighth ... to avoid a flood.
                 logger.warning("the observer of calls is too slow: %s were left out", self.left_out)
 
     def wait(self) -> None:
-        """Until all was told."""
+        """Wait until the observer has seen all calls."""
         self._calls.join()
 
     def _tell(self) -> None:
@@ -62,5 +62,5 @@ class ObserverQueue:
 
 @functools.cache
 def observer_queue(name: str) -> ObserverQueue:
-    """The one of this process."""
+    """Return the queue of this process."""
     return ObserverQueue(import_string(name))

@@ -1,4 +1,4 @@
-"""What is asked of a model, what it replies, and how a call fails. Pure: no web, no database, no provider's library."""
+"""A call to a model: its request, its reply and its failures. Pure: no web, no database, no provider's library."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ CostSource = Literal["free", "price list", "litellm", "provider", "unknown"]
 
 
 class Kind(StrEnum):
-    """What a failure says about trying again."""
+    """The meaning of a failure for another try."""
 
-    TRANSIENT = "transient"  # wait and try the trial again, which costs one of its attempts
+    TRANSIENT = "transient"  # wait and try the trial again, which uses one of its attempts
     PERMANENT = "permanent"  # the same request would fail again
-    ENDPOINT = "endpoint"  # the endpoint's state, not the trial's: slow down, give the trial back unspent
+    # the endpoint's state, not the trial's: slow down, give the trial back without counting the attempt
+    ENDPOINT = "endpoint"
 
 
 class ErrorClass(StrEnum):
-    """One word for what went wrong with a call."""
+    """One word for the cause of a failed call."""
 
     RATE_LIMITED = "rate_limited"
     QUOTA_EXHAUSTED = "quota_exhausted"
@@ -35,8 +36,8 @@ class ErrorClass(StrEnum):
     CONNECTION = "connection"
     MALFORMED_REPLY = "malformed_reply"
     SOFT_FAILURE = "soft_failure"  # status 200 whose body reports an error
-    EMPTY_ANSWER = "empty_answer"  # a blank answer, of which the design says that it is asked again
-    UNREADABLE_ANSWER = "unreadable_answer"  # an answer without a rating, where the design asks again
+    EMPTY_ANSWER = "empty_answer"  # a blank answer, if the design reruns these
+    UNREADABLE_ANSWER = "unreadable_answer"  # an answer without a rating, if the design reruns these
     BAD_REQUEST = "bad_request"
     UNAUTHORIZED = "unauthorized"
     PAYMENT_REQUIRED = "payment_required"
@@ -46,11 +47,11 @@ class ErrorClass(StrEnum):
     CONTENT_REFUSED = "content_refused"
     CONTEXT_TOO_LONG = "context_too_long"
     RESPONSE_FORMAT_UNSUPPORTED = "response_format_unsupported"  # the same is asked again without a schema
-    BEING_ASKED = "being_asked"  # by another call at this moment, whose answer is waited for: none was made
+    BEING_ASKED = "being_asked"  # another call is asking the same now and its answer is awaited, so no call was made
     NOT_ALLOWED = "not_allowed"  # refused here, before anything was sent
     MISSING_KEY = "missing_key"
     BATCH_EXPIRED = "batch_expired"  # its batch ended before this call was made
-    UNRENDERABLE = "unrenderable"  # the prompt and the item make no request
+    UNRENDERABLE = "unrenderable"  # the prompt and the item do not make a valid request
     INTERNAL_ERROR = "internal_error"  # a fault of this program
 
     @property
@@ -80,9 +81,9 @@ _TRANSIENT = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CallRequest:
-    """One call to make. `messages` have the shape of OpenAI's chat API, images as data URLs in image_url parts.
+    """One call to make. `messages` have the form of OpenAI's chat API, with images as data URLs in image_url parts.
 
-    `parameters` are those that `providers.parameters` allows. `prices` are those set by hand on the model, in US
+    `parameters` are those that `runs_app.llm.parameters` allows. `prices` are those set by hand on the model, in US
     dollars per million tokens. `max_output_tokens` is the model's own limit of an answer.
     """
 
@@ -101,7 +102,7 @@ class CallRequest:
 
 @dataclass(frozen=True, slots=True)
 class Shaped:
-    """The JSON body that a call would send, and what its headers say beyond key and type."""
+    """The JSON body that a call would send, and its headers beyond key and content type."""
 
     body: dict[str, Any]
     headers: dict[str, str]
@@ -109,12 +110,12 @@ class Shaped:
 
 @dataclass(frozen=True, slots=True)
 class CallReply:
-    """What came back. Times are in milliseconds; tokens are None where the provider does not say.
+    """A model's reply. Times are in milliseconds. Tokens are None if the provider does not state them.
 
-    `text` is without the thinking that the provider or a <think> block set apart, which is in `reasoning`; `raw_text`
-    is as it came. Input tokens include cached ones, output tokens include reasoning. `list_usd` is what
-    the call would have cost without the provider's cache: None where nobody lists a price. `stated_usd` is the cost
-    that the provider states. `allowance` is what the provider says is left of its rates.
+    `text` excludes the thinking that the provider or a <think> block separates, which is in `reasoning`. `raw_text` is
+    the text as received. Input tokens include cached ones, output tokens include reasoning. `list_usd` is the cost
+    without the provider's cache, None if no list has a price. `stated_usd` is the cost that the provider states.
+    `allowance` is what the provider says is left of its rates.
     """
 
     text: str
@@ -140,15 +141,15 @@ class CallReply:
 
     @property
     def truncated(self) -> bool:
-        """Whether the model ran out of tokens before it had finished."""
+        """Return whether the model ran out of tokens before it had finished."""
         return self.finish_reason == "length"
 
 
 class CallFailure(Exception):
-    """A call that gave no reply. `message` holds no key, no query of a URL, and at most 500 characters.
+    """A call without a reply. `message` holds no key, no query of a URL, and at most 500 characters.
 
-    `was_sent` is false only where it is certain that the provider never got the request. `usage` and `cost_usd` are
-    what the provider billed all the same; None where its reply states nothing of it.
+    `was_sent` is false only if the provider certainly never got the request. `usage` and `cost_usd` are the amounts
+    that the provider billed nevertheless, None if its reply does not state them.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The one table that says what a provider's error means, and what of it may be stored."""
+"""The table of providers' errors: what each means, and which part of it may be stored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from runs_app.llm.calls import ErrorClass
 from runs_app.llm.rate_limit_headers import said_at
 
 MAX_MESSAGE = 500
-MAX_READ = 20_000  # Of what a message is made of; more than twenty times as long as the longest message.
+MAX_READ = 20_000  # Of the text that a message is made of: more than twenty times as long as the longest message.
 MAX_RETRY_AFTER_S = 86_400.0
 
 _BY_STATUS: dict[int, ErrorClass] = {
@@ -59,7 +59,7 @@ _URL = re.compile(r"(https?://)(?:[^\s/@\"']+@)?([^\s?#\"']+)(?:[?#][^\s\"']*)?"
 
 
 def classify(status: int, body: str, has_format: bool = False) -> ErrorClass:
-    """What an error status with this body means; `has_format` says whether a response format had been asked for."""
+    """Return the meaning of an error status with this body. `has_format`: a response format had been asked for."""
     if status == 429:
         return ErrorClass.QUOTA_EXHAUSTED if _QUOTA.search(body) else ErrorClass.RATE_LIMITED
     if status not in (401, 404) and _CONTENT.search(body):
@@ -78,12 +78,12 @@ def classify(status: int, body: str, has_format: bool = False) -> ErrorClass:
 
 
 def classify_reported(body: str) -> ErrorClass:
-    """What an error means that came with status 200 and no status of its own."""
+    """Return the meaning of an error that came with status 200 and no status of its own."""
     return ErrorClass.CONTENT_REFUSED if _CONTENT.search(body) else ErrorClass.SOFT_FAILURE
 
 
 def reported_error(payload: Mapping[str, Any]) -> tuple[int | None, str] | None:
-    """The error that a reply of status 200 reports, with its own status if it names one; None if it reports none."""
+    """Return the error that a reply of status 200 reports, with its own status if any. Return None without an error."""
     for reported in (payload.get("error"), *_choice_errors(payload)):
         if isinstance(reported, dict) and (reported.get("message") or reported.get("code") is not None):
             code = str(reported.get("code"))
@@ -104,7 +104,7 @@ def _choice_errors(payload: Mapping[str, Any]) -> Iterator[Any]:
 
 
 def provider_of(payload: Mapping[str, Any]) -> str:
-    """Who served it, where a router of several says so, with an error, too; else empty."""
+    """Return the provider that served the call, if a router of several names it (with an error, too); else ""."""
     error = payload.get("error")
     metadata = error.get("metadata") if isinstance(error, dict) else None
     named = payload.get("provider") or (metadata.get("provider_name") if isinstance(metadata, dict) else None)
@@ -112,7 +112,7 @@ def provider_of(payload: Mapping[str, Any]) -> str:
 
 
 def message_of(body: str) -> str:
-    """The words of an error body in any of the usual shapes, or the body itself."""
+    """Return the message of an error body in any of the usual forms, or the body itself."""
     payload = json_object(body)
     error = payload.get("error", payload)
     if isinstance(error, str):
@@ -127,7 +127,7 @@ def message_of(body: str) -> str:
 
 
 def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
-    """The text in one line without keys, without names, passwords and queries of URLs, at most 500 characters."""
+    """Return the text in one line of at most 500 characters, without keys and without names and queries in URLs."""
     for secret in filter(None, secrets):
         text = text.replace(secret, "[key]")
     text = _beginning(text)
@@ -138,22 +138,25 @@ def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
 
 
 def _beginning(text: str) -> str:
-    """As much as a message is made of. Patterns take seconds for 10 MB, in which no other call goes on.
+    """Return the part of the text that a message is made of: the patterns take seconds for 10 MB and block other calls.
 
-    Nothing ends in the middle of a word, lest half of a key be taken for none.
+    The part never ends inside a word, because half of a key would not be recognized as a key.
     """
     return text if len(text) <= MAX_READ else (text[:MAX_READ].rsplit(None, 1) or [""])[0]
 
 
 def storable(text: str) -> str:
-    """The text with what PostgreSQL cannot hold (NUL, lone surrogates) replaced by U+FFFD."""
+    """Return the text with NUL and lone surrogates, which PostgreSQL cannot hold, replaced by U+FFFD."""
     if text.isascii() and "\0" not in text:
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").replace("\0", "\ufffd")
 
 
 def retry_after_s(headers: Mapping[str, str], body: str = "", now: datetime | None = None) -> float | None:
-    """Seconds that the provider asks to wait: Retry-After as seconds or a date, or the delay in Google's error body."""
+    """Return the seconds that the provider asks to wait.
+
+    They come from Retry-After, as seconds or a date, or from the delay in Google's error body.
+    """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return _bounded(milliseconds / 1000)
@@ -189,7 +192,7 @@ def _number(text: str | None) -> float | None:
 
 
 def json_object(body: str) -> dict[str, Any]:
-    """The JSON object in a body, or the first of a list of them, or an empty one."""
+    """Return the JSON object in a body, or the first of a list of objects, or an empty one."""
     try:
         payload = json.loads(body)
     except (ValueError, RecursionError):

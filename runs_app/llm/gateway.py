@@ -1,10 +1,10 @@
-"""The one door to models: litellm shapes requests and reads replies, our own transport sends them.
+"""The only way to models: litellm shapes requests and reads replies, our own transport sends them.
 
-litellm knows each provider's form of a request and a reply, and its prices. What it adds around a call (a thread,
-logging, retries, clients that send a request again when a connection breaks) is left out: one call is one request, to
-an allowed address, with an explicit key, within its time. That is also three times quicker.
+litellm has each provider's form of a request and a reply, and its prices. Its wrapper around a call is left out: a
+thread, logging, retries, and clients that send again when a connection breaks. One call is one request, to an allowed
+address, with an explicit key, within its time. That is also three times faster.
 
-litellm takes seconds to import, so it is imported when it is first needed: `warm_up` does that ahead of time.
+litellm takes seconds to import, so it is imported at its first use. `warm_up` does that ahead of time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from runs_app.pricing.costs import Usage
 
 __all__ = ["call", "close", "read", "shape", "warm_up", "way_in"]
 
-# Where each provider is reached when the endpoint names no address. None: it has to name one.
+# The address of each provider, if the endpoint names none. None: the endpoint must name one.
 PROVIDER_URLS: dict[str, str | None] = {
     "openai": "https://api.openai.com/v1",
     "openrouter": "https://openrouter.ai/api/v1",
@@ -42,14 +42,14 @@ PROVIDER_URLS: dict[str, str | None] = {
     "hosted_vllm": None,
 }
 _NEED_A_URL = frozenset({"hosted_vllm"})
-_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # no list has their prices; litellm would ask the server
+_SELF_HOSTED = frozenset({"hosted_vllm", "ollama_chat"})  # no list has their prices, and litellm would ask the server
 
-# Parameters that litellm translates for each provider. `parameters` says which of all may be sent.
+# Parameters that litellm translates for each provider. `parameters` decides which ones may be sent.
 _TRANSLATED = frozenset(
     {"temperature", "top_p", "max_tokens", "max_completion_tokens", "seed", "reasoning_effort", "stop", "logit_bias"}
     | {"presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "thinking", "verbosity", "service_tier"}
 )
-# Further ones by their names at the provider. Where OpenAI's form is spoken, the others go into the body as they are.
+# Other parameters by their names at the provider. In OpenAI's form, unlisted ones go into the body unchanged.
 _NATIVE: dict[str, frozenset[str]] = {
     "anthropic": frozenset({"top_k"}),
     "gemini": frozenset({"top_k"}),
@@ -60,9 +60,9 @@ _NATIVE: dict[str, frozenset[str]] = {
 
 
 async def call(request: CallRequest) -> CallReply:
-    """Make one call. Raises CallFailure only (and CancelledError when cancelled).
+    """Make one call. Raise CallFailure only (and CancelledError when cancelled).
 
-    When a drain's loop ends it awaits `close()`, which closes that loop's connections.
+    At the end of a drain's event loop, await `close()` to close that loop's connections.
     """
     try:
         reply = await _called(request)
@@ -80,7 +80,8 @@ def _tell(request: CallRequest, outcome: call_observer.Outcome) -> None:
 
 async def _called(request: CallRequest) -> CallReply:
     exchange = _exchange_class()(request, _key(request))
-    started = time.perf_counter()  # Not before: the first exchange of a process imports litellm, for seconds.
+    # Started here, because the first exchange of a process imports litellm, which takes seconds.
+    started = time.perf_counter()
     try:
         response = await _response(request, exchange)
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
@@ -92,7 +93,7 @@ async def _called(request: CallRequest) -> CallReply:
 
 
 async def _response(request: CallRequest, exchange: Exchange) -> Any:
-    """The reply as litellm reads it: without its counts of tokens, if it is these that litellm cannot read."""
+    """Return the reply as litellm reads it. If litellm cannot read the token counts, read it without them."""
     try:
         return await _completion(request, exchange)
     except CallFailure:
@@ -114,7 +115,7 @@ def _with_circumstances(failure: CallFailure, exchange: Exchange, started: float
 def _with_bill(
     request: CallRequest, failure: CallFailure, exchange: Exchange, discount: Decimal = Decimal(0)
 ) -> CallFailure:
-    """Add what the provider billed for a call without an answer: the cost that it states, or that of its tokens."""
+    """Add the amount billed for a call without an answer: the stated cost, or that of its tokens."""
     bill = exchange.bill
     computed = None
     if bill.usage is not None:
@@ -129,12 +130,12 @@ def _milliseconds_since(started: float) -> int:
 
 
 def warm_up() -> None:
-    """Import litellm and what it imports on its first call, then take all of it out of garbage collection.
+    """Import litellm and the modules of its first call, then exclude all of it from garbage collection.
 
-    Call it once in a worker, before work starts: the pause is seconds, and without it each collection walks litellm.
+    Call this once in a worker before work starts. It takes seconds, but else each collection walks litellm's objects.
     """
     for provider in PROVIDER_URLS:
-        # Prepared as if to be sent, which imports the provider's adapter, and then dropped.
+        # Prepared like a call to import the provider's adapter, then dropped.
         request = CallRequest(provider, "warm-up", "http://127.0.0.1:9", None, [{"role": "user", "content": "."}])
         _completion(request, _exchange_class()(request, KEYLESS)).close()
     gc.collect()
@@ -146,7 +147,7 @@ def warm_up() -> None:
 
 @functools.cache
 def _litellm() -> Any:
-    """litellm, imported with its network look-ups, telemetry, callbacks, retries and logs switched off."""
+    """Import litellm with its network look-ups, telemetry, callbacks, retries and logs switched off, and return it."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else it fetches its prices from the network
     os.environ["LITELLM_MODE"] = "PRODUCTION"  # else it loads a .env file of the current directory
     os.environ["EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"] = "True"  # one handler for all, not OpenAI's own client
@@ -155,7 +156,7 @@ def _litellm() -> Any:
     litellm.telemetry = False
     litellm.num_retries = 0
     litellm.suppress_debug_info = True
-    litellm.drop_params = False  # a parameter that a model does not take is an error, not silence
+    litellm.drop_params = False  # a parameter that a model does not accept is an error, and not silently dropped
     litellm.callbacks, litellm.success_callback, litellm.failure_callback, litellm.input_callback = [], [], [], []
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
         logging.getLogger(name).setLevel(logging.CRITICAL)  # its logs may quote keys
@@ -163,7 +164,7 @@ def _litellm() -> Any:
 
 
 def _completion(request: CallRequest, exchange: Exchange) -> Any:
-    """The awaitable that makes the call. `acompletion=True` is how litellm asks itself for one, without its wrapper."""
+    """Return the awaitable that makes the call. With `acompletion=True`, litellm returns it without its own wrapper."""
     litellm = _litellm()
     log = litellm.Logging(
         model=request.model,
@@ -185,13 +186,13 @@ def _completion(request: CallRequest, exchange: Exchange) -> Any:
         client=exchange,
         acompletion=True,
         litellm_logging_obj=log,
-        _skip_responses_api_bridge=True,  # it would send by a client of its own
+        _skip_responses_api_bridge=True,  # the bridge would send with a client of its own
         **_parameters(request),
     )
 
 
 def _base_url(request: CallRequest) -> str | None:
-    """The address given or the provider's own, always explicit: litellm would else take one from the environment."""
+    """Return the endpoint's address or the provider's own. It is explicit, or litellm would read the environment."""
     if request.provider not in PROVIDER_URLS:
         raise CallFailure(
             ErrorClass.NOT_ALLOWED, f"provider {request.provider!r} is not one of {', '.join(PROVIDER_URLS)}"
@@ -205,7 +206,7 @@ def _base_url(request: CallRequest) -> str | None:
 
 
 def _key(request: CallRequest) -> str:
-    """The endpoint's key, or a dummy where none is needed: litellm would else look for one in the environment."""
+    """Return the endpoint's key, or a dummy if none is needed. Without one, litellm would read the environment."""
     if not request.key_env:
         return KEYLESS
     if problem := problem_with_name(request.key_env):
@@ -217,10 +218,10 @@ def _key(request: CallRequest) -> str:
 
 
 def _parameters(request: CallRequest) -> dict[str, Any]:
-    """The sampler's parameters as litellm takes them. litellm has control arguments too, so only known names pass.
+    """Return the sampler's parameters for litellm. Only known names pass, because litellm has control arguments, too.
 
-    Anthropic requires a limit, and litellm would choose one. So the model's own limit is sent, which the reservation
-    rests on.
+    Anthropic requires a limit, and litellm would choose one. So the model's own limit is sent, because the reservation
+    is computed from it.
     """
     given = {name: value for name, value in request.parameters.items() if value is not None}
     if problem := parameters.problem_for(request.provider, given):
@@ -233,15 +234,15 @@ def _parameters(request: CallRequest) -> dict[str, Any]:
     if extra:
         passed["extra_body"] = extra
     if request.provider == "ollama_chat" and "reasoning_effort" not in given:
-        passed.setdefault("think", False)  # its thinking models think unless told not to
+        passed.setdefault("think", False)  # thinking models of Ollama think unless this is set
     if request.base_url and request.provider not in _NATIVE:
-        # litellm knows parameters by the names of models; a server of one's own may serve any.
+        # litellm looks parameters up by the names of models, but a local server may serve any model.
         passed["allowed_openai_params"] = sorted(_TRANSLATED & given.keys())
     return passed
 
 
 def _listed_cost(request: CallRequest, usage: Any) -> float | None:
-    """US dollars by litellm's price list for the tokens used, or None if the model is not on it."""
+    """Return the US dollars for these tokens by litellm's price list, or None if the model is not listed."""
     if request.provider in _SELF_HOSTED or not _is_listed(request.provider, request.model):
         return None
     litellm = _litellm()
@@ -255,7 +256,7 @@ def _listed_cost(request: CallRequest, usage: Any) -> float | None:
 
 @functools.lru_cache(maxsize=4096)
 def _is_listed(provider: str, model: str) -> bool:
-    """Whether litellm lists a price. Asked once for each model: its own look-up of an unknown one is slow."""
+    """Return whether litellm lists a price. Cached for each model, because litellm is slow for unlisted ones."""
     try:
         known = _litellm().get_model_info(model=model, custom_llm_provider=provider)
     except Exception:  # noqa: BLE001 - it raises a bare Exception for a model that it does not know
@@ -265,7 +266,7 @@ def _is_listed(provider: str, model: str) -> bool:
 
 @functools.cache
 def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
-    """An exchange as a kind of litellm's client, which its handlers ask for."""
+    """Return the exchange class as a subclass of litellm's client, which litellm's handlers check for."""
     _litellm()
     from litellm.llms.custom_httpx.http_handler import AsyncHTTPHandler
 
@@ -276,7 +277,7 @@ def _exchange_class(kind: type[Exchange] = Exchange) -> Any:
 
 
 def way_in(request: CallRequest) -> tuple[str, str]:
-    """The base URL and the key that a call of this request would take. CallFailure where one of them is missing."""
+    """Return the base URL and the key that this request would use. Raise CallFailure if one of them is missing."""
     url = _base_url(request)
     if url is None:
         raise CallFailure(ErrorClass.NOT_ALLOWED, f"there is no one address of {request.provider}")
@@ -284,7 +285,7 @@ def way_in(request: CallRequest) -> tuple[str, str]:
 
 
 async def shape(request: CallRequest) -> Shaped:
-    """What `call` would send of this request, without sending it. CallFailure where it cannot be sent."""
+    """Return what `call` would send for this request, without sending it. Raise CallFailure if it cannot be sent."""
     rehearsal: CapturingTransport = _exchange_class(CapturingTransport)(request, _key(request))
     try:
         await _completion(request, rehearsal)
@@ -299,9 +300,9 @@ async def shape(request: CallRequest) -> Shaped:
 
 
 async def read(request: CallRequest, status: int, body: bytes, discount: Decimal) -> CallReply:
-    """The reply to a request that went out in a batch, at the batch's price. CallFailure as `call` raises it.
+    """Return the reply to a request sent in a batch, at the batch's price. Raise CallFailure as `call` does.
 
-    `discount` is the share that a batch saves, where litellm lists no prices of batches.
+    `discount` is the share of the price that a batch saves. It applies if litellm lists no batch prices.
     """
     replay: ReplayTransport = _exchange_class(ReplayTransport)(request, _key(request), status, body)
     try:
@@ -314,9 +315,9 @@ async def read(request: CallRequest, status: int, body: bytes, discount: Decimal
 
 
 def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -> CallReply:
-    """What it cost; its list price stays, and the ledger calls the difference what the batch saved.
+    """Return the reply at the batch's price. Its list price stays, and the ledger shows the difference as saved.
 
-    A cost that the provider states counts if it is the larger one.
+    A cost that the provider states counts if it is larger.
     """
     if reply.cost_source not in ("price list", "litellm"):
         return reply
@@ -327,7 +328,7 @@ def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:
-    """What part of the usual price litellm's list asks for these tokens in a batch; None where it says nothing."""
+    """Return the share of the usual price that litellm lists for these tokens in a batch, or None if it lists none."""
     known = _litellm().get_model_info(model=request.model, custom_llm_provider=request.provider)
     kinds = ("input_cost_per_token", "output_cost_per_token")
     usual, batched = [known.get(kind) for kind in kinds], [known.get(f"{kind}_batches") for kind in kinds]

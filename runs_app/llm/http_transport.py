@@ -1,4 +1,4 @@
-"""One HTTP exchange with a provider: one request, to an allowed address, within its time, with a bounded reply."""
+"""The HTTP exchange with a provider: one request, an allowed address, a time limit and a bounded reply."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ KEEP_ALIVE_S = 4.0  # below the 5 s of common servers, so that a connection is n
 
 # aiohttp has already undone these.
 _UNDONE_HEADERS = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection"})
-_COUNTS = frozenset({"usage", "usageMetadata"})  # Where providers say what an answer took.
+_COUNTS = frozenset({"usage", "usageMetadata"})  # The fields in which providers state the tokens used.
 _PROXY_VARIABLES = ("https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY")
 
 _sessions: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = weakref.WeakKeyDictionary()
 
 
 class Exchange:
-    """Takes the place of litellm's HTTP client for one call; what was sent once is never sent again.
+    """A replacement of litellm's HTTP client for one call. It never sends a request twice.
 
-    It keeps what it saw, since litellm's adapters turn errors into forms of their own.
+    It keeps the reply and the failure, because litellm's adapters turn errors into forms of their own.
     """
 
     def __init__(self, request: CallRequest, key: str) -> None:
@@ -48,7 +48,7 @@ class Exchange:
         self.failure: CallFailure | None = None
 
     def __del__(self) -> None:
-        """litellm's client would close connections of its own here; this one has none."""
+        """Do nothing: litellm's client would close its connections here, and this one has none."""
 
     @property
     def text(self) -> str:
@@ -56,18 +56,19 @@ class Exchange:
 
     @property
     def payload(self) -> dict[str, Any]:
-        """The JSON object of the reply's body, or an empty one."""
+        """Return the JSON object of the reply's body, or an empty one."""
         return failures.json_object(self.text)
 
     @property
     def bill(self) -> Bill:
-        """What the reply states about tokens and cost."""
+        """Return the tokens and the cost that the reply states."""
         return read_bill(self.payload, self.text)
 
     def body_without_counts(self) -> bytes | None:
-        """An answer's body whose counts of tokens say nothing; None where there are none, or it is no answer.
+        """Return an answer's body with empty token counts, or None if it has no counts or is no answer.
 
-        What a provider counts may be no number. Its answer is paid for all the same: to ask again would pay for two.
+        A provider may state counts that are no numbers. Its answer is paid for nevertheless, and asking again would
+        cost twice.
         """
         payload = self.payload
         counted = _COUNTS & payload.keys()
@@ -88,9 +89,9 @@ class Exchange:
         files: Any = None,
         content: Any = None,
     ) -> Any:
-        """Send the request and return the reply as an httpx.Response; an error status is raised as httpx raises it.
+        """Send the request and return the reply as an httpx.Response. Raise an error status as httpx does.
 
-        The signature is that of litellm's client; the time-out is the request's own.
+        The signature is that of litellm's client. The time-out is the request's own.
         """
         import httpx
 
@@ -132,7 +133,7 @@ class Exchange:
             self.status, self.body = reply.status, redact_body(body, self.key)
 
     def _failure_of(self, error: Exception) -> CallFailure:
-        """What it means that no reply came, or no whole one."""
+        """Return the failure for an error before the whole reply arrived."""
         if isinstance(error, TimeoutError):
             return self.fail(ErrorClass.TIMEOUT, f"no reply within {self.request.timeout_s:g} s")
         if isinstance(error, _TooLong):
@@ -145,10 +146,10 @@ class Exchange:
         )
 
     def failure_after(self, error: Exception) -> CallFailure:
-        """The failure that this exchange saw, whatever error litellm made of it."""
+        """Return the failure that this exchange saw, whatever error litellm made of it."""
         if self.failure is not None:
             return self.failure
-        if self.status is None:  # litellm could not make a request of it
+        if self.status is None:  # litellm could not make a request
             words = str(getattr(error, "message", error)).removeprefix(f"litellm.{type(error).__name__}: ")
             return self.fail(ErrorClass.BAD_REQUEST, words.partition(" To drop these")[0] or type(error).__name__)
         if self.status >= 300:
@@ -167,7 +168,7 @@ class Exchange:
         return self.fail(error_class, message, failures.retry_after_s(self.headers, body))
 
     def fail(self, error_class: ErrorClass, message: str, retry_after_s: float | None = None) -> CallFailure:
-        """A failure with what may be stored of its message."""
+        """Return a failure with the part of its message that may be stored."""
         own = (self.key,) if self.key != KEYLESS else ()
         message = failures.storable_message(message, (*known_secrets(), *own))
         return CallFailure(
@@ -189,7 +190,7 @@ async def close() -> None:
 
 
 def session() -> aiohttp.ClientSession:
-    """The running loop's connections. The engine bounds how many are in flight, so the connector does not."""
+    """Return the running loop's session. The connector has no limit, because the engine limits the calls in flight."""
     loop = asyncio.get_running_loop()
     session = _sessions.get(loop)
     if session is None or session.closed:
@@ -203,7 +204,7 @@ def session() -> aiohttp.ClientSession:
 
 
 def _as_utf8(body: bytes) -> bytes:
-    """The body, whose broken characters, if any, are replaced: one of them is no reason to lose a paid answer."""
+    """Return the body with invalid bytes replaced, because one of them must not lose a paid answer."""
     try:
         body.decode()
     except UnicodeDecodeError:
@@ -212,7 +213,7 @@ def _as_utf8(body: bytes) -> bytes:
 
 
 class _TooLong(ValueError):
-    """A reply beyond MAX_REPLY_BYTES."""
+    """A reply longer than MAX_REPLY_BYTES."""
 
 
 async def bounded(reply: aiohttp.ClientResponse) -> bytes:

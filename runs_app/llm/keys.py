@@ -1,4 +1,4 @@
-"""The keys of endpoints: which environment variables may hold one, and their removal from what providers send back."""
+"""The keys of endpoints: the environment variables that may hold one, and the removal of keys from replies."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from django.conf import settings
 
 KEYLESS = "not-needed"
-# Patterns that Python and PostgreSQL read alike: the database checks them, too.
+# Patterns with the same meaning in Python and PostgreSQL, because the database checks them, too.
 NAME = r"^[A-Z][A-Z0-9_]*_(KEY|TOKEN)$"
 OWN = (
     r"^(EVALSITE|DJANGO|DATABASE|POSTGRES|AWS|SSH|GPG|GITHUB|GH|GITLAB|CI|ACTIONS|DOCKER|KUBE[A-Z]*|SYSTEMD|DBUS|SUDO)_"
     r"|^(SECRET_KEY|CREDENTIALS_KEY|SESSION_TOKEN)$"
 )
-SHORTEST_SECRET = 8  # A shorter value, such as "ollama", is a word that answers may hold.
+SHORTEST_SECRET = 8  # A shorter value, such as "ollama", is a word that may occur in answers.
 REDACTED = "[key]"
 
 
@@ -34,16 +34,16 @@ def problem_with_name(name: str) -> str | None:
 
 
 def read_key(name: str | None) -> str:
-    """Return the value of a variable that may hold a key; empty if it may not, or has none."""
+    """Return the value of a variable that may hold a key, or "" if it may not or is not set."""
     if not name or problem_with_name(name) is not None:
         return ""
     return os.environ.get(name, "").strip()
 
 
 def known_secrets(*own: str) -> list[str]:
-    """Return the values of all variables that may hold a key, with these, longest first.
+    """Return the values of all variables that may hold a key, and the `own` ones, longest first.
 
-    A provider may send back the key of another endpoint, for example if it is a proxy that has several.
+    A provider may send back the key of another endpoint, for example if it is a proxy with several keys.
     """
     names = (name for name in os.environ if name.endswith(("_KEY", "_TOKEN")))
     values = {*own, *map(read_key, names)} - {KEYLESS}
@@ -58,10 +58,10 @@ def redact(text: str, secrets: Collection[str]) -> str:
 
 
 def redact_body(body: bytes, *own: str) -> bytes:
-    """Return what a provider sent without keys: all that is stored of a reply is made of this.
+    """Return a provider's reply without keys. Only this form of a reply is ever stored.
 
-    JSON may write a character of a key as an escape (`\\u0073`, `\\/`). Such a body is parsed, and written anew if it
-    holds a key.
+    JSON may write a character of a key as an escape (`\\u0073`, `\\/`). So a body with escapes is parsed, and written
+    anew if it holds a key.
     """
     secrets = known_secrets(*own)
     for secret in secrets:

@@ -1,4 +1,4 @@
-"""Care for a model server of one's own, beyond asking it: a model that stalls is taken out of its memory."""
+"""Care for local model servers: a model that stalls is unloaded."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ WITHIN_S = 10.0
 
 
 async def evict(request: CallRequest) -> None:
-    """Ask Ollama to unload the model that this request went to; the next call loads it anew.
+    """Ask Ollama to unload the model of this request. The next call loads it anew.
 
-    It is no call to a model: nothing is paid, counted or kept of it, and that it fails changes nothing.
+    This is no call to a model: nothing is paid, counted or stored, and a failure changes nothing.
     """
     root = (request.base_url or USUAL_ADDRESS).rstrip("/").removesuffix("/v1")
     key = read_key(request.key_env) or KEYLESS

@@ -1,10 +1,10 @@
-"""Which models are kin: a judge that is of the family of a model that it judges may prefer its own. Pure."""
+"""The families of models. A judge may prefer answers of a model of its own family. Pure."""
 
 from __future__ import annotations
 
 import re
 
-# Most specific first: the first that the name of a model has decides.
+# Most specific first: the first pattern that matches a model's name decides.
 FAMILIES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
     (family, re.compile(pattern))
     for family, pattern in (
@@ -29,9 +29,10 @@ BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", 
 
 
 def family(provider: str, model: str) -> str:
-    """The family of a model by its name, else by the one provider that serves only its own, else by its vendor.
+    """Return the family of a model: by its name, else by its provider if that serves only its own models, else by
+    vendor.
 
-    A model of no known family is its own: `vendor/name`, or the name without a version.
+    A model of no known family is its own family: `vendor/name`, or the name without a version.
     """
     name = model.lower()
     words = re.sub(r"[^a-z0-9]+", " ", name)
@@ -45,5 +46,5 @@ def family(provider: str, model: str) -> str:
 
 
 def prefers_itself(judge: tuple[str, str], solver: tuple[str, str]) -> bool:
-    """Whether judge and solver, each as (provider, model), are of one family."""
+    """Return whether judge and solver, each as (provider, model), are of one family."""
     return family(*judge) == family(*solver)

@@ -1,7 +1,7 @@
-"""The sampling parameters that may be sent to a provider, and the bound on output tokens that they set. Pure.
+"""The sampling parameters that may be sent to a provider, and the limit of output tokens that they set. Pure.
 
-A parameter that is not listed here is never sent: it could raise the cost of a call above its reservation (`n`,
-`models`, `plugins`, `service_tier: priority`) or change what is asked.
+A parameter that is not listed here is never sent. It could raise a call's cost above its reservation (`n`, `models`,
+`plugins`, `service_tier: priority`) or change what is asked.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 OPENAI, OPENROUTER, ANTHROPIC, GEMINI = "openai", "openrouter", "anthropic", "gemini"
 OLLAMA, VLLM = "ollama_chat", "hosted_vllm"
 EVERY = frozenset({OPENAI, OPENROUTER, ANTHROPIC, GEMINI, OLLAMA, VLLM})
-OPENAI_FORM = frozenset({OPENAI, OPENROUTER, VLLM})  # Unknown names go into the request's body as they are.
+OPENAI_FORM = frozenset({OPENAI, OPENROUTER, VLLM})  # Unknown names go into the request's body unchanged.
 
-# Every name under which a provider takes the longest answer, and the budget of thinking beside it.
+# All providers' names for the maximum length of an answer, and for the budget of thinking.
 ANSWER_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "max_new_tokens", "num_predict")
 THINKING_LIMITS = (
     ("thinking", "budget_tokens"),
@@ -30,7 +30,7 @@ COMPLETIONS = ("n", "best_of", "candidate_count")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value must be, in words and as a check, and the providers that take the parameter."""
+    """The condition on a value, in words and as a check, and the providers that take the parameter."""
 
     expected: str
     accepts: Callable[[Any], bool]
@@ -78,7 +78,7 @@ def _one_of(*values: str, providers: frozenset[str] = EVERY) -> Rule:
 
 
 def _mapping(fields: Mapping[str, Callable[[Any], bool]], expected: str, *providers: str) -> Rule:
-    """A mapping of these keys, none of them required."""
+    """Return the rule for a mapping of these keys, none of them required."""
 
     def accepts(value: Any) -> bool:
         return isinstance(value, dict) and all(key in fields and fields[key](at) for key, at in value.items())
@@ -188,10 +188,10 @@ def problem_for(provider: str, parameters: Mapping[str, Any]) -> str | None:
 
 
 def output_ceiling(parameters: Mapping[str, Any], model_limit: int | None) -> int | None:
-    """Return the most output tokens that one call can be billed for; None if nothing bounds them.
+    """Return the maximum of output tokens that one call can be billed for, or None without a limit.
 
-    It is the largest of all limits of an answer, else the model's own, plus the budget of thinking: some providers
-    count thinking into the limit, others beside it. All of that for each completion.
+    It is the largest limit of an answer, else the model's own, plus the budget of thinking. Some providers count
+    thinking within the limit, others beside it. The sum is multiplied by the number of completions.
     """
     limits = [n for name in ANSWER_LIMITS if (n := _positive(parameters.get(name)))]
     thinking = max((_positive(_at(parameters, path)) for path in THINKING_LIMITS), default=0)
@@ -214,5 +214,5 @@ def _at(parameters: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _positive(value: Any) -> int:
-    """Zero for anything that is no positive number."""
+    """Return the value rounded up, or zero if it is no positive number."""
     return math.ceil(value) if _is_number(value) and value > 0 else 0

@@ -1,8 +1,8 @@
-"""From a prompt and an item to the messages that a model is sent.
+"""The rendering of a prompt and an item into the messages for a model.
 
 A prompt is a list of turns, {"role": "system" | "user" | "assistant", "content": "... {{input}} ... {{image}} ..."}.
-Substitution is one pass over the template, for declared variables only: a value is never looked at again, so braces in
-an item (LaTeX, JSON, code, "{{target}}") stay what they are, and a template can call or index nothing.
+Substitution is one pass over the template, for declared variables only. Values are never scanned again, so braces in an
+item (LaTeX, JSON, code, "{{target}}") stay unchanged, and a template can call or index nothing.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ NAMES = (
 )
 ALLOWED = frozenset(NAMES) - {f"{META}NAME"}
 SHARED = frozenset({"dimension", "dimension_instructions", "scale_min", "scale_max", "scale_labels"})
-MOST_CHARS = 2_000_000  # Of the texts of one rendered request; the longest contexts hold about as much.
-SHORTEST_HEAD = 1024  # Tokens: no provider's cache keeps less (Anthropic, "Prompt caching").
+MOST_CHARS = 2_000_000  # Of the texts of one rendered request. The longest context windows hold about as much.
+SHORTEST_HEAD = 1024  # Tokens: no provider caches a shorter prefix (Anthropic, "Prompt caching").
 UNKNOWN = "unknown variable"
 ROLES = ("system", "user", "assistant")
 VARIABLE = re.compile(r"\{\{[ \t]*([^\W\d]\w*(?:\.[\w -]*[\w-])?)[ \t]*\}\}")
-LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one; longer scales are given by their ends.
+LONGEST_ENUM = 25  # Points of a scale that a schema lists one by one. Longer scales are given by their ends.
 HINTS: dict[AnswerFormat, str] = {
     "text": "",
     "rating": 'Answer with JSON alone: {"rating": N}, where N is an integer from {{scale_min}} to {{scale_max}}.',
@@ -58,11 +58,11 @@ class Turn(TypedDict):
 
 
 class PromptError(ValueError):
-    """A prompt that cannot be rendered for this item; the message says which turn or variable."""
+    """A prompt that cannot be rendered for this item. The message names the turn or variable."""
 
 
 class RequestTooLong(PromptError):
-    """The request that a prompt makes of this item has more characters than one may have. Nothing was rendered."""
+    """A request with more characters than allowed. Nothing was rendered."""
 
 
 def braced(name: str) -> str:
@@ -70,7 +70,7 @@ def braced(name: str) -> str:
 
 
 def variables_of(template: str) -> tuple[str, ...]:
-    """The names in {{...}}, each once, in the order of their first mention."""
+    """Return the names in {{...}}, each once, in the order of their first use."""
     return tuple(dict.fromkeys(VARIABLE.findall(template)))
 
 
@@ -79,9 +79,9 @@ def uses(prompt: Sequence[Turn], variable: str) -> bool:
 
 
 def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[str] = NAMES) -> list[str]:
-    """What keeps a prompt from being saved, as sentences for its author; an empty list when all is well.
+    """Return the problems that keep a prompt from being saved, as sentences for its author; empty if it is valid.
 
-    `allowed` are the variables it may name, beside `meta.<name>`; `listed` those that an error lists.
+    `allowed` are the variables that it may name, beside `meta.<name>`. `listed` are the names that an error lists.
     """
     if not isinstance(prompt, list) or not prompt:
         return ["A prompt is a list of at least one turn."]
@@ -92,7 +92,7 @@ def validate(prompt: Any, allowed: Collection[str] = ALLOWED, listed: Sequence[s
 
 
 def warnings_for(prompt: Sequence[Turn], *, items_have_text: bool, items_have_images: bool) -> list[str]:
-    """What is allowed and yet looks like a mistake, given the items that the prompt will meet."""
+    """Return warnings about a valid prompt that looks wrong for these items."""
     warnings = []
     if items_have_images and not uses(prompt, IMAGE):
         warnings.append("The items have images, and no turn says {{image}}: the model will not see them.")
@@ -114,7 +114,7 @@ def variables_for(
     dimension_instructions: str = "",
     scale: Scale | None = None,
 ) -> dict[str, str]:
-    """The values of every variable but `image`, for one item on one dimension. The target is not among them."""
+    """Return the values of every variable but `image`, for one item on one dimension. The target is not among them."""
     values = {
         "key": key,
         "input": input,
@@ -138,12 +138,11 @@ def render(
     salt: str = "",
     most_chars: int = MOST_CHARS,
 ) -> list[Message]:
-    """Messages in the form of OpenAI's chat API. A turn with {{image}} becomes a list of text and image parts.
+    """Return messages in the form of OpenAI's chat API. A turn with {{image}} becomes a list of text and image parts.
 
-    The hint and then the salt close the last user turn, so that all before them stays a cacheable prefix. A system
-    turn that comes out blank is left out. PromptError for a variable without a value, a {{image}} for an item that
-    has none, another turn that comes out blank, or more than `most_chars` characters, which is found before any is
-    rendered.
+    The hint and then the salt close the last user turn, so that everything before them is a cacheable prefix. A blank
+    system turn is left out. Raise PromptError for a variable without a value, for {{image}} without an image, or for
+    another blank turn. Raise RequestTooLong, before rendering, for more than `most_chars` characters.
     """
     if (size := rendered_chars(prompt, variables)) > most_chars:
         raise RequestTooLong(f"the request would have {size:,} characters; at most {most_chars:,} are sent")
@@ -160,7 +159,7 @@ def render(
 
 
 def rendered_chars(prompt: Sequence[Turn], variables: Mapping[str, str]) -> int:
-    """Return how many characters the turns come to, without rendering them. An image counts none."""
+    """Return the number of characters of the rendered turns, without rendering them. An image counts as zero."""
     return sum(
         len(turn["content"]) + sum(_growth(match, variables) for match in VARIABLE.finditer(turn["content"]))
         for turn in prompt
@@ -172,7 +171,7 @@ def _growth(match: re.Match[str], variables: Mapping[str, str]) -> int:
 
 
 def substitute(template: str, variables: Mapping[str, str]) -> str:
-    """The template with each {{name}} replaced, once. PromptError for a name without a value."""
+    """Return the template with each {{name}} replaced, once. Raise PromptError for a name without a value."""
 
     def value_of(match: re.Match[str]) -> str:
         try:
@@ -184,12 +183,12 @@ def substitute(template: str, variables: Mapping[str, str]) -> str:
 
 
 def render_choices(choices: Sequence[str]) -> str:
-    """Lines "A) ...", "B) ..."; after Z come AA, AB, as in spreadsheets."""
+    """Return the lines "A) ...", "B) ...". After Z come AA, AB, as in spreadsheets."""
     return "\n".join(f"{letter_of(at)}) {choice}" for at, choice in enumerate(choices))
 
 
 def letter_of(at: int) -> str:
-    """The letter of the choice at an index from 0: A, B, ... Z, AA, AB ..."""
+    """Return the letter of the choice at an index from 0: A, B, ... Z, AA, AB ..."""
     letters = ""
     at += 1
     while at:
@@ -199,25 +198,25 @@ def letter_of(at: int) -> str:
 
 
 def render_labels(scale: Scale) -> str:
-    """The points that have a label, as "1 = Very low, 7 = Very high"."""
+    """Return the labelled points, as "1 = Very low, 7 = Very high"."""
     return ", ".join(f"{point} = {scale.labels[point]}" for point in sorted(scale.labels))
 
 
 def salt(run_id: int | str, item_key: str, dimension: str, sample_idx: int) -> str:
-    """Ten hexadecimal digits that differ from trial to trial, and are the same whenever that trial is tried again."""
+    """Return ten hexadecimal digits that differ between trials, and stay the same when a trial is tried again."""
     return content_hash([str(run_id), item_key, dimension, sample_idx])[:10]
 
 
 def format_hint(answer_format: AnswerFormat, scale: Scale | None) -> str:
-    """The sentence that asks for the form of the answer: what a model without schemas has to go by. "" for text."""
+    """Return the sentence that asks for the answer's form, for models without schemas. It is "" for text."""
     hint = HINTS[answer_format]
     return substitute(hint, variables_for(key="", scale=_needed(scale, answer_format))) if hint else ""
 
 
 def response_format(answer_format: AnswerFormat, scale: Scale | None) -> dict[str, Any] | None:
-    """The strict schema of a rating, for the API's `response_format`; None where the answer is not held to one.
+    """Return the strict schema of a rating, for the API's `response_format`, or None if the answer has no schema.
 
-    A rating with its reasoning is asked for in words alone: under a strict schema, models give no reasons.
+    A rating with reasoning is asked for in words alone: under a strict schema, models give no reasons.
     """
     if answer_format != "rating":
         return None
@@ -236,9 +235,9 @@ def request_hash(
     parameters: Mapping[str, Any],
     response_format: Mapping[str, Any] | None = None,
 ) -> str:
-    """The identity of one rendered request: what was sent, to which model, with which settings.
+    """Return the identity of one rendered request: its content, the model and the settings.
 
-    Render with the image's content hash in place of its data URL to hash a few hundred bytes, not the picture.
+    To hash a few hundred bytes instead of an image, render with the image's content hash in place of its data URL.
     """
     return content_hash(
         {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
@@ -251,11 +250,11 @@ def with_marked_head(
     messages: Sequence[Message],
     shared: Collection[str] = (),
 ) -> list[Message]:
-    """The same messages, with a mark where the part ends that all items share: there a provider's cache may begin.
+    """Return the messages with a mark at the end of the part that all items share, for a provider's cache.
 
-    `variables` are those that `messages` were rendered with, `shared` those that are alike for all items besides those
-    of the dimension. Texts are split at the mark and else stay as they are. Nothing is marked where the head is too
-    short for any provider to keep, or where no turn names an item.
+    `messages` were rendered with `variables`. `shared` names the variables, besides those of the dimension, that are
+    the same for all items. Texts are split at the mark and otherwise unchanged. No mark is set if the shared part is
+    too short for every provider's cache, or if no turn names an item.
     """
     filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
     at, offset = _end_of_head(filled, SHARED | set(shared))
@@ -273,7 +272,7 @@ def with_marked_head(
 
 
 def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int | None, int]:
-    """The turn, and the place in it, of the first variable that differs from item to item."""
+    """Return the turn of the first variable that differs between items, and its offset there."""
     for at, turn in enumerate(prompt):
         for match in VARIABLE.finditer(turn["content"]):
             if match.group(1) not in shared:
@@ -282,7 +281,7 @@ def _end_of_head(prompt: Sequence[Turn], shared: Collection[str]) -> tuple[int |
 
 
 def _marked_at(content: str | list[Message], length: int) -> list[Message]:
-    """Parts, of which one ends after so many characters and says so; the head never reaches past a first text."""
+    """Return the content as parts, with a mark after so many characters. The head never extends past the first text."""
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     text = parts[0]["text"]
     head = {"type": "text", "text": text[:length], "cache_control": {"type": "ephemeral"}}

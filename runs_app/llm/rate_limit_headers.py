@@ -1,6 +1,6 @@
-"""What a provider says, with each reply, is left of its rates. Pure.
+"""The rates that a provider says are left, from the headers of each reply. Pure.
 
-Read are the headers of OpenAI and those that follow it, of Anthropic, of OpenRouter, and of the IETF's draft
+The headers are those of OpenAI and compatible providers, of Anthropic, of OpenRouter, and of the IETF's draft
 (draft-ietf-httpapi-ratelimit-headers-07).
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-LONGEST_S = 900.0  # As with Retry-After: asking again each quarter of an hour costs nothing.
-UNSAID_S = 1.0  # Where it is said what is left, and not until when.
-EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number beyond these is a moment, not a duration.
+LONGEST_S = 900.0  # As with Retry-After: one request each quarter of an hour costs nothing.
+UNSAID_S = 1.0  # If the provider says what is left, but not until when.
+EPOCH_S, EPOCH_MS = 1e9, 1e12  # A plain number above these is a point in time, not a duration.
 
 _REQUESTS = (
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
@@ -36,7 +36,7 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """So many are left for so many seconds; then there are more."""
+    """The number left for so many seconds. After that, there are more."""
 
     n: int
     for_s: float
@@ -44,23 +44,23 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """None of what the provider does not speak of."""
+    """The requests and tokens that are left, None if the provider does not state them."""
 
     requests: Left | None = None
     tokens: Left | None = None
 
 
 def allowance_of(headers: Mapping[str, str], now: datetime | None = None) -> Allowance | None:
-    """What these headers, by their names in small letters, say; None where they say nothing."""
+    """Return the allowance that these headers state, or None. Header names are in lower case."""
     now = now or said_at(headers)
     requests, tokens = _least(headers, _REQUESTS, now), _least(headers, _TOKENS, now)
     return Allowance(requests, tokens) if requests or tokens else None
 
 
 def said_at(headers: Mapping[str, str]) -> datetime:
-    """When the provider said this, by its own clock: what it names as a moment is one of that clock.
+    """Return the provider's time of this reply, by its own clock, since its reset times use that clock.
 
-    Where it does not say, by this machine's, which may be off.
+    Without a Date header, return this machine's time, which may be wrong.
     """
     try:
         moment = parsedate_to_datetime(headers.get("date", ""))
@@ -76,7 +76,7 @@ def _least(headers: Mapping[str, str], names: tuple[tuple[str, str], ...], now: 
 
 
 def _count(text: str | None) -> int:
-    """Minus one where that is no number."""
+    """Return the count, or -1 if the text is no number."""
     try:
         return max(0, int(float(text or "")))
     except (ValueError, OverflowError):
@@ -84,7 +84,9 @@ def _count(text: str | None) -> int:
 
 
 def _seconds(text: str | None, now: datetime) -> float:
-    """From now: of a duration as `6m0s`, of seconds, or of a moment in seconds, milliseconds or ISO 8601."""
+    """Return the seconds from now, given a duration like `6m0s`, seconds, or a time in seconds, milliseconds or ISO
+    8601.
+    """
     text = (text or "").strip()
     if _DURATION.fullmatch(text):
         return _bounded(sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text)))

@@ -1,8 +1,8 @@
-"""Reads a rating out of a model's reply.
+"""The parser of ratings in model replies.
 
-Three steps, the first that finds a rating decides, and which one it was is kept: the reply is JSON (also inside a
-fence); the outermost {...} is JSON; the first integer of the scale that stands alone. A JSON object that names a
-rating has spoken: a value off the scale is then an error, and no number of its prose is taken instead.
+The first of three steps that finds a rating decides, and the step is recorded. They are: the reply is JSON (also inside
+a fence); the outermost {...} is JSON; the first integer of the scale that stands alone. If a JSON object names a
+rating, only that counts: a value off the scale is an error, and no number of the text replaces it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ RatingError = Literal["empty", "no_rating_found", "out_of_scale", "not_an_intege
 
 THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 FENCE = "```"
-# Not a part of a word, a decimal, a thousand ("1,000"), a date or range ("3-4") nor what it is out of ("6/7").
+# Not a part of a word, a decimal, a thousand ("1,000"), a date or range ("3-4"), nor of a fraction ("6/7").
 STANDALONE_INTEGER = re.compile(
     r"(?<![\w./])(?<![0-9],)(?<![0-9][-–])([-−+]?[0-9]{1,9})(?![\w%])(?![.,][0-9])", re.ASCII
 )
@@ -29,7 +29,10 @@ STANDALONE_INTEGER = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """`rating` is None exactly when `error` is set; `step` is the one that matched, "" when none did."""
+    """A parsed rating.
+
+    `rating` is None exactly when `error` is set. `step` is the step that matched, "" if none did.
+    """
 
     rating: int | None
     reasoning: str | None
@@ -38,10 +41,10 @@ class Parsed:
 
 
 def visible_text(text: str) -> str:
-    """The reply without its <think> blocks, stripped.
+    """Return the reply without its <think> blocks, stripped.
 
-    A block that is never closed hides all that follows (the reply was cut off while thinking). A lone closing tag
-    hides all before it (some chat templates open the block in the prompt). Linear in the length of the text.
+    A block that is never closed hides the rest of the reply, which was cut off while thinking. A lone closing tag hides
+    everything before it, because some chat templates open the block in the prompt. The time is linear in the length.
     """
     kept: list[str] = []
     position, thinking = 0, False
@@ -58,9 +61,9 @@ def visible_text(text: str) -> str:
 
 
 def parse_rating(text: str | None, scale: Scale) -> Parsed:
-    """The rating in a reply and the step that found it; never raises, whatever the text.
+    """Return the rating in a reply and the step that found it. This never raises, whatever the text.
 
-    Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (JSON says 3.5, say).
+    Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (for example 3.5 in JSON).
     """
     visible = visible_text(text or "")
     if not visible:
@@ -74,7 +77,7 @@ def parse_rating(text: str | None, scale: Scale) -> Parsed:
 
 
 def json_objects(text: str) -> Iterator[tuple[Step, dict[str, Any]]]:
-    """The JSON objects that a reply may mean, likeliest first: all of it, its fenced blocks (last first), its {...}."""
+    """Yield the JSON objects of a reply, likeliest first: all of it, its fenced blocks (last first), its {...}."""
     for step, candidate in _json_candidates(text):
         try:
             found = json.loads(candidate)
@@ -94,7 +97,7 @@ def _json_candidates(text: str) -> Iterator[tuple[Step, str]]:
 
 
 def _fenced_blocks(text: str) -> list[str]:
-    """What stands between pairs of fences, without the language name of the opening one."""
+    """Return the texts between pairs of fences, without the language name of the opening one."""
     return [re.sub(r"\A[A-Za-z]*\s", "", block) for block in text.split(FENCE)[1::2]]
 
 
@@ -115,7 +118,7 @@ def _rating_of(value: Any, scale: Scale) -> tuple[int | None, RatingError | None
 
 
 def _first_integer(text: str, scale: Scale) -> tuple[int | None, RatingError | None]:
-    """The first integer of the scale that stands alone; the scale's own mention ("from 1 to 7") is no answer."""
+    """Return the first integer of the scale that stands alone. A mention of the scale ("from 1 to 7") is no answer."""
     mention = rf"(?<![\w.-]){scale.minimum}\s*(?:-|–|—|\.\.|to|through|and)\s*{scale.maximum}(?![\w])"
     values = [int(match.replace("−", "-")) for match in STANDALONE_INTEGER.findall(re.sub(mention, " ", text))]
     for value in values:

@@ -1,4 +1,4 @@
-"""Reading a provider's reply, in the form that litellm gives it, into a CallReply."""
+"""The reading of a provider's reply, in litellm's form, into a CallReply."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ListedCost = Callable[[CallRequest, Any], float | None]
 def read_reply(
     request: CallRequest, response: Any, exchange: Exchange, latency_ms: int, listed_cost: ListedCost
 ) -> CallReply:
-    """The reply that litellm read from an exchange; CallFailure for one without an answer."""
+    """Return the reply that litellm read from an exchange. Raise CallFailure for one without an answer."""
     choices = getattr(response, "choices", None)
     if not choices:
         raise exchange.fail(ErrorClass.MALFORMED_REPLY, f"the reply has no choices: {exchange.text}")
@@ -56,7 +56,7 @@ def read_reply(
 
 
 def _refusal(message: Any) -> str:
-    """The words of a refusal, where the provider sets them apart."""
+    """Return the text of a refusal, if the provider separates it."""
     apart = getattr(message, "provider_specific_fields", None) or {}
     refusal = getattr(message, "refusal", None) or apart.get("refusal")
     return refusal if isinstance(refusal, str) else ""
@@ -69,7 +69,7 @@ def _reasoning(message: Any) -> str:
 
 
 def _raw_text(payload: dict[str, Any], text: str) -> str:
-    """The text as it came, where the reply has OpenAI's form: litellm cuts a leading <think> block out of it."""
+    """Return the text as received, if the reply has OpenAI's form: litellm removes a leading <think> block."""
     try:
         content = payload["choices"][0]["message"]["content"]
     except (LookupError, TypeError):
@@ -78,16 +78,16 @@ def _raw_text(payload: dict[str, Any], text: str) -> str:
 
 
 def _bare(model: Any, request: CallRequest) -> str:
-    """The model that the provider says it served; litellm puts the provider's name before it."""
+    """Return the model that the provider says it served, without the provider's name that litellm adds."""
     served = str(model or "")
     prefix = f"{request.provider}/"
     return served if request.model.startswith(prefix) else served.removeprefix(prefix)
 
 
 def _tokens(usage: Any, *, says_something: bool) -> dict[str, int | None]:
-    """The token counts of a reply by the names that CallReply gives them; all None where they cannot be so.
+    """Return the token counts of a reply by their names in CallReply, or None for all if they are impossible.
 
-    A request has tokens, and so has an answer that says something: a price on fewer would be too low.
+    A request has tokens, and so has an answer with text. A price on fewer tokens would be too low.
     """
     names = ("input_tokens", "output_tokens", "reasoning_tokens", "cache_read_tokens", "cache_write_tokens")
     asked, answered = (token_count(getattr(usage, name, None)) for name in ("prompt_tokens", "completion_tokens"))
@@ -109,9 +109,9 @@ def _cost(
     listed_cost: ListedCost,
     stated: Decimal | None,
 ) -> tuple[Decimal | None, CostSource]:
-    """Return what the call cost, and the source: the price list, or the cost that the provider states if it is larger.
+    """Return the cost of the call and its source: the price list, or the provider's stated cost if that is larger.
 
-    A provider that bills more than the list price would else pass the budget unseen.
+    A provider that bills more than the list price could else exceed the budget unnoticed.
     """
     cost, source = _cost_by_list(request, usage, tokens, listed_cost)
     if stated is not None and (cost is None or stated > cost):
@@ -122,7 +122,7 @@ def _cost(
 def _cost_by_list(
     request: CallRequest, usage: Any, tokens: dict[str, int | None], listed_cost: ListedCost
 ) -> tuple[Decimal | None, CostSource]:
-    """Return the cost by the endpoint that is free, the price set by hand or litellm's list, in this order."""
+    """Return the cost of the call by the first that applies: a free endpoint, the price set by hand, litellm's list."""
     if request.is_free:
         return Decimal(0), "free"
     if tokens["input_tokens"] is not None:
@@ -138,7 +138,7 @@ def _cost_by_list(
 
 
 def computed_cost(request: CallRequest, usage: Usage, listed_cost: ListedCost) -> Decimal | None:
-    """Return what tokens cost that came without an answer; None if no price is known."""
+    """Return the cost of tokens that came without an answer, or None if no price is known."""
     return _cost_by_list(request, usage, {"input_tokens": usage.input_tokens, **_parts(usage)}, listed_cost)[0]
 
 
@@ -154,7 +154,7 @@ def _list_price(
     source: CostSource,
     listed_cost: ListedCost,
 ) -> Decimal | None:
-    """What the same tokens cost without a cache, by the list that priced the call; None where no list did."""
+    """Return the cost of the same tokens without a cache, by the list that priced the call; None if no list did."""
     if cost is None or source in ("free", "provider"):
         return None
     if not (tokens["cache_read_tokens"] or tokens["cache_write_tokens"]):

@@ -1,4 +1,4 @@
-"""What a provider's reply states about tokens and cost, whether or not it holds an answer. Pure."""
+"""The tokens and the cost that a provider's reply states, with or without an answer. Pure."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from runs_app.pricing.costs import Usage
 EIGHT_PLACES = Decimal("1e-8")
 MAX_TOKENS = 2**31 - 1
 MAX_COST_USD = 100_000  # A single call cannot cost this, and the column cannot hold it.
-TICKS_PER_USD = 10**10  # xAI states its costs in these.
+TICKS_PER_USD = 10**10  # The unit of xAI's costs.
 
-_COUNTS = ("usage", "usageMetadata")  # Where providers state what a reply took.
+_COUNTS = ("usage", "usageMetadata")  # The fields in which providers state the tokens used.
 _INPUT = ("prompt_tokens", "input_tokens", "promptTokenCount", "prompt_eval_count")
 _OUTPUT = ("completion_tokens", "output_tokens", "candidatesTokenCount", "eval_count")
 _COSTS = ("cost", "total_cost", "estimated_cost")
-_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # Whole: a number at the end of a cut text may lack digits.
+_NUMBER = r"(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)(?=\s*[,}])"  # Complete: a number at the end of a cut text may lack digits.
 
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """`usage` is None where no tokens are stated, `stated_usd` where no cost is stated."""
+    """The bill of a reply. `usage` is None if it states no tokens, `stated_usd` is None if it states no cost."""
 
     usage: Usage | None = None
     stated_usd: Decimal | None = None
 
 
 def read_bill(payload: Mapping[str, Any], text: str) -> Bill:
-    """Return what a reply states: of its JSON object, or, where that is empty, of its text that cannot be read."""
+    """Return the bill that a reply states: in its JSON object or, if that is empty, in its unreadable text."""
     if not payload:
         payload = _rest_of(text)
     return Bill(_usage(payload), _stated_usd(payload))
 
 
 def dollars(value: Any) -> Decimal | None:
-    """Return an amount that a call can cost, to the eight places that are stored; None for anything else."""
+    """Return an amount that a call can cost, rounded to the eight stored places, or None for anything else."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool) and math.isfinite(value)
     return Decimal(str(value)).quantize(EIGHT_PLACES) if is_number and 0 <= value < MAX_COST_USD else None
 
 
 def token_count(value: Any) -> int | None:
-    """Return a number of tokens; None for anything else."""
+    """Return a number of tokens, or None for anything else."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return int(value) if is_number and 0 <= value <= MAX_TOKENS else None
 
 
 def larger(one: Decimal | None, other: Decimal | None) -> Decimal | None:
-    """Return the larger amount; an unknown one does not count."""
+    """Return the larger amount. An unknown amount does not count."""
     return max((usd for usd in (one, other) if usd is not None), default=None)
 
 
@@ -95,7 +95,7 @@ def _has_ticks(place: Mapping[str, Any]) -> bool:
 
 
 def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
-    """OpenRouter with a key of one's own at the provider: its `cost` is the fee, and the provider's bill is beside."""
+    """Return the provider's bill for OpenRouter with the user's own provider key: there, `cost` is only the fee."""
     details = usage.get("cost_details")
     if not usage.get("is_byok") or not isinstance(details, dict):
         return None
@@ -103,7 +103,7 @@ def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
 
 
 def _rest_of(text: str) -> dict[str, Any]:
-    """What can be read of the counts in a text that is no JSON, such as a reply that was cut off."""
+    """Return the counts that can be read in a text that is no JSON, such as a reply that was cut off."""
     for name in _COUNTS:
         at = text.rfind(f'"{name}"')
         begins = text.find("{", at) if at >= 0 else -1

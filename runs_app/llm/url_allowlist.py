@@ -1,4 +1,4 @@
-"""Which addresses a key and an item may be sent to. Pure: the caller brings the allow-list."""
+"""The addresses that a key and an item may be sent to. Pure: the caller passes the allow-list."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PROVIDER_HOSTS = frozenset(
 
 
 def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
-    """Why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
+    """Return why `url` may not be called, or None. `allowed_hosts` holds names, or "name:port" for that port alone."""
     try:
         parts = urlsplit(url)
         host, port = (parts.hostname or "").lower().rstrip("."), parts.port
@@ -37,7 +37,7 @@ def problem_with_url(url: str, allowed_hosts: Collection[str]) -> str | None:
 
 
 def _is_link_local(host: str) -> bool:
-    """Link-local addresses answer with a machine's own credentials in most clouds, whoever put them on a list."""
+    """Return whether a host is link-local. In most clouds such addresses serve the machine's own credentials."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

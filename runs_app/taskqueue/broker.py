@@ -1,8 +1,8 @@
-"""The task queue from both ends: what a cluster takes from it, and how `up` knows that its cluster is well.
+"""The task queue's broker for a cluster, and the health check by which `up` finds out that its cluster hangs.
 
-Killing an idle worker of a cluster can hang all of it without ending a process. So the supervisor asks its own cluster,
-and no other, to tend the work every few seconds; a request that is neither done nor waiting for a busy worker tells
-that the cluster hangs.
+Killing an idle worker of a cluster can hang the whole cluster without ending a process. So the supervisor asks its own
+cluster, and no other, to run `tend` every few seconds. The cluster hangs if such a request stays undone while a worker
+is idle.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from runs_app.taskqueue.task_payloads import check_task
 logger = logging.getLogger("evalsite.queue")
 
 TEND = "runs_app.tasks.tend"
-PULSE_S = 10.0  # Between a request that was done and the next.
+PULSE_S = 10.0  # Between one request and the next, if the first is done by then.
 LOOK_S = 1.0
-LATE_LOOKS = 20  # Looks at an undone request while a worker is idle, after which the cluster hangs. A start takes some.
+# Looks at an undone request while a worker is idle, after which the cluster hangs. Its start takes some of them.
+LATE_LOOKS = 20
 
 
 class Broker(ORM):  # type: ignore[misc]
-    """Takes from the queue that all clusters share, and from those of the `up` that started this cluster.
+    """A broker of the queue that all clusters share, and of the queues of the `up` that started this cluster.
 
-    A task that is taken moves to this cluster's queue: if the cluster dies, it is known what it had. A task that is
-    not signed, or that calls a function outside the list, is removed and never run.
+    A task that is taken moves to this cluster's queue, so that its tasks can be found if it dies. A task that is not
+    signed, or that calls a function outside the list, is removed and never run.
     """
 
     def dequeue(self) -> list[tuple[int, str]]:
-        """At most one task, locked for this cluster; none after a pause where none waits."""
+        """Return at most one task, locked for this cluster. If none waits, return none after a pause."""
         board = Noticeboard.here()
         keys = [self.list_key, *([board.queue, board.pulse_queue] if board else [])]
         waiting = self.get_connection().filter(key__in=keys, lock__lt=timezone.now()).order_by("pk")
@@ -66,13 +67,13 @@ class Broker(ORM):  # type: ignore[misc]
 
 
 def hand_back(board: Noticeboard) -> None:
-    """Give what a cluster had taken or was yet to take to whoever comes first. All tasks may run twice."""
+    """Give the tasks of a cluster, running or not, back to the shared queue. All tasks may run twice."""
     OrmQ.objects.filter(key=board.queue).update(key=Conf.CLUSTER_NAME, lock=timezone.now())
     OrmQ.objects.filter(key=board.pulse_queue).delete()
 
 
 def announce_busy_workers() -> None:
-    """Have this process's workers say on the noticeboard when they do a task, if there is one."""
+    """Make this process's workers report on the noticeboard while they do a task, if there is one."""
     board = Noticeboard.here()
     if board is None:
         return
@@ -81,9 +82,10 @@ def announce_busy_workers() -> None:
 
 
 class Pulse:
-    """A chore of the supervisor: ask the cluster to tend the work, and have it replaced when it does not.
+    """A chore of the supervisor: ask the cluster to run `tend`, and have the cluster replaced if it does not.
 
-    Whatever else is to be done every few seconds is done by `tend`, so that one mechanism shows that all of it is.
+    Everything else that must be done every few seconds is part of `tend`. One mechanism thus shows that all of it is
+    done.
     """
 
     def __init__(self, board: Noticeboard, workers: int, replace: Callable[[str], None]) -> None:
@@ -93,17 +95,17 @@ class Pulse:
         self._is_new = True
 
     def __call__(self) -> float:
-        """Look once; seconds until the next look."""
+        """Look once. Return the seconds until the next look."""
         close_old_connections()
         try:
             self._look()
         except DatabaseError:
-            self._late = 0  # Nothing can be done without a database: that is not the cluster's fault.
+            self._late = 0  # Nothing works without a database, so this is not the cluster's fault.
             raise
         return LOOK_S
 
     def start_anew(self) -> None:
-        """Before a cluster starts: nothing is held against it, and what the one before it had is there to be taken."""
+        """Reset the check before a cluster starts. The tasks of the cluster before it can be taken again."""
         self._board.forget_busy()
         self._is_new = True
 
@@ -118,7 +120,8 @@ class Pulse:
                 self._ask()
         elif self._board.busy() < self._workers:
             self._late += 1
-            if self._late == LATE_LOOKS // 2:  # Done, maybe, but a database that was away took no notice: ask again.
+            # The request may be done, but the database was away and did not note it: ask again.
+            if self._late == LATE_LOOKS // 2:
                 request.delete()
                 self._ask()
         if self._late >= LATE_LOOKS:

@@ -1,4 +1,4 @@
-"""Asking the task queue, by name: whoever asks knows nothing of what is asked for, and so nothing goes in circles."""
+"""Functions that enqueue tasks by dotted name, to avoid import cycles."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PREFLIGHT = "runs_app.tasks.make_preflight"
 
 
 def wake(queue: str | None = None) -> None:
-    """Ask for as many drains as a cluster runs, of any cluster or of one; those that find none needed end at once."""
+    """Enqueue as many drains as a cluster runs, for any cluster or one. A drain without work ends at once."""
 
     def enqueue() -> None:
         for _ in range(settings.DRAINS):
@@ -35,7 +35,7 @@ def wake_one(queue: str | None = None) -> None:
 
 
 def ask_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment | None = None) -> None:
-    """Ask for one tiny call to each model of these keys; what came of each will be on its row."""
+    """Enqueue one tiny call to each model of these ids. The result of each call is written to its row."""
     from django_q.tasks import async_task
 
     from runs_app.models import Preflight
@@ -50,7 +50,7 @@ def ask_preflights(keys: Collection[int], *, by: Actor, experiment: Experiment |
 
 
 def runs_finished(run_ids: Sequence[int]) -> None:
-    """Runs have ended, once this is committed: their answers can be graded by rules, which costs nothing."""
+    """Enqueue the grading of these finished runs by rules, after the commit. This costs no model calls."""
     from django_q.tasks import async_task
 
     from runs_app.models import Experiment

@@ -1,4 +1,4 @@
-"""The site as processes: a web server and a task queue, and what is done before they start."""
+"""The processes of the site: a web server and a task queue, with the steps before they start."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from evalsite.lib.ops.supervisor import Child, Chore, Supervisor
 from runs_app.taskqueue.broker import Pulse, hand_back
 from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
 
-THREADS = 16  # For complete requests. The worker has others for large bodies.
+THREADS = 16  # For complete requests. The web worker has other threads for large bodies.
 WEB_GRACE_S = 8.0
-QUEUE_GRACE_S = 25.0  # A drain that is told to stop waits 10 s for the calls in flight.
+QUEUE_GRACE_S = 25.0  # A drain that is asked to stop waits 10 s for the calls in flight.
 MIGRATING = 0x65766C73  # The key of an advisory lock.
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -34,11 +34,11 @@ DEBUG_IS_LOCAL = (
 
 
 class AddressError(Exception):
-    """The address cannot be served from. The message says why."""
+    """An address that the site cannot be served from. The message says why."""
 
 
 def migrate() -> None:
-    """Bring the database up to date; of several machines that start at once, one does."""
+    """Bring the database up to date. If several machines start at once, one of them does it."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [MIGRATING])
         try:
@@ -50,7 +50,10 @@ def migrate() -> None:
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """The site's socket. It outlives every web server, so that a request waits while one is replaced. AddressError."""
+    """Open the site's socket. It outlives every web server, so that requests wait while one is replaced.
+
+    Raise AddressError if the site cannot be served from this address.
+    """
     if settings.DEBUG and host not in LOOPBACK:
         raise AddressError(DEBUG_IS_LOCAL.format(host=host))
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -94,7 +97,7 @@ def serve(
 
 
 def _tidy_up() -> None:
-    """After an `up` that was killed on this machine: its tasks are not lost. And what was left open is closed."""
+    """Give back the tasks of an `up` that was killed on this machine, and close folders that were left open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
         close_folder(Path(folder))
     for board in Noticeboard.left_behind(settings.DATA_DIR):
@@ -128,14 +131,14 @@ def _queue(environment: dict[str, str]) -> Child:
 
 
 def _last_command() -> list[str]:
-    """What ends an embedded database when `up` is killed and cannot: any command, as its last user."""
+    """Return the command that ends an embedded database after `up` was killed: any command, as its last user, does."""
     if os.environ.get("DATABASE_URL"):
         return []
     return [sys.executable, str(settings.BASE_DIR / "manage.py"), "sweep_stale_claims"]
 
 
 class _Announcement:
-    """A chore: say once that the first page is served."""
+    """A chore that announces once that the first page is served."""
 
     def __init__(self, listener: socket.socket, say: Callable[[str], None]) -> None:
         host, port = listener.getsockname()[:2]
@@ -153,7 +156,7 @@ class _Announcement:
 
 
 def _restoring(pulse: Pulse) -> Chore:
-    """The pulse, which also starts an embedded database again that was killed."""
+    """Return a chore that runs the pulse, and restarts an embedded database that was killed."""
 
     def work() -> float:
         try:

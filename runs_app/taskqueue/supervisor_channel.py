@@ -1,7 +1,7 @@
-"""What `up` and its task queue tell each other, as files in a folder that ends with `up`.
+"""The channel between `up` and its task queue: files in a folder that is removed with `up`.
 
-Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy; files they can read
-and write. A cluster that was started without `up` has no noticeboard, and needs none.
+Task queue workers get no signal that asks them to stop, and cannot be asked whether they are busy. But they can read
+and write files. A cluster that was started without `up` has no noticeboard, and needs none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 VARIABLE = "EVALSITE_NOTICEBOARD"
 PREFIX = "up-"
 STOPPING = "stopping"
-IN_USE = "in-use"  # Locked by who made the board; the kernel frees it, however that process ends.
+IN_USE = "in-use"  # Locked by the process that created the board. The kernel frees the lock, however that process ends.
 
 
 class Noticeboard:
@@ -27,7 +27,7 @@ class Noticeboard:
     @classmethod
     @contextmanager
     def made_in(cls, parent: Path) -> Iterator[Noticeboard]:
-        """A new board for one `up`, gone after the block."""
+        """Create a board for one `up`, and remove it after the block."""
         parent.mkdir(parents=True, exist_ok=True)
         board = cls(Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent)))
         try:
@@ -39,7 +39,7 @@ class Noticeboard:
 
     @classmethod
     def left_behind(cls, parent: Path) -> Iterator[Noticeboard]:
-        """The boards of killed ones."""
+        """Yield the boards of killed `up` processes."""
         for path in parent.glob(f"{PREFIX}*/{IN_USE}"):
             with path.open("w") as in_use:
                 try:
@@ -53,13 +53,13 @@ class Noticeboard:
 
     @classmethod
     def here(cls) -> Noticeboard | None:
-        """The one that this process was started with."""
+        """Return the board that this process was started with, if any."""
         named = os.environ.get(VARIABLE)
         return cls(Path(named)) if named else None
 
     @property
     def queue(self) -> str:
-        """The key of the queue that only this cluster takes tasks from."""
+        """Return the key of the queue that only this cluster takes tasks from."""
         return self.folder.name
 
     @property
@@ -70,7 +70,7 @@ class Noticeboard:
         (self.folder / STOPPING).touch()
 
     def says_stop(self) -> bool:
-        """Also when the folder is gone: then so is who made it."""
+        """Return whether the cluster must stop. A missing folder also means that: its `up` is gone."""
         return (self.folder / STOPPING).exists() or not self.folder.exists()
 
     def mark_busy(self) -> None:
@@ -80,7 +80,7 @@ class Noticeboard:
         (self.folder / f"busy-{os.getpid()}").unlink(missing_ok=True)
 
     def busy(self) -> int:
-        """How many workers do a task now. The notice of one that was killed does not count."""
+        """Return the number of workers that do a task now. Files of killed workers do not count."""
         return sum(_is_alive(int(path.name.removeprefix("busy-"))) for path in self.folder.glob("busy-*"))
 
     def forget_busy(self) -> None:

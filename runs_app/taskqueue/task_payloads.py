@@ -25,7 +25,7 @@ FUNCTIONS: Final = frozenset(
         "runs_app.tasks.tend",
     }
 )
-# Of the options of a task, those that run nothing: no hook, chain or group, and nothing that goes through the cache.
+# The options of a task that run nothing: no hook, chain or group, and nothing that goes through the cache.
 OPTIONS: Final = frozenset(
     {"ack_failure", "args", "cluster", "func", "id", "kwargs", "name", "save", "started", "timeout"}
 )
@@ -33,9 +33,9 @@ CLASSES: Final = frozenset({("datetime", "datetime"), ("datetime", "timedelta"),
 
 
 class TaskRefused(BadSignature):
-    """The workers do not run this task. The message says why.
+    """A task that the workers do not run. The message says why.
 
-    A bad signature, because django-q2 removes tasks with one and goes on.
+    It is a bad signature, because django-q2 removes such tasks and goes on.
     """
 
 
@@ -47,7 +47,7 @@ class _PlainUnpickler(pickle.Unpickler):
 
 
 def load_plain(data: bytes) -> Any:
-    """Return the plain values of a pickle. TaskRefused if it names anything else; nothing of it is run."""
+    """Return the plain values of a pickle. Raise TaskRefused if it names anything else; nothing of it is run."""
     try:
         return _PlainUnpickler(io.BytesIO(data)).load()
     except TaskRefused:
@@ -57,7 +57,7 @@ def load_plain(data: bytes) -> Any:
 
 
 def load_plain_or_reason(data: bytes) -> Any:
-    """Return the plain values of a pickle, else the reason as text: a page that lists finished tasks shows it."""
+    """Return the plain values of a pickle, or the refusal as text for the page that lists finished tasks."""
     try:
         return load_plain(data)
     except TaskRefused as refusal:
@@ -79,7 +79,10 @@ def check_task(task: Any) -> None:
 
 
 def guard_queue() -> None:
-    """Have django-q2 load plain values only, queue only functions of the list, and call no hooks. Call it once."""
+    """Restrict django-q2: it loads plain values only, queues only functions of the list, and calls no hooks.
+
+    Call this once.
+    """
     import picklefield.fields
     from django.db.models.signals import post_save
     from django_q.models import Task
