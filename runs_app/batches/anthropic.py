@@ -1,4 +1,4 @@
-"""The batch API of Anthropic: the calls are the body of the submission, and the results are one stream of lines."""
+"""The batch API of Anthropic. The calls are the body of the submission; the results are one stream of lines."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ class AnthropicBatches:
             return state_of(require_id(await self._door.post(PATH, data=file, **headers)))
 
     async def find(self, sought: SubmissionSearch) -> State | None:
-        """Find a batch by its content, because a batch has no name here and shows its calls only once it has ended.
+        """Find a batch by its content, because it has no name here. It shows its calls only once it has ended.
 
-        Raise AmbiguousSubmission if a batch of this size, made at that time and not known to us, is still at work. It
-        may be the one. This lasts a day at most, because every batch ends within that time.
+        Raise AmbiguousSubmission if an unknown batch of this size and time is still at work. It may be the one. This
+        lasts a day at most, because every batch ends within that time.
         """
         candidates = []
         async for batch in self._made_within(sought):
@@ -99,8 +99,9 @@ class AnthropicBatches:
         return False
 
     async def _made_within(self, sought: SubmissionSearch) -> AsyncIterator[dict[str, Any]]:
-        """Yield the batches made while the submission may have arrived, newest first, without those whose results are
-        gone.
+        """Yield the batches made when the submission may have arrived, newest first.
+
+        Batches whose results were deleted are left out.
         """
         begins, ends = sought.since - SLACK, sought.until + SLACK
         async for batch in self._newest_first():

@@ -1,7 +1,7 @@
-"""Admission of trials to batches: claimed under the same locks and budget as others, by a batch instead of a worker.
+"""Admission of trials to batches. A batch claims them instead of a worker, under the same locks and budget.
 
-A batch's key is the token of its claims. They have no lease of their own, so that only their batch ends them, even
-after a week without a worker. They count against the budget, but not as calls in flight.
+A batch's key is the token of its claims. They have no lease of their own: only their batch ends them, even after a week
+without a worker. They count against the budget, but not as calls in flight.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from runs_app.models import Endpoint, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
 
-# A round is one batch. While answers of an adaptive run are collected, or one of its points waits for a decision, no
-# batch is made of the cases that its first decisions ask for.
+# A round is one batch. The first decisions of an adaptive run may already ask for more cases. No batch is made of them
+# while answers of the run are collected, or while one of its points waits for a decision.
 RUNS_WITH_WORK = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id

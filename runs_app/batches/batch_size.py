@@ -7,11 +7,11 @@ from decimal import Decimal
 SHORTEST_LOOK_S = 1.0
 LONGEST_LOOK_S = 300.0
 LONGEST_RETRY_S = 600.0
-MOST_ASKED = 12  # The number of times in a row that a provider may not know a batch it made, before we give it up.
+MOST_ASKED = 12  # A batch is given up if its provider does not know it this many times in a row.
 
 
 def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Decimal) -> int:
-    """Return the size of a run's next batch: the pending calls, up to `most` and what the budget pays (None: any)."""
+    """Return the size of a run's next batch: the pending calls, limited by `most` and the budget (None: no budget)."""
     wanted = max(0, min(pending, most))
     if left_usd is None or each_usd <= 0:
         return wanted
@@ -19,7 +19,7 @@ def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Deci
 
 
 def poll_interval_s(age_s: float) -> float:
-    """Return the seconds until a batch at work is polled again: a tenth of its age, from a second to five minutes."""
+    """Return the seconds until the next poll of a batch at work: a tenth of its age, between 1 and 300."""
     return min(max(age_s / 10, SHORTEST_LOOK_S), LONGEST_LOOK_S)
 
 

@@ -1,4 +1,4 @@
-"""The submission of a batch, made once: if its answer was lost, the batch is searched for before another is made."""
+"""The submission of a batch, made only once. If its answer was lost, a search for the batch comes first."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ GROUP BY p.id
 """
 
 # Order of the partial index: fresh trials before retries, low sample_idx before high, then item, then dimension. SKIP
-# LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is a constant that the planner
-# sees, so it walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The rows are given as
-# an array, because the planner takes a set for thousands of rows and would read the whole table.
+# LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is a constant, so the planner
+# walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The rows are given as an array.
+# For a set, the planner expects thousands of rows and would read the whole table.
 MOST_AT_ONCE = 256  # Of one run. The next cycle takes more.
 CLAIM = f"""
 WITH wants AS MATERIALIZED (
@@ -116,7 +116,7 @@ class WorkerCapacity:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimit:
-    """The most trials to claim at one endpoint, and the most calls that this worker may then have in flight there."""
+    """The limits at one endpoint: trials to claim, and calls that this worker may then have in flight."""
 
     claims: int
     level: int

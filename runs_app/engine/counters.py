@@ -2,7 +2,7 @@
 
 Every transaction that moves trials takes its locks in one order. First come the trials that it holds by their token.
 Then come the counter rows (endpoints, experiments, runs), each kind by ascending key. Trials that it does not hold come
-last: either nobody can hold them without the same counter locks, or they are taken with SKIP LOCKED. Any other order
+last. Nobody can hold these without the same counter locks, or they are taken with SKIP LOCKED. Any other order
 deadlocks within a second of load.
 """
 

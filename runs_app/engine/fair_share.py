@@ -37,10 +37,11 @@ def share_slots(
     """Return the number of trials that each run may start, by run id.
 
     `slots` are free at the endpoint. `left_usd` is the rest of each experiment's budget (None: no budget). Experiments
-    of the highest priority take what they want first. Among equals, slots are given one by one: to the experiment with
-    the fewest calls in flight, and in it to the run with the fewest. An experiment with many conditions so gets no more
-    than one share. Each slot is paid from its experiment's budget before it is given. `left_tokens` is the rest of the
-    endpoint's token rate (None: no limit). The last slot may overdraw it, since a large call might else never start.
+    of the highest priority take what they want first. Among equals, slots are given one by one. Each goes to the
+    experiment with the fewest calls in flight, and in it to the run with the fewest. An experiment with many conditions
+    so gets no more than one share. Each slot is paid from its experiment's budget before it is given. `left_tokens` is
+    the rest of the endpoint's token rate (None: no limit). The last slot may overdraw it, since a large call might else
+    never start.
     """
     left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
     queues = _queues(demands)
@@ -94,7 +95,7 @@ def share_capacity(concurrency: int, flying: Mapping[int, int], wants: Mapping[i
 
     `flying` counts its calls in flight by endpoint, `wants` the calls that each endpoint would take. Slots go round the
     endpoints, those with the fewest calls in flight here first. All endpoints have the same share. Below its share, an
-    endpoint gets slots even if calls of other endpoints hold all of them, so a slow endpoint never delays a quick one.
+    endpoint gets slots even if calls of other endpoints hold all of them. So a slow endpoint never delays a quick one.
     While slow calls last, more calls than `concurrency` may be in flight, but never twice as many.
     """
     endpoints = {key for key, n in wants.items() if n > 0} | {key for key, n in flying.items() if n > 0}

@@ -1,9 +1,9 @@
 """A thread that renews a worker's leases while the worker is blocked, for at most three lease periods.
 
 A worker renews its leases on its event loop, through its one database thread. Either may be blocked for longer than a
-lease: by an answer that takes long to read, a slow query, or a lock. This thread waits for neither. It has its own
-connection, open only while it renews. It cannot help if the whole process stands still (SIGSTOP, code that holds the
-interpreter lock); from outside, that looks like a dead process.
+lease, by a long answer, a slow query or a lock. This thread waits for neither. It has its own connection, open only
+while it renews. It cannot help if the whole process stands still (SIGSTOP, code that holds the interpreter lock). From
+outside, that looks like a dead process.
 """
 
 from __future__ import annotations

@@ -82,7 +82,9 @@ def conclude_rerun(problem: ErrorClass, attempts: int, retry: RetryPolicy) -> Ou
 
 
 def rerun_problem(kinds: Mapping[str, bool], *, empty: bool, unreadable: bool) -> ErrorClass | None:
-    """Return why an answer of these kinds is asked again by a design that reruns empty or unreadable ones, or None.
+    """Return why the design reruns an answer of these kinds, or None.
+
+    `empty` and `unreadable` say which kinds it reruns.
 
     A refusal is an answer. An empty answer is unreadable, too, but only the rule for empty ones applies to it.
     """

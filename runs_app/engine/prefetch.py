@@ -1,9 +1,9 @@
-"""Prefetch: claims a moment early, so that a call that ends is followed by the next at once, not a cycle later.
+"""Prefetch: early claims, so that the next call starts when one ends, and not a cycle later.
 
-A cycle takes tens of milliseconds. If each slot had to wait for a cycle, a provider that answers as quickly would be
-idle half of the time. So a worker also claims the trials that it will start before its next cycle is over. It derives
-their number from the rate of recent answers, so it claims none early where calls take seconds. A waiting trial has two
-costs: another worker could have started it, and it starts even if its run was paused a moment ago.
+A cycle takes tens of milliseconds. If slots waited for cycles, a provider that answers as quickly would be idle half of
+the time. So a worker also claims the trials that it will start before its next cycle is over. It derives their number
+from the rate of recent answers, so it claims none early where calls take seconds. A waiting trial has two costs.
+Another worker could have started it, and it starts even if its run was paused a moment ago.
 """
 
 from __future__ import annotations

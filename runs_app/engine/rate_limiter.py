@@ -1,8 +1,8 @@
 """The rate limiter of an endpoint: token buckets and an adaptive concurrency limit. Pure arithmetic.
 
 A bucket holds the rate of ten seconds. It refills slowly enough that no minute exceeds its rate. The concurrency limit
-grows while calls are answered and it is in use, and is cut when the endpoint says that it is overloaded: additive
-increase, multiplicative decrease (Chiu & Jain 1989). Until the first cut, it doubles.
+grows while it is in use and calls are answered. It is cut when the endpoint says that it is overloaded. This is
+additive increase, multiplicative decrease (Chiu & Jain 1989). Until the first cut, the limit doubles.
 """
 
 from __future__ import annotations

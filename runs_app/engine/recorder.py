@@ -104,8 +104,8 @@ def split_batches(results: Sequence[Result]) -> Iterator[list[Result]]:
 class RecordedChanges:
     """The changes that results of one endpoint make to its counters.
 
-    `held` are the results whose trials were still held, `deltas` their changes to the counters, `lesson` their feedback
-    on the endpoint. `late` are the attempts of the other results.
+    `held` are the results whose trials were still held. `deltas` are their changes to the counters, `lesson` is their
+    feedback on the endpoint. `late` are the attempts of the other results.
     """
 
     held: list[Result] = field(default_factory=list)

@@ -15,7 +15,7 @@ from runs_app.llm.calls import CallReply
 from runs_app.models import CachedAnswer, Trial
 
 # Keys are inserted in order, because another transaction with the same key waits for this statement. Its commit need
-# not reach the disk: if the server crashes, the key is lost and the request is sent again.
+# not reach the disk: after a crash the key is lost, and the request is sent again.
 TAKE = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
@@ -28,7 +28,7 @@ SELECT asked.key, asked.trial FROM asked LEFT JOIN taken ON taken.key = asked.ke
 WHERE taken.key IS NULL
 """
 
-# A key is taken over if its trial is neither answered nor in flight (waiting for a retry, failed or cancelled).
+# A key is taken over if its trial waits for a retry, failed or was cancelled.
 TAKE_OVER = """
 WITH asked AS MATERIALIZED (SELECT * FROM json_to_recordset(%s::json) r(key text, trial bigint)
 ), held AS MATERIALIZED (

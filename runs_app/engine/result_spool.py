@@ -6,7 +6,7 @@ machine or on any that shares the folder, then records the lines. So only calls 
 answer frees its slot before it is written.
 
 Recording twice changes nothing (token, and one row per call), so a line may stay here after it was recorded. The file
-is written but not flushed to the disk: it survives the end of a process, not a power cut.
+is not flushed to the disk: it survives the end of a process, but not a power cut.
 """
 
 from __future__ import annotations

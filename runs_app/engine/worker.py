@@ -1,8 +1,8 @@
 """The drain of a worker: claim, call and record, until there is no work or its time is over.
 
 One event loop runs the calls in flight. One thread holds the database connection and does all SQL in cycles. A cycle
-writes the answers that arrived, then claims trials for the free slots, and some more for the next moment. While a cycle
-waits for its commit, answers gather: the busier the worker, the larger its batches.
+writes the answers that arrived. Then it claims trials for the free slots, and some more for the next moment. While a
+cycle waits for its commit, answers gather: the busier the worker, the larger its batches.
 """
 
 from __future__ import annotations

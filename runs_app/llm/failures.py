@@ -138,7 +138,9 @@ def storable_message(text: str, secrets: tuple[str, ...] = ()) -> str:
 
 
 def _beginning(text: str) -> str:
-    """Return the part of the text that a message is made of: the patterns take seconds for 10 MB and block other calls.
+    """Return the part of the text that a message is made of.
+
+    The patterns take seconds for 10 MB, and block all other calls meanwhile.
 
     The part never ends inside a word, because half of a key would not be recognized as a key.
     """

@@ -1,8 +1,8 @@
 """The only way to models: litellm shapes requests and reads replies, our own transport sends them.
 
 litellm has each provider's form of a request and a reply, and its prices. Its wrapper around a call is left out: a
-thread, logging, retries, and clients that send again when a connection breaks. One call is one request, to an allowed
-address, with an explicit key, within its time. That is also three times faster.
+thread, logging, retries, and clients that send a request again. One call is one request, to an allowed address, with an
+explicit key, within its time. That is also three times faster.
 
 litellm takes seconds to import, so it is imported at its first use. `warm_up` does that ahead of time.
 """
@@ -328,7 +328,7 @@ def _at_batch_price(request: CallRequest, reply: CallReply, discount: Decimal) -
 
 
 def _listed_batch_share(request: CallRequest, reply: CallReply) -> Decimal | None:
-    """Return the share of the usual price that litellm lists for these tokens in a batch, or None if it lists none."""
+    """Return the share of the usual price that these tokens cost in a batch by litellm's list, or None."""
     known = _litellm().get_model_info(model=request.model, custom_llm_provider=request.provider)
     kinds = ("input_cost_per_token", "output_cost_per_token")
     usual, batched = [known.get(kind) for kind in kinds], [known.get(f"{kind}_batches") for kind in kinds]

@@ -34,7 +34,7 @@ def problem_with_name(name: str) -> str | None:
 
 
 def read_key(name: str | None) -> str:
-    """Return the value of a variable that may hold a key, or "" if it may not or is not set."""
+    """Return the value of a key variable. It is empty if the variable may not hold a key or is not set."""
     if not name or problem_with_name(name) is not None:
         return ""
     return os.environ.get(name, "").strip()

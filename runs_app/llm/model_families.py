@@ -29,8 +29,9 @@ BY_PROVIDER = {"anthropic": "claude", "gemini": "gemini", "mistral": "mistral", 
 
 
 def family(provider: str, model: str) -> str:
-    """Return the family of a model: by its name, else by its provider if that serves only its own models, else by
-    vendor.
+    """Return the family of a model, by its name, its provider or its vendor.
+
+    The provider decides only if it serves no models but its own.
 
     A model of no known family is its own family: `vendor/name`, or the name without a version.
     """

@@ -2,7 +2,7 @@
 
 A prompt is a list of turns, {"role": "system" | "user" | "assistant", "content": "... {{input}} ... {{image}} ..."}.
 Substitution is one pass over the template, for declared variables only. Values are never scanned again, so braces in an
-item (LaTeX, JSON, code, "{{target}}") stay unchanged, and a template can call or index nothing.
+item (LaTeX, JSON, code, "{{target}}") stay unchanged. A template can call or index nothing.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ def request_hash(
 ) -> str:
     """Return the identity of one rendered request: its content, the model and the settings.
 
-    To hash a few hundred bytes instead of an image, render with the image's content hash in place of its data URL.
+    Render with an image's content hash in place of its data URL. Then a few hundred bytes are hashed, not the image.
     """
     return content_hash(
         {"model": model, "messages": messages, "parameters": parameters, "response_format": response_format}
@@ -253,8 +253,8 @@ def with_marked_head(
     """Return the messages with a mark at the end of the part that all items share, for a provider's cache.
 
     `messages` were rendered with `variables`. `shared` names the variables, besides those of the dimension, that are
-    the same for all items. Texts are split at the mark and otherwise unchanged. No mark is set if the shared part is
-    too short for every provider's cache, or if no turn names an item.
+    the same for all items. Texts are split at the mark and otherwise unchanged. No mark is set if no turn names an
+    item, or if the shared part is too short for every provider's cache.
     """
     filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
     at, offset = _end_of_head(filled, SHARED | set(shared))

@@ -84,8 +84,9 @@ def _count(text: str | None) -> int:
 
 
 def _seconds(text: str | None, now: datetime) -> float:
-    """Return the seconds from now, given a duration like `6m0s`, seconds, or a time in seconds, milliseconds or ISO
-    8601.
+    """Return the seconds from now.
+
+    The text is a duration like `6m0s`, a number of seconds, or a time in seconds, milliseconds or ISO 8601.
     """
     text = (text or "").strip()
     if _DURATION.fullmatch(text):

@@ -1,8 +1,8 @@
 """The parser of ratings in model replies.
 
-The first of three steps that finds a rating decides, and the step is recorded. They are: the reply is JSON (also inside
-a fence); the outermost {...} is JSON; the first integer of the scale that stands alone. If a JSON object names a
-rating, only that counts: a value off the scale is an error, and no number of the text replaces it.
+The first of three steps that finds a rating decides, and the step is recorded. First, the reply is JSON, also inside a
+fence. Second, the outermost {...} is JSON. Third, an integer of the scale stands alone in the text. If a JSON object
+names a rating, only that counts. A value off the scale is then an error, and no number of the text replaces it.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def _cost(
     listed_cost: ListedCost,
     stated: Decimal | None,
 ) -> tuple[Decimal | None, CostSource]:
-    """Return the cost of the call and its source: the price list, or the provider's stated cost if that is larger.
+    """Return the cost of the call and its source: a price list, or the provider's statement if that is larger.
 
     A provider that bills more than the list price could else exceed the budget unnoticed.
     """
@@ -122,7 +122,7 @@ def _cost(
 def _cost_by_list(
     request: CallRequest, usage: Any, tokens: dict[str, int | None], listed_cost: ListedCost
 ) -> tuple[Decimal | None, CostSource]:
-    """Return the cost of the call by the first that applies: a free endpoint, the price set by hand, litellm's list."""
+    """Return the cost of the call by the first that applies: free endpoint, price set by hand, litellm's list."""
     if request.is_free:
         return Decimal(0), "free"
     if tokens["input_tokens"] is not None:
@@ -154,7 +154,7 @@ def _list_price(
     source: CostSource,
     listed_cost: ListedCost,
 ) -> Decimal | None:
-    """Return the cost of the same tokens without a cache, by the list that priced the call; None if no list did."""
+    """Return the cost of these tokens without a cache, by the list that priced the call, or None."""
     if cost is None or source in ("free", "provider"):
         return None
     if not (tokens["cache_read_tokens"] or tokens["cache_write_tokens"]):

@@ -103,7 +103,7 @@ def _upstream_usd(usage: Mapping[str, Any]) -> Decimal | None:
 
 
 def _rest_of(text: str) -> dict[str, Any]:
-    """Return the counts that can be read in a text that is no JSON, such as a reply that was cut off."""
+    """Return the counts that can be read in a text that is not JSON, such as a cut reply."""
     for name in _COUNTS:
         at = text.rfind(f'"{name}"')
         begins = text.find("{", at) if at >= 0 else -1

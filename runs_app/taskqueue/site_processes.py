@@ -73,9 +73,11 @@ def serve(
     more: Sequence[Child] = (),
     when_served: Callable[[str], None] = lambda url: None,
 ) -> None:
-    """Serve the site until a signal says to stop; then nothing of it is left. GivingUp where a part cannot start.
+    """Serve the site until a signal says to stop, then end all its processes.
 
-    `more` children are kept beside it; `when_served` is called once, with the address, when the first page is.
+    Raise GivingUp if a part of it cannot start.
+
+    `more` children run beside it. `when_served` is called once with the address, when the first page is served.
     """
     _tidy_up()
     with Noticeboard.made_in(settings.DATA_DIR) as board:

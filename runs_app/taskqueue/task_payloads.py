@@ -1,7 +1,7 @@
 """Task payloads that workers accept: plain values, and functions of a fixed list.
 
-django-q2 stores tasks as pickles and runs any function that a row names. Rows of its tables are not trusted here: a
-payload is loaded without calling anything, and a task is run only if its function is in `FUNCTIONS`.
+django-q2 stores tasks as pickles and runs any function that a row names. Rows of its tables are not trusted here. A
+payload is loaded without calling anything, and a task runs only if its function is in `FUNCTIONS`.
 """
 
 from __future__ import annotations
