@@ -1,4 +1,4 @@
-"""Simulated judges: verdicts in the requested format, in many wrong formats, or as an answer's text commands."""
+"""Simulated judges: verdicts in the requested format, in many wrong formats, or a score that unfenced text commands."""
 
 import json
 import random
