@@ -54,7 +54,7 @@ DATASET_VERBS = (
     Verb(
         "approve",
         "Approve",
-        "Freezes the items for ever, so that experiments can rest on them. To change one later, duplicate the dataset.",
+        "Freezes the items permanently for experiments. To change items later, duplicate the dataset.",
         "datasets_app.approve_dataset",
         _approve,
         sources=[DRAFT],
@@ -62,7 +62,7 @@ DATASET_VERBS = (
     Verb(
         "archive",
         "Archive",
-        "Takes the dataset out of use for new experiments. Those that use it keep it.",
+        "New experiments cannot use the dataset. Existing experiments keep it.",
         "datasets_app.approve_dataset",
         _archive,
         sources=[APPROVED],
@@ -70,7 +70,7 @@ DATASET_VERBS = (
     Verb(
         "duplicate",
         "Duplicate",
-        "Makes a new draft, the next version, with copies of the active items.",
+        "Creates the next version as a draft, with copies of the active items.",
         "datasets_app.add_dataset",
         _duplicate,
         needs_reason=False,
@@ -80,14 +80,14 @@ ITEM_VERBS = (
     Verb(
         "exclude",
         "Exclude",
-        "Leaves the items in their draft, out of use: they are neither sampled nor asked about.",
+        "Keeps the items in the draft but does not use them in samples or experiments.",
         "datasets_app.change_item",
         _exclude,
     ),
     Verb(
         "include",
         "Include",
-        "Takes excluded items into use again.",
+        "Makes excluded items active again.",
         "datasets_app.change_item",
         _include,
         needs_reason=False,
@@ -155,7 +155,7 @@ class DatasetAdmin(VerbAdmin):
     @admin.display(description="items")
     def items_link(self, dataset: Dataset) -> SafeString:
         address = reverse("admin:datasets_app_item_changelist")
-        return format_html('<a href="{}?dataset__id__exact={}">Look through the items</a>', address, dataset.pk)
+        return format_html('<a href="{}?dataset__id__exact={}">Show items</a>', address, dataset.pk)
 
     @admin.display(description="mapping")
     def mapping_text(self, dataset: Dataset) -> str:

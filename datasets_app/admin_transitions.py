@@ -73,7 +73,7 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def ask_reason(self, request: HttpRequest, verb: Verb, rows: list[Any], error: str = "") -> HttpResponse:
         context = {
             **self.admin_site.each_context(request),
-            "title": f"{verb.label}: why?",
+            "title": f"{verb.label}: reason",
             "opts": self.opts,
             "verb": verb,
             "rows": rows,
@@ -108,7 +108,7 @@ class VerbAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def _reason_of(request: HttpRequest, verb: Verb) -> str:
-    needed = {"required": "A reason is needed: it stays in the history."}
+    needed = {"required": "Enter a reason. It is stored in the history."}
     return str(forms.CharField(required=verb.needs_reason, error_messages=needed).clean(request.POST.get("reason")))
 
 

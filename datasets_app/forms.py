@@ -43,7 +43,7 @@ class SlugField(forms.CharField):
 
     def clean(self, value: Any) -> Any:
         if value and str(value).strip() and not self.to_python(value):
-            raise forms.ValidationError("Use at least one letter from a to z, or a digit.")
+            raise forms.ValidationError("Use at least one letter (a to z) or digit.")
         return super().clean(value)
 
 
@@ -71,27 +71,27 @@ class UploadForm(forms.Form):
         "items",
         f"{TABLES},.zip",
         label="Items",
-        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images with or without a table in it",
+        help_text="CSV, TSV, JSON lines, JSON, Parquet, or a zip of images with or without a table",
     )
     images = TableField(
-        "images", ".zip", required=False, label="Images", help_text="A zip with the images that the table names"
+        "images", ".zip", required=False, label="Images", help_text="A zip file with the images named in the table"
     )
     norms = TableField(
         "norms",
         TABLES,
         required=False,
         label="Human norms",
-        help_text="A table with the items' keys and columns such as Valence_mean, Valence_SD, Valence_N",
+        help_text="A table with item keys and columns such as Valence_mean, Valence_SD and Valence_N",
     )
-    slug = SlugField(help_text="Stored in small letters, digits, - and _. A name that exists gets its next version")
+    slug = SlugField(help_text="Lower-case letters, digits, - and _. An existing name gets a new version")
     title = forms.CharField(max_length=200, required=False)
     source = forms.CharField(
         required=False,
         max_length=5000,
-        help_text="Where the items come from: a citation or an address",
+        help_text="A citation or web address",
         widget=forms.Textarea(attrs={"rows": 2}),
     )
-    licence = forms.CharField(max_length=200, required=False, help_text="What it allows, such as CC BY 4.0")
+    licence = forms.CharField(max_length=200, required=False, help_text="The terms of use, such as CC BY 4.0")
 
     def __init__(self, *args: Any, kept: Waiting | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -109,7 +109,7 @@ class UploadForm(forms.Form):
     def clean_images(self) -> Any:
         images = self.cleaned_data["images"]
         if images and images.read(4) not in ZIP_STARTS:
-            raise forms.ValidationError("This file is no zip archive.")
+            raise forms.ValidationError("This file is not a zip archive. Choose a .zip file.")
         return images
 
     def parts(self) -> dict[str, Any]:
@@ -131,14 +131,14 @@ class Meaning(NamedTuple):
 
 
 MEANINGS = {
-    "key": Meaning("Key", "Names the item. Left out, rows are numbered"),
-    "input": Meaning("Input", "The text that a model is asked about"),
-    "image": Meaning("Image", "The file's name in the zip, or the image itself"),
-    "target": Meaning("Target", "The right answer"),
+    "key": Meaning("Key", "Identifies the item. Without a column, rows are numbered"),
+    "input": Meaning("Input", "The text for the model"),
+    "image": Meaning("Image", "The file name in the zip, or the image data"),
+    "target": Meaning("Target", "The correct answer"),
     "choices": Meaning("Choices", "A list, or several columns: a+b+c"),
     "grading_scheme": Meaning("Grading scheme", "How a judge should grade the answer"),
-    "category": Meaning("Category", "The stratum that samples are drawn by"),
-    "metadata": Meaning("Metadata", "Kept beside the item; several columns: a+b"),
+    "category": Meaning("Category", "The stratum for stratified samples"),
+    "metadata": Meaning("Metadata", "Stored with the item; for several columns: a+b"),
     "dims": Meaning("Norms in this table", "Dimensions with a column of means: valence+arousal"),
 }
 LEFT_OUT, THE_REST, NONE = "", "*", "-"
@@ -221,7 +221,7 @@ class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
     class Meta:
         model = Dataset
         fields = ["title", "description", "source", "licence"]
-        help_texts = {"source": "Where the items come from: a citation or an address"}
+        help_texts = {"source": "A citation or web address"}
         widgets = {"description": forms.Textarea(attrs={"rows": 4}), "source": forms.Textarea(attrs={"rows": 2})}
 
     reason = forms.CharField(max_length=500, required=False, help_text="Why you change it, for the history")
@@ -248,22 +248,20 @@ class AboutForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 STRATEGY_WORDS: dict[Strategy, str] = {
-    "stratified": "Stratified: each category in proportion to its size, at least one of each",
-    "uniform": "Uniform: as many of each category, so a multiple of the number of categories",
-    "random": "Random: any items, whatever their category",
-    "all": "All: every item in use, without a number",
+    "stratified": "Stratified: each category in proportion to its size, at least one item each",
+    "uniform": "Uniform: the same number per category; the total must be a multiple of the categories",
+    "random": "Random: any items, regardless of category",
+    "all": "All: every active item; leave the number empty",
 }
 
 
 class SampleForm(forms.Form):
     """A form that draws a sample into a new draft."""
 
-    slug = SlugField(label="Name of the new draft", help_text="A name that exists gets its next version")
+    slug = SlugField(label="Name of the new draft", help_text="An existing name gets a new version")
     strategy = forms.ChoiceField(choices=list(STRATEGY_WORDS.items()), widget=forms.RadioSelect, initial="stratified")
     n = forms.IntegerField(min_value=1, label="Items")
-    seed = forms.IntegerField(
-        min_value=0, max_value=LARGEST_SEED, help_text="The same seed draws the same items, for whoever tries"
-    )
+    seed = forms.IntegerField(min_value=0, max_value=LARGEST_SEED, help_text="The same seed draws the same items")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -280,7 +278,7 @@ class NormsForm(forms.Form):
         "norms",
         TABLES,
         label="Table of norms",
-        help_text="The items' keys and columns such as Valence_mean, Valence_SD, Valence_N; "
+        help_text="Item keys and columns such as Valence_mean, Valence_SD and Valence_N; "
         "or the columns dimension, mean, sd, n",
     )
 

@@ -159,6 +159,7 @@ FORM_RENDERER = "django.forms.renderers.TemplatesSetting"
 DJANGO_TABLES2_TEMPLATE = "tables/table.html"
 
 LANGUAGE_CODE = "en-gb"
+FORMAT_MODULE_PATH = "evalsite.formats"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False

@@ -27,7 +27,7 @@ class RuleForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         if not self.errors and not self.chosen:
-            raise forms.ValidationError("Choose a rule to grade by.")
+            raise forms.ValidationError("Choose at least one scorer.")
         return cleaned
 
     @property

@@ -150,7 +150,7 @@ class BatchTable(tables.Table):
         if record.sought_until is None:
             return badge
         return format_html(
-            '{} <small class="muted">looked for until {}</small>', badge, tags.local_time(record.sought_until)
+            '{} <small class="muted">searched until {}</small>', badge, tags.local_time(record.sought_until)
         )
 
     def render_spent_usd(self, value: Any) -> SafeString:
@@ -181,10 +181,10 @@ class WorkerTable(tables.Table):
     state = tables.Column(empty_values=())
     version = tables.Column(attrs=TIGHT)
     in_flight = CountColumn(verbose_name="In flight")
-    per_minute = CountColumn(verbose_name="A minute")
+    per_minute = CountColumn(verbose_name="Trials per minute")
     recorded = CountColumn(verbose_name="Recorded")
     started_at = TimeColumn(verbose_name="Started")
-    seen_at = TimeColumn(verbose_name="Last heard of")
+    seen_at = TimeColumn(verbose_name="Last heartbeat")
     left_at = TimeColumn(verbose_name="Left")
 
     class Meta:
@@ -318,7 +318,7 @@ class LedgerTable(tables.Table):
     list_usd = tables.Column(accessor="sums__list_usd", verbose_name="List price", attrs=NUMBER)
     saved_usd = tables.Column(accessor="sums__saved_usd", verbose_name="Saved", attrs=NUMBER)
     paid_usd = tables.Column(accessor="sums__paid_usd", verbose_name="Paid", attrs=NUMBER)
-    unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Of unknown cost")
+    unpriced = CountColumn(accessor="sums__unpriced", verbose_name="Unknown cost")
 
     class Meta:
         default = number_format.MISSING

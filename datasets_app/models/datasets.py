@@ -52,7 +52,7 @@ class Dataset(models.Model):
     title = models.CharField(max_length=200, blank=True)
     description = models.TextField(blank=True)
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)
-    source = models.TextField(blank=True, help_text="Where the items come from: a citation or an address")
+    source = models.TextField(blank=True, help_text="A citation or web address")
     licence = models.CharField(max_length=200, blank=True)
     source_name = models.CharField(max_length=255, blank=True, help_text="Name of the imported file")
     source_sha256 = models.CharField(max_length=64, blank=True, help_text="Hash of the imported file")

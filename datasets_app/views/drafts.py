@@ -49,7 +49,7 @@ class Done(NamedTuple):
 
 def _approve(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     curation.approve(dataset, by=by, reason=entered["reason"])
-    return Done(f"{dataset} is approved: nothing can change its items now.", dataset)
+    return Done(f"{dataset} is approved. Its items can no longer change.", dataset)
 
 
 def _archive(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
@@ -71,7 +71,7 @@ def _delete(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
 def _reshuffle(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:
     seed = fresh_seed() if entered["seed"] is None else entered["seed"]
     keys = curation.reshuffle_items(dataset, by=by, seed=seed, reason=entered["reason"])
-    return Done(f"{len(keys)} items were drawn anew with seed {seed}.", dataset)
+    return Done(f"{len(keys)} items were redrawn with seed {seed}.", dataset)
 
 
 def _add(dataset: Dataset, entered: dict[str, Any], by: Any) -> Done:

@@ -69,7 +69,7 @@ def _exclude(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> 
 
 def _include(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:
     curation.include_items(dataset, [item.key], by=by, reason=entered["reason"])
-    return f"{item.key} is in use again."
+    return f"{item.key} is active again."
 
 
 def _replace(dataset: Dataset, item: Item, entered: dict[str, Any], by: Any) -> str:

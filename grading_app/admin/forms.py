@@ -59,10 +59,11 @@ class RubricForm(PromptForm):
 
     criteria = PartsField(
         number="weight",
-        help_text="One a line: name | weight | description. Without a weight it counts 1. For criteria alone.",
+        help_text="One per line: name | weight | description. Default weight: 1. Only with criteria.",
     )
     labels = PartsField(
-        number="score", help_text="One a line: name | score | description. For labels alone, at least two."
+        number="score",
+        help_text="One per line: name | score | description, at least two. Only with labels.",
     )
 
     class Meta(PromptForm.Meta):
@@ -84,13 +85,17 @@ class AnswerForm(forms.Form):
 
     experiment = forms.ModelChoiceField(Experiment.objects.none())
     trial = forms.IntegerField(
-        required=False, min_value=1, max_value=2**62, label="Answer", help_text="The number of its trial; empty: any"
+        required=False, min_value=1, max_value=2**62, label="Answer", help_text="Trial number. Empty: any"
     )
     rival = forms.IntegerField(
-        required=False, min_value=1, max_value=2**62, label="Other answer", help_text="Shown second, as B; empty: any"
+        required=False,
+        min_value=1,
+        max_value=2**62,
+        label="Other answer",
+        help_text="Trial number. Empty: any",
     )
     text_set = forms.ModelChoiceField(
-        TextSet.objects.none(), required=False, label="Item rubrics", help_text="What {{item_rubric}} stands for"
+        TextSet.objects.none(), required=False, label="Item rubrics", help_text="The texts for {{item_rubric}}"
     )
 
     def __init__(self, *args: Any, user: Any, kind: str, with_texts: bool, **kwargs: Any) -> None:
@@ -136,11 +141,11 @@ class AnswerForm(forms.Form):
 class TryForm(forms.Form):
     """Whose answers a rubric is tried on, and by which model: five real calls, under that experiment's budget."""
 
-    experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays the calls")
+    experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays for the calls")
     model = forms.ModelChoiceField(LanguageModel.objects.none())
     sampler = forms.ModelChoiceField(Sampler.objects.none(), required=False, empty_label="Temperature 0")
     texts = forms.ModelChoiceField(
-        TextSet.objects.none(), label="Item rubrics", help_text="Approved; what {{item_rubric}} stands for"
+        TextSet.objects.none(), label="Item rubrics", help_text="The approved texts for {{item_rubric}}"
     )
     confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
 

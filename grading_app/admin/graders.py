@@ -80,7 +80,7 @@ class GraderAdmin(UntilUsedAdmin):
         Verb(
             "archive",
             "Archive",
-            "Takes the judge out of use for new gradings. What it graded stays as it is.",
+            "The judge cannot be used for new gradings. Existing gradings stay.",
             "grading_app.change_grader",
             _archive,
         ),
@@ -101,7 +101,7 @@ class PanelForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         quorum, graders = cleaned.get("quorum"), cleaned.get("graders")
         if graders is not None and len(graders) < 2:
-            self.add_error("graders", "A panel has at least two judges: one alone is a judge.")
+            self.add_error("graders", "Choose at least two judges.")
         elif quorum and graders is not None and quorum > len(graders):
             self.add_error("quorum", f"The panel has {len(graders)} members: so many at most.")
         return cleaned

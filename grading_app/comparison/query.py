@@ -82,7 +82,7 @@ def _rated(experiment: Experiment, units: list[str]) -> tuple[str, list[Rater]]:
 class QuestionForm(forms.Form):
     """The choices that this experiment offers. Any other value in an address is an error."""
 
-    units = forms.ChoiceField(label="Rated were", required=False)
+    units = forms.ChoiceField(label="Unit", required=False)
     rater = forms.MultipleChoiceField(label="Raters", required=False, widget=forms.CheckboxSelectMultiple)
     condition = forms.TypedChoiceField(label="Answers of", required=False, coerce=int, empty_value=None)
     wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)

@@ -51,7 +51,7 @@ class ReasonForm(forms.Form):
     reason = forms.CharField(
         max_length=500,
         help_text="Stays in the history",
-        error_messages={"required": "A reason is needed: it stays in the history."},
+        error_messages={"required": "Enter a reason. It is stored in the history."},
     )
 
 

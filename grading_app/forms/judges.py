@@ -25,20 +25,22 @@ class JudgeForm(forms.Form):
         help_text="A judge model with an approved rubric",
     )
     rubric = forms.ModelChoiceField(
-        Rubric.objects.none(), required=False, empty_label="Its own", help_text="The same judge by another rubric"
+        Rubric.objects.none(), required=False, empty_label="Its own", help_text="Use the same judge with another rubric"
     )
     texts = forms.ModelChoiceField(
         TextSet.objects.none(),
         required=False,
         empty_label="Its own",
         label="Item rubrics",
-        help_text="What {{item_rubric}} stands for",
+        help_text="The texts for {{item_rubric}}",
     )
     wave = forms.ModelChoiceField(
         Wave.objects.none(), to_field_name="number", required=False, empty_label="All waves", label="Answers of"
     )
     force = forms.BooleanField(
-        required=False, label="Judge again what it has judged", help_text="A new verdict replaces the one before."
+        required=False,
+        label="Judge graded answers again",
+        help_text="New verdicts replace the earlier ones.",
     )
 
     def __init__(self, data: Any, *, experiment: Experiment, user: Any, **kwargs: Any) -> None:

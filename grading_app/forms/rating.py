@@ -38,12 +38,12 @@ class ChecksField(forms.CharField):
         ProhibitNullCharactersValidator()(text)  # A field's own sees what is returned, which is no text.
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MOST_CHECKS:
-            raise forms.ValidationError(f"At most {MOST_CHECKS} attention checks.")
+            raise forms.ValidationError(f"Enter at most {MOST_CHECKS} attention checks.")
         found: dict[str, list[int]] = {}
         for line in lines:
             key, ratings = _check(line)
             if key in found:
-                raise forms.ValidationError(f"{key} comes twice.")
+                raise forms.ValidationError(f"{key} appears twice. Remove one line.")
             found[key] = ratings
         return found
 
@@ -58,7 +58,9 @@ def _check(line: str) -> tuple[str, list[int]]:
     except ValueError:
         ratings = []
     if not key.strip() or not ratings:
-        raise forms.ValidationError(f"“{line.strip()[:80]}” is not a key, =, and whole numbers with commas between.")
+        raise forms.ValidationError(
+            f"“{line.strip()[:80]}” is not valid. Write: item key = whole numbers, with commas."
+        )
     return key.strip(), ratings
 
 
@@ -70,7 +72,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
     )
     attention_checks = ChecksField(
         required=False,
-        help_text="A line each: the key of an item, =, and the ratings that pass. They are mixed in, and never counted",
+        help_text="One per line: item key = ratings that pass, with commas. Checks are not counted as ratings",
     )
 
     class Meta:
@@ -80,7 +82,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
             "one_dimension_per_rater", "in_blocks", "practice_items", "attention_checks",
         ]  # fmt: skip
         widgets = {"instructions": forms.Textarea(attrs={"rows": 6})}
-        help_texts = {"name": "Stands in the address that raters see. Small letters, digits, - and _"}
+        help_texts = {"name": "Part of the address that raters see. Lower-case letters, digits, - and _"}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -104,7 +106,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
         if dataset and {"practice_items", "attention_checks"} <= set(entered):
             apart = (entered["practice_items"] or 0) + len(entered["attention_checks"])
             if apart >= dataset.active_count:
-                self.add_error("practice_items", "Nothing would be left to rate.")
+                self.add_error("practice_items", "No items are left to rate. Use fewer practice items and checks.")
         return entered
 
     def _dataset(self, entered: dict[str, Any]) -> Dataset | None:
@@ -116,7 +118,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
             if key not in known:
                 self.add_error("attention_checks", f"{dataset} has no item {key}.")
             elif not all(aspect.takes(rating) for aspect in aspects for rating in ratings):
-                self.add_error("attention_checks", f"{key}: not on the scale of every dimension or criterion.")
+                self.add_error(
+                    "attention_checks", f"{key}: ratings must be on the scale of every dimension or criterion."
+                )
 
 
 class AnswerQueueForm(QueueForm):
@@ -128,7 +132,7 @@ class AnswerQueueForm(QueueForm):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         label="Answers of",
-        help_text="None chosen: of all. Raters never learn which answer is whose",
+        help_text="Empty: all conditions. Raters do not see which model answered",
     )
 
     class Meta(QueueForm.Meta):
@@ -137,12 +141,12 @@ class AnswerQueueForm(QueueForm):
             "rubric", "text_set", "raters_wanted", "items_per_rater", "one_dimension_per_rater", "in_blocks",
             "practice_items", "attention_checks",
         ]  # fmt: skip
-        labels = {"raters_wanted": "Raters an answer", "items_per_rater": "Answers a rater"}
+        labels = {"raters_wanted": "Raters per answer", "items_per_rater": "Answers per rater"}
         help_texts = {
             **QueueForm.Meta.help_texts,
-            "raters_wanted": "How many people shall rate each answer on each dimension",
-            "practice_items": "One answer to each of the first items: rated first by everybody, and never counted",
-            "in_blocks": "Otherwise each answer is rated on all dimensions before the next one comes",
+            "raters_wanted": "Number of people who rate each answer on each dimension",
+            "practice_items": "One answer to each of the first items. Everybody rates them first; they are not counted",
+            "in_blocks": "Otherwise raters rate an answer on all dimensions before the next answer",
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -150,7 +154,7 @@ class AnswerQueueForm(QueueForm):
         conditions = self.instance.experiment.conditions.generating().select_related("model", "prompt", "sampler")
         offer_rows(self, "conditions", conditions, said=_condition_label)
         self.fields["dimensions"].required = False
-        self.fields["dimensions"].help_text = "Frozen when the queue opens. Or choose a rubric below"
+        self.fields["dimensions"].help_text = "Frozen when the queue opens. You can choose a rubric instead"
         rubrics = Rubric.objects.filter(status=Rubric.Status.APPROVED).exclude(kind=Rubric.Kind.WRITER)
         offer_rows(self, "rubric", rubrics, said=rubric_label)
         texts = TextSet.objects.filter(status=TextSet.Status.APPROVED, dataset=self.instance.experiment.dataset_id)
@@ -161,7 +165,7 @@ class AnswerQueueForm(QueueForm):
         entered = super().clean()
         rubric = entered.get("rubric")
         if rubric is None and "rubric" in entered and not entered.get("dimensions"):
-            self.add_error("dimensions", "Choose dimensions, or a rubric below.")
+            self.add_error("dimensions", "Choose dimensions or a rubric.")
         if rubric is not None:
             for field, problem in self._problems_with(rubric, entered):
                 self.add_error(field, problem)
@@ -171,9 +175,12 @@ class AnswerQueueForm(QueueForm):
         if entered.get("dimensions"):
             yield "rubric", "Choose dimensions or a rubric, not both."
         if entered.get("one_dimension_per_rater"):
-            yield "one_dimension_per_rater", "Not by a rubric: its verdict takes all of its criteria from one rater."
+            yield "one_dimension_per_rater", "Not possible with a rubric: each rater must rate all of its criteria."
         if rubric.kind == Rubric.Kind.PAIRWISE and entered.get("attention_checks"):
-            yield "attention_checks", "None for pairs: they come in a random order, so no answer is known to pass."
+            yield (
+                "attention_checks",
+                "Not possible for pairs, because they are shown in random order.",
+            )
         experiment, texts = self.instance.experiment, entered.get("text_set")
         for problem in rubric_problems(experiment, rubric, texts, whom="queue", name=entered.get("name", "")):
             yield "text_set", f"{problem}."
@@ -203,7 +210,7 @@ class AliasForm(forms.Form):
     alias = forms.CharField(
         max_length=40,
         required=False,
-        help_text="What those who asked call you, and you alone choose. It need not be your name; empty: a number",
+        help_text="The name that the organisers see. It need not be your real name. Empty: a number",
     )
 
 

@@ -18,11 +18,11 @@ class GradeCondition(models.Model):
     """One way to grade an experiment's answers, identified by content."""
 
     class Kind(models.TextChoices):
-        RULE = "rule", "A rule"
-        JUDGE = "judge", "A judge"
-        PANEL = "panel", "A panel of judges"
-        ADJUDICATED = "adjudicated", "Adjudicated by people"
-        PERSON = "person", "A person by a rubric"
+        RULE = "rule", "Rule"
+        JUDGE = "judge", "Judge"
+        PANEL = "panel", "Panel of judges"
+        ADJUDICATED = "adjudicated", "Adjudication"
+        PERSON = "person", "Rater with a rubric"
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="grade_conditions")
     grade_condition_id = models.CharField(max_length=255)

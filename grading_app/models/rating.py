@@ -63,8 +63,8 @@ class RatingQueue(models.Model):
         ANSWERS = "answers", "The answers of an experiment, without their models"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator, refuse_page_names])
-    title = models.CharField(max_length=200, help_text="Raters see this")
-    instructions = models.TextField(help_text="Raters read this before they start, and whenever they like")
+    title = models.CharField(max_length=200, help_text="Shown to raters")
+    instructions = models.TextField(help_text="Shown to raters before the start and on request")
     dataset = models.ForeignKey(Dataset, on_delete=models.PROTECT, related_name="rating_queues")
     subject = models.CharField(max_length=10, choices=Subject, default=Subject.ITEMS, editable=False)
     experiment = models.ForeignKey(
@@ -73,27 +73,25 @@ class RatingQueue(models.Model):
         null=True,
         blank=True,
         related_name="rating_queues",
-        help_text="Whose answers are rated",
+        help_text="The experiment whose answers are rated",
     )
     conditions = models.ManyToManyField(
-        Condition, blank=True, related_name="rating_queues", help_text="Whose answers; none chosen: all of them"
+        Condition, blank=True, related_name="rating_queues", help_text="Empty: all conditions"
     )
     sample_items = models.PositiveIntegerField(
-        "items to draw",
+        "sample size",
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="How many items are drawn at random, the same for all conditions. Empty: all",
+        help_text="Number of random items, the same for all conditions. Empty: all items",
     )
     answers_each = models.PositiveSmallIntegerField(
-        "answers each",
+        "answers per condition",
         default=1,
         validators=[MinValueValidator(1), MaxValueValidator(1000)],
-        help_text="How many of a condition's answers to an item are drawn",
+        help_text="Number of answers per item and condition",
     )
-    sample_seed = models.PositiveIntegerField(
-        "seed", default=1, help_text="Of the drawing: the same seed draws the same answers"
-    )
+    sample_seed = models.PositiveIntegerField("seed", default=1, help_text="The same seed draws the same answers")
     dimensions = models.ManyToManyField(Dimension, blank=True, related_name="rating_queues")
     rubric = models.ForeignKey(
         Rubric,
@@ -101,7 +99,7 @@ class RatingQueue(models.Model):
         null=True,
         blank=True,
         related_name="rating_queues",
-        help_text="In place of dimensions: people say of each answer what a judge by this rubric says",
+        help_text="Instead of dimensions: raters grade each answer as a judge with this rubric does",
     )
     text_set = models.ForeignKey(
         TextSet,
@@ -110,27 +108,27 @@ class RatingQueue(models.Model):
         blank=True,
         related_name="rating_queues",
         verbose_name="item rubrics",
-        help_text="Whose texts raters read where the rubric says {{item_rubric}}",
+        help_text="The texts that raters see for {{item_rubric}}",
     )
     raters_wanted = models.PositiveSmallIntegerField(
-        "raters an item",
+        "raters per item",
         default=10,
         validators=[MinValueValidator(1), MaxValueValidator(10_000)],
-        help_text="How many people shall rate each item on each dimension",
+        help_text="Number of people who rate each item on each dimension",
     )
     items_per_rater = models.PositiveIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Empty: all that still want raters"
+        null=True, blank=True, validators=[MinValueValidator(1)], help_text="Empty: all that still need ratings"
     )
     one_dimension_per_rater = models.BooleanField(
-        default=False, help_text="Each rater is given one of the dimensions, in equal numbers"
+        default=False, help_text="Dimensions are assigned to raters in equal numbers"
     )
     in_blocks = models.BooleanField(
-        "one dimension after the other",
+        "one dimension at a time",
         default=False,
-        help_text="Otherwise each item is rated on all dimensions before the next one comes",
+        help_text="Otherwise raters rate an item on all dimensions before the next item",
     )
     practice_items = models.PositiveSmallIntegerField(
-        default=0, help_text="The first items of the dataset: the same for everybody, rated first and never counted"
+        default=0, help_text="The first items of the dataset. Everybody rates them first; they are not counted"
     )
     attention_checks = models.JSONField(default=dict, blank=True)  # {item key: [ratings that pass]}
     status = models.CharField(max_length=10, choices=Status, default=Status.DRAFT, editable=False)

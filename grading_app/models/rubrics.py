@@ -22,18 +22,18 @@ class Rubric(Versioned):
     """A judge's template in versions, and the kind of verdict that it asks for; approved before use."""
 
     class Kind(models.TextChoices):
-        SCORE = "score", "A score on a scale"
-        CRITERIA = "criteria", "Pass or fail on each of several criteria"
-        LABEL = "label", "One label out of a list"
-        PAIRWISE = "pairwise", "The better one of two answers"
-        WRITER = "writer", "No verdict: it writes a rubric for each item"
+        SCORE = "score", "Score on a scale"
+        CRITERIA = "criteria", "Pass or fail per criterion"
+        LABEL = "label", "One label from a list"
+        PAIRWISE = "pairwise", "Better of two answers"
+        WRITER = "writer", "Rubric writer: one rubric per item"
 
     kind = models.CharField(max_length=10, choices=Kind, default=Kind.SCORE)
     messages = models.JSONField(
         help_text='Turns: [{"role": "system", "content": "..."}, {"role": "user", "content": "{{answer}}"}]'
     )
-    scale_min = models.FloatField(default=0, help_text="The lowest score there is")
-    scale_max = models.FloatField(default=1, help_text="The highest score there is")
+    scale_min = models.FloatField(default=0, help_text="Lowest possible score")
+    scale_max = models.FloatField(default=1, help_text="Highest possible score")
     criteria = models.JSONField(
         default=list, blank=True, help_text='[{"name": "correct", "description": "...", "weight": 1}]'
     )
@@ -94,9 +94,9 @@ class Grader(models.Model):
     """A judge model with a rubric. What it is asked is frozen, by the database, once it has judged."""
 
     class OnEmpty(models.TextChoices):
-        SKIP = "skip", "Leave empty answers out"
-        GRADE = "grade", "Judge empty answers as well"
-        ZERO = "zero", "The lowest score, without a call"
+        SKIP = "skip", "Do not judge empty answers"
+        GRADE = "grade", "Judge empty answers"
+        ZERO = "zero", "Lowest score without a call"
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     language_model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="graders")
@@ -108,14 +108,14 @@ class Grader(models.Model):
         null=True,
         blank=True,
         related_name="graders",
-        help_text="Whose texts stand where the rubric says {{item_rubric}}",
+        help_text="The texts for {{item_rubric}} in the rubric",
     )
     on_empty = models.CharField("empty answers", max_length=8, choices=OnEmpty, default=OnEmpty.SKIP)
     longest_answer = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[MinValueValidator(1)],
-        help_text="Characters. A longer answer gets the lowest score without a call; empty: no answer is too long",
+        help_text="Characters. Longer answers get the lowest score without a call. Empty: no limit",
     )
     created_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, blank=True, editable=False

@@ -157,10 +157,10 @@ RATERS = """SELECT q.id, q.name, u.name, u.version, min(of_answer.n), max(of_ans
 
 
 def spread_text(least: int, most: int) -> str:
-    """Return a text such as '1 rater an answer' or '1 to 3 raters an answer'."""
+    """Return a text such as '1 rater per answer' or '1 to 3 raters per answer'."""
     if least < most:
-        return f"{least} to {most} raters an answer"
-    return f"{most} rater{'' if most == 1 else 's'} an answer"
+        return f"{least} to {most} raters per answer"
+    return f"{most} rater{'' if most == 1 else 's'} per answer"
 
 
 def labels_of(experiment: Experiment, wave: Wave | None = None) -> dict[int, str]:

@@ -157,7 +157,7 @@ def parameter_problems(name: str, parameters: Parameters) -> list[str]:
     return problems
 
 
-@scorer("rating", "The rating itself")
+@scorer("rating", "Rating")
 def rating(answer: Answer, item: ScoredItem, parameters: Parameters) -> Score:
     """Return the rating as a number. Without one, return the parser's error code."""
     if answer.rating is None:

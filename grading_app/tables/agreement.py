@@ -31,7 +31,7 @@ class CoverageTable(tables.Table):
     kind = tables.Column(attrs={"td": {"class": "tight"}})
     scale = tables.Column(attrs={"td": {"class": "tight"}})
     n = NumberColumn(verbose_name="Rated")
-    shared = NumberColumn(verbose_name="With others")
+    shared = NumberColumn(verbose_name="Units shared with others")
     mean = NumberColumn()
     sd = NumberColumn(verbose_name="SD")
     range = NumberColumn(verbose_name="Lowest to highest", empty_values=())
@@ -81,7 +81,7 @@ class MeasureTable(tables.Table):
     interval = NumberColumn(verbose_name="95 % interval", empty_values=())
     units = NumberColumn(empty_values=())
     raters = NumberColumn(empty_values=())
-    left_out = NumberColumn(verbose_name="Left out", empty_values=())
+    left_out = NumberColumn(verbose_name="Excluded", empty_values=())
 
     class Meta:
         orderable = False
@@ -222,16 +222,24 @@ def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told
     told = [
         Told("Bias", against.bias, "How much more of the wins the judge gives to the first than people do, as a share "
              "from −1 to 1 (Liang & Zeger 1986)." if in_pairs else
-             "How much higher the judge rates than the mean of the people (Liang & Zeger 1986)."),
+             "Mean difference of the judge and the mean of the people (Liang & Zeger 1986)."),
     ]  # fmt: skip
     if against.slope is not None:
-        why = "Below 1 the judge spares the ends of the scale (Deming 1943; Linnet 1993)."
+        why = "Below 1, the judge avoids the ends of the scale (Deming 1943; Linnet 1993)."
         told.append(Told("Slope", against.slope, why))
     for standing, what in zip(against.standings, (SAME_CHOICE,) if in_pairs else (CONCORDANCE, SAME), strict=False):
         told += [
-            Told(f"{what}: judge", standing.judge, "Each person in turn steps out; the judge meets the rest."),
-            Told(f"{what}: people", standing.people, "The ceiling: each person against the other people."),
-            Told(f"{what}: the gap", standing.gap, "Judge less people; below 0, interval and all, it falls short."),
+            Told(
+                f"{what}: judge",
+                standing.judge,
+                "Each person is left out in turn; the judge meets the others.",
+            ),
+            Told(f"{what}: people", standing.people, "Upper limit: each person compared with the other people."),
+            Told(
+                f"{what}: the gap",
+                standing.gap,
+                "Judge minus people. Below 0, the judge agrees less.",
+            ),
         ]
     return told
 

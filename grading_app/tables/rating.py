@@ -59,7 +59,7 @@ class ItemMeansTable(tables.Table):
     n = tables.Column(verbose_name="Ratings", attrs=NUMBER)
     mean = tables.Column(attrs=NUMBER)
     sd = tables.Column(verbose_name="SD", attrs=NUMBER)
-    seconds = tables.Column(verbose_name="Median seconds", attrs=NUMBER)
+    seconds = tables.Column(verbose_name="Median time (s)", attrs=NUMBER)
 
     class Meta:
         default = number_format.MISSING

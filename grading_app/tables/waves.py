@@ -94,7 +94,7 @@ class WaveOutcomeTable(tables.Table):
     wave = tables.Column(accessor="is_b")
     done = NumberColumn(accessor="counts", verbose_name="Done")
     failed = NumberColumn(accessor="counts__failed")
-    unread = NumberColumn(accessor="counts", verbose_name="No rating read")
+    unread = NumberColumn(accessor="counts", verbose_name="No rating found")
     empty = NumberColumn(accessor="counts")
     truncated = NumberColumn(accessor="counts")
     refused = NumberColumn(accessor="counts")

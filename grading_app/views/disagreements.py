@@ -94,7 +94,7 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
     except AdjudicationError as error:
         messages.error(request, str(error))
     else:
-        messages.success(request, f"Settled: {form.cleaned_data['score']:g}.")
+        messages.success(request, f"Decision saved: {form.cleaned_data['score']:g}.")
     return redirect(back)
 
 

@@ -43,7 +43,7 @@ def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _asked(request: HttpRequest, form: DrawnJudgesForm, graders: Sequence[Grader], estimate: Estimate) -> bool:
     if estimate.needs_confirmation(form.experiment) and not form.cleaned_data["confirmed"]:
-        form.add_error("confirmed", "Say that you have seen what this can cost.")
+        form.add_error("confirmed", "Confirm the maximum cost.")
         return False
     made, name = form.made, form.cleaned_data["name"]
     if made is None or estimate.problems:

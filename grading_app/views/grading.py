@@ -159,11 +159,11 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
 def told(report: Sequence[JudgingReport]) -> str:
     """What was asked for and what was not, in sentences."""
     added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
-    said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} asked for."] if added else []
+    said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []
     if unasked:
         answers = "answer got its score" if unasked == 1 else "answers got their scores"
         said.append(f"{format_count(unasked)} {answers} without a call.")
-    said = said or ["Nothing was left to ask: every answer has its verdict."]
+    said = said or ["Nothing was requested: every answer already has a verdict."]
     return " ".join([*said, *(f"{one.odd.capitalize()}." for one in report if one.odd)])
 
 
@@ -181,5 +181,8 @@ def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
         except PlanError as problem:
             messages.error(request, f"{problem}".capitalize())
         else:
-            messages.success(request, f"The panel {form.cleaned_data['panel']} sits; its scores follow its members'.")
+            messages.success(
+                request,
+                f"The panel {form.cleaned_data['panel']} is added.",
+            )
     return redirect("experiment_grading", slug)

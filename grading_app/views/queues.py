@@ -139,7 +139,7 @@ def _where_queues_begin(queue: RatingQueue) -> str:
 
 def _open(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
     queues.open_queue(queue, by=by, reason=reason)
-    return f"{queue} is open: raters can start.", queue
+    return f"{queue} is open. Raters can start.", queue
 
 
 def _close(queue: RatingQueue, by: Any, reason: str) -> tuple[str, Any]:
@@ -167,24 +167,24 @@ VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
 
 def _actions(queue: RatingQueue) -> list[dict[str, str]]:
     """The buttons that would do something now, in the words of partials/action.html."""
-    frozen = "What is asked can never change after this." if queue.status == "draft" else "Raters can go on."
+    frozen = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
     offered = {
         "draft": [
-            {"verb": "open", "label": "Open", "icon": "play-fill", "text": frozen},
+            {"verb": "open", "label": "Open queue", "icon": "play-fill", "text": frozen},
             {
                 "verb": "delete",
-                "label": "Delete",
+                "label": "Delete draft",
                 "icon": "trash",
                 "tone": "danger",
-                "text": "The draft goes for good.",
+                "text": "Deletes the draft permanently.",
             },
         ],
-        "open": [{"verb": "close", "label": "Close", "icon": "stop-fill", "text": "Nobody can rate any more."}],
-        "closed": [{"verb": "open", "label": "Open again", "icon": "play-fill", "text": frozen}],
+        "open": [{"verb": "close", "label": "Close queue", "icon": "stop-fill", "text": "Raters can no longer rate."}],
+        "closed": [{"verb": "open", "label": "Reopen queue", "icon": "play-fill", "text": frozen}],
     }[queue.status]
     if queue.status == RatingQueue.Status.CLOSED and not queue.rates_answers:
-        text = "Duplicates the dataset to a new draft, with the means of the ratings as its norms."
-        offered.append({"verb": "norms", "label": "Make norms", "icon": "database", "text": text})
+        text = "Creates a new draft of the dataset with the mean ratings as norms."
+        offered.append({"verb": "norms", "label": "Create norms", "icon": "database", "text": text})
     return [{**action, "url": reverse("rating_queue_act", args=[queue.name, action["verb"]])} for action in offered]
 
 

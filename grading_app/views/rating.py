@@ -126,7 +126,7 @@ def _answered(waiting: Rating) -> dict[str, Any]:
 def rating_start(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
     try:
         if not session.start(assignment):
-            messages.info(request, "Everything has been rated already. Thank you for offering.")
+            messages.info(request, "All ratings are complete. Thank you for your interest.")
     except session.RatingError as error:
         messages.error(request, str(error))
     return redirect("rating_item", assignment.queue.name)
@@ -148,8 +148,8 @@ def rating_rate(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
 
 def _why_not(assignment: RaterAssignment, position: int) -> str:
     if assignment.ratings.filter(position=position).exists():
-        return "That one was rated already; this is the next."
-    return "You are not asked for that one any more: it was not kept. What you rated before is."
+        return "You have already rated that one. Here is the next."
+    return "That rating was not saved because it is no longer needed. Your earlier ratings are saved."
 
 
 @require_POST
@@ -213,7 +213,7 @@ def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, floa
     try:
         position, _, since = _signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
     except BadSignature:
-        raise session.RatingError("That page was not complete. Please rate this one again.") from None
+        raise session.RatingError("The page was incomplete. Please rate this one again.") from None
     return int(position), time.time() - float(since)
 
 

@@ -107,7 +107,7 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
         return _results_page(request, experiment, form)
     async_task(GRADE, experiment.pk, form.chosen, request.user.get_username())
     named = ", ".join(rule.text for rule in read_rules(form.chosen))
-    messages.success(request, f"Grading by {named} has been asked for. Scores appear here as it goes on.")
+    messages.success(request, f"Grading by {named} has started. Scores appear here as they are ready.")
     return redirect("experiment_results", slug)
 
 
@@ -149,14 +149,14 @@ def _answers(experiment: Experiment, frames: Frames) -> AnswerTable | None:
 
 def _note_on(lines: list[ScoreLine]) -> str:
     """How the intervals of this table were made."""
-    notes = ["Standard errors are by item: answers to one item go together."]
+    notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
-        notes.append("Intervals of means are Student's, over items.")
+        notes.append("Intervals of means: Student's, over items.")
     if any(line.measure.is_share for line in lines):
         several = any(line.measure.is_share and line.n > line.items for line in lines)
-        notes.append(f"Intervals of shares are Wilson's{', at the effective number of answers' if several else ''}.")
+        notes.append(f"Intervals of shares: Wilson's{', at the effective number of answers' if several else ''}.")
     if any(line.unread for line in lines):
-        notes.append("Answers without a score are left out of mean and interval, and counted beside them.")
+        notes.append("Answers without a score are excluded and counted separately.")
     return " ".join(notes)
 
 

@@ -20,7 +20,7 @@ SECONDS = 3000  # Of a task that writes all tables; below the time after which t
 
 class SnapshotForm(forms.Form):
     label = forms.CharField(max_length=80, required=False, help_text="Such as submission")
-    reason = forms.CharField(max_length=500, label="Reason", help_text="What it is for; stays in the study card")
+    reason = forms.CharField(max_length=500, label="Reason", help_text="The purpose; stored in the study card")
 
 
 @require_POST
@@ -39,7 +39,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
     if form.is_valid():
         said = form.cleaned_data
         async_task(MAKE, experiment.pk, said["label"], said["reason"], request.user.pk, timeout=SECONDS)
-        messages.success(request, "A snapshot is being made. It is listed here once it is whole.")
+        messages.success(request, "The snapshot is being created. It appears here when it is complete.")
     else:
         messages.error(request, first_form_error(form))
     return redirect("experiment_results", slug)

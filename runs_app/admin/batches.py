@@ -19,15 +19,15 @@ from runs_app.models import Experiment, ProviderBatch
 def _cancel(rows: list[ProviderBatch], by: Any, reason: str) -> None:
     for row in rows:
         if not Experiment.objects.editable_by(by).filter(pk=row.run.experiment_id).exists():
-            raise ValueError(f"{row} is not yours to cancel: ask the owner of {row.run.experiment.slug}")
+            raise ValueError(f"{row} cannot be cancelled by you. Ask the owner of {row.run.experiment.slug}")
         if not run_control.cancel_batch(row, by=by, reason=reason):
-            raise ValueError(f"{row} has not changed: it had come to its end, or was being collected or cancelled")
+            raise ValueError(f"{row} was not cancelled: it had ended, or was being collected or cancelled")
 
 
 CANCEL = Verb(
     "cancel",
     "Cancel",
-    "Cancels it at its provider and pauses its run. What was answered by then is paid and kept.",
+    "Cancels the batch at the provider and pauses its run. Answers received so far are paid and kept.",
     "runs_app.view_providerbatch",
     _cancel,
 )
@@ -55,7 +55,7 @@ class ProviderBatchAdmin(VerbAdmin, VisibleAdmin):
     list_filter = ["status", "endpoint"]
     list_select_related = ["run__experiment", "endpoint"]
     search_fields = ["=run__id", "=run__experiment__slug", "provider_id"]
-    search_help_text = "The number of a run, the name of an experiment, or the provider's id."
+    search_help_text = "Search by run number, experiment name or the provider's batch ID."
     fields = [
         ("status", "run_link", "endpoint_link"),
         ("provider_id", "provider_status", "provider_counts"),

@@ -47,19 +47,19 @@ def _new_version(rows: list[Versioned], by: Any, reason: str) -> None:
 
 def archiving(permission: str) -> Verb:
     consequence = (
-        "Takes this version out of use for new plans. What was asked with it stays as it is. "
+        "New designs cannot use this version. Existing experiments keep it. "
         "Its author may do this while nothing of other people uses it; curators always may."
     )
     return Verb("archive", "Archive", consequence, permission, _archive, sources=["draft", "approved"])
 
 
 def copying(permission: str) -> Verb:
-    consequence = "Makes a draft with the same content under the next number, to be changed."
+    consequence = "Creates the next version as a draft with the same content."
     return Verb("new_version", "New version", consequence, permission, _new_version, needs_reason=False)
 
 
 def approving(permission: str, purpose: str) -> Verb:
-    consequence = f"Freezes this version for ever, so that {purpose}. To change it later, make a new version."
+    consequence = f"Freezes this version permanently, so that {purpose}. To change it later, make a new version."
     return Verb("approve", "Approve", consequence, permission, _approve, sources=["draft"])
 
 
@@ -171,7 +171,7 @@ class PromptAdmin(VersionedAdmin):
 def _rendered(prompt: Prompt, form: PreviewForm) -> dict[str, Any]:
     item = form.chosen_item()
     if item is None:
-        return {"turns": Turns([], "The dataset has no such item.")}
+        return {"turns": Turns([], "The dataset has no item with this key. Check the key.")}
     items = form.cleaned_data["dataset"].items.active()
     warnings = prompts.warnings_for(
         prompt.messages,

@@ -54,11 +54,11 @@ class PromptForm(forms.ModelForm):  # type: ignore[type-arg]
         said = [(role, _with_plain_line_ends(cleaned.get(role, ""))) for role in ("system", "user")]
         turns = [{"role": role, "content": text} for role, text in said if text.strip()]
         if turns and cleaned.get("messages"):
-            self.add_error("messages", "Give either a system and a user text, or all turns; not both.")
+            self.add_error("messages", "Enter either a system and a user text, or all turns, not both.")
         elif turns:
             cleaned["messages"] = turns
         elif not cleaned.get("messages") and "messages" not in self.errors:
-            self.add_error("user", "A prompt needs a user text.")
+            self.add_error("user", "Enter a user text.")
         return cleaned
 
 
@@ -90,7 +90,7 @@ class PreviewForm(forms.Form):
     """The choice of the item and dimension to preview."""
 
     dataset = forms.ModelChoiceField(Dataset.objects.none())
-    item = forms.CharField(required=False, max_length=200, help_text="Its key; empty for the first")
+    item = forms.CharField(required=False, max_length=200, help_text="Key of the item. Empty: the first item")
     dimension = forms.ModelChoiceField(Dimension.objects.none(), required=False)
 
     def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:

@@ -22,33 +22,36 @@ class AdaptiveForm(forms.Form):
         max_length=500,
         required=False,
         label="Points by",
-        help_text="category, or names of metadata with commas between them. Empty: every case is asked",
+        help_text="category, or comma-separated names of metadata. Empty: run every case",
     )
-    scorer = forms.ChoiceField(required=False, help_text="Says right or wrong; rating, where items are rated")
-    round = bounded_integer(ADAPTIVE["round"], required=False, label="Round", help_text="Cases at a time")
-    max = bounded_integer(ADAPTIVE["max"], required=False, label="At most", help_text="Cases of a point")
+    scorer = forms.ChoiceField(required=False, help_text="Decides right or wrong; use the rating for rated items")
+    round = bounded_integer(ADAPTIVE["round"], required=False, label="Round", help_text="Cases per round")
+    max = bounded_integer(ADAPTIVE["max"], required=False, label="Maximum", help_text="Cases per point")
     targetci = bounded_number(
         ADAPTIVE["targetci"],
         required=False,
-        label="Half-width wanted",
-        help_text="0.05 is five percentage points either way; of ratings, points of their scale",
+        label="Target half-width",
+        help_text="0.05 is ±5 percentage points; for ratings, in points of the scale",
     )
     confidence = bounded_number(ADAPTIVE["confidence"], required=False, label="Confidence")
     minci = bounded_number(
-        ADAPTIVE["minci"], required=False, label="Least half-width", help_text="No smaller one is asked for"
+        ADAPTIVE["minci"], required=False, label="Minimum half-width", help_text="The target is never smaller than this"
     )
     abortht = bounded_number(
-        ADAPTIVE["abortht"], required=False, label="Give up above", help_text="Share of answers cut off"
+        ADAPTIVE["abortht"], required=False, label="Abort above", help_text="Share of truncated answers, 0 to 1"
     )
     backoffht = bounded_number(
-        ADAPTIVE["backoffht"], required=False, label="Another half-width above", help_text="Share of answers cut off"
+        ADAPTIVE["backoffht"],
+        required=False,
+        label="Relax target above",
+        help_text="Share of truncated answers, 0 to 1",
     )
-    targetciht = bounded_number(ADAPTIVE["targetciht"], required=False, label="That half-width")
+    targetciht = bounded_number(ADAPTIVE["targetciht"], required=False, label="Relaxed half-width")
     correction = forms.ChoiceField(
         required=False,
         label="Guessing",
-        choices=[("mapped", "Mapped interval"), ("excess_counts", "Excess counts, too narrow near guessing")],
-        help_text="How guesses among choices are taken off",
+        choices=[("mapped", "Mapped interval"), ("excess_counts", "Excess counts (too narrow near chance level)")],
+        help_text="Correction for guessing in multiple choice",
     )
 
     def __init__(self, data: Any, *, stored: dict[str, Any], scorers: list[tuple[str, str]]) -> None:
@@ -80,4 +83,4 @@ class AdaptiveForm(forms.Form):
     def _refuse(self, problem: Any) -> None:
         field = next((str(step) for step in problem["loc"] if step in self.fields), None)
         missing = problem["type"] == "missing"
-        self.add_error(field, "Say this, too." if missing else problem["msg"].removeprefix("Value error, "))
+        self.add_error(field, "Fill in this field too." if missing else problem["msg"].removeprefix("Value error, "))

@@ -35,7 +35,7 @@ class SharingFields(forms.Form):
         label="People",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text='They read it and its dataset, for "Chosen people" above',
+        help_text='They can read the experiment and its dataset. Only for "Chosen people" above',
     )
 
     def offer_people(self, experiment: Experiment, *, but: Any = None) -> None:
@@ -48,13 +48,13 @@ class SharingFields(forms.Form):
         """Add an error if the chosen people contradict the chosen audience."""
         people, audience = cleaned.get(PEOPLE_FIELD, []), cleaned.get("sharing")
         if audience == Experiment.PEOPLE and not people and PEOPLE_FIELD not in self.errors:
-            self.add_error(PEOPLE_FIELD, "Choose at least one person, or share it with nobody or with the group.")
+            self.add_error(PEOPLE_FIELD, "Choose at least one person, or another option for sharing.")
         elif audience and audience != Experiment.PEOPLE and people:
-            self.add_error(PEOPLE_FIELD, 'Choose "Chosen people" above to share it with them, or untick them.')
+            self.add_error(PEOPLE_FIELD, 'Choose "Chosen people" above, or clear the selection of people.')
 
 
 class ShareForm(SharingFields):
-    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
 
     def __init__(self, *args: Any, experiment: Experiment, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -18,7 +18,7 @@ from runs_app.planning.model_draw import MOST, USUAL_BANDS, USUAL_SEED, Draw, Dr
 SALT = "runs_app.draw"
 FIELDS = {"from": "wanted"}  # Keys of an experiment file whose fields have another name here.
 WAYS = [
-    ("price", "Price, in bands"),
+    ("price", "Price bands"),
     ("provider", "Provider"),
     ("family", "Family"),
     ("none", "Nothing"),
@@ -36,13 +36,13 @@ class DrawForm(forms.Form):
         max_value=MOST,
         required=False,
         label="Bands",
-        help_text=f"Of prices, with as many models each; {USUAL_BANDS} unless said",
+        help_text=f"Number of price bands with equally many models. Empty: {USUAL_BANDS}",
     )
     wanted = forms.CharField(
         max_length=2000,
         required=False,
         label="From",
-        help_text="Names, or endpoint:, provider:, family:NAME, price:known, sees:images, with commas between. "
+        help_text="Comma-separated names, or endpoint:NAME, provider:NAME, family:NAME, price:known, sees:images. "
         "Empty: all active models",
     )
     pinned = forms.CharField(required=False, widget=forms.HiddenInput)
@@ -61,7 +61,7 @@ class DrawForm(forms.Form):
         try:
             return Draw.model_validate(signing.loads(text, salt=SALT)) if text else None
         except (signing.BadSignature, ValidationError):
-            raise forms.ValidationError("The draw cannot be read any more; draw again.") from None
+            raise forms.ValidationError("The draw is no longer valid. Draw again.") from None
 
     @property
     def pinned_draw(self) -> Draw | None:
@@ -94,7 +94,7 @@ class DrawForm(forms.Form):
         except ValidationError as refused:
             problem = refused.errors()[0]
             key = str(problem["loc"][0]) if problem["loc"] else "bands"
-            self._refuse(key, "Say how many." if problem["type"] == "missing" else problem["msg"])
+            self._refuse(key, "Enter the number of models." if problem["type"] == "missing" else problem["msg"])
         except DrawError as refused:
             self._refuse(refused.key, str(refused))
         return None

@@ -14,9 +14,7 @@ from runs_app.models import Endpoint, LanguageModel
 class NotedForm(forms.ModelForm):  # type: ignore[type-arg]
     """A form of a row with a history; the user may give a reason for the change."""
 
-    reason = forms.CharField(
-        max_length=500, required=False, label="Reason", help_text="For its history: why it changes"
-    )
+    reason = forms.CharField(max_length=500, required=False, label="Reason", help_text="Stored in the history")
 
 
 class EndpointForm(NotedForm):
@@ -27,20 +25,20 @@ class EndpointForm(NotedForm):
             "tokens_per_minute", "requests_per_day", "day_zone", "batch_api", "batch_max_requests", "batch_max_open",
             "provider_routes", "local_server", "is_free", "is_active",
         ]  # fmt: skip
-        labels = {"max_concurrency": "Calls in flight", "key_env": "Key variable", "base_url": "Base URL"}
+        labels = {"max_concurrency": "Calls in flight", "key_env": "API key variable", "base_url": "Base URL"}
 
     provider_routes = forms.CharField(
         max_length=500,
         required=False,
-        label="Routes of retries",
-        help_text="OpenRouter's names of who serves the models, with commas between: each retry goes to the next",
+        label="Provider routes",
+        help_text="Comma-separated OpenRouter provider names. Each retry goes to the next provider",
     )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.initial["provider_routes"] = ", ".join(self.instance.provider_routes)
         if self.instance.is_in_use:
-            keep(self.fields["provider"], "In use: another provider is another endpoint")
+            keep(self.fields["provider"], "In use. To change the provider, create a new endpoint")
 
     def clean_provider_routes(self) -> list[str]:
         return names_in(self.cleaned_data["provider_routes"])
@@ -55,21 +53,21 @@ class LanguageModelForm(NotedForm):
             "cache_marks", "is_active",
         ]  # fmt: skip
         labels = {
-            "model": "Model id",
+            "model": "Model ID",
             "input_price": "Input price",
             "output_price": "Output price",
             "cache_read_price": "Cache read price",
             "cache_write_price": "Cache write price",
-            "max_output_tokens": "Longest answer",
+            "max_output_tokens": "Maximum output tokens",
         }
-        help_texts = {"input_price": "US dollars per million tokens; empty is unknown, never free"}
+        help_texts = {"input_price": "US dollars per million tokens. Empty: unknown, not free"}
         # Browsers read only ISO dates in such a field. With another format the field stays empty and submits nothing.
         widgets = {"price_date": forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"})}
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if self.instance.is_in_use:
-            keep(self.fields["model"], "In use: for another id make a new model")
+            keep(self.fields["model"], "In use. To change the ID, create a new model")
             served = Endpoint.objects.filter(provider=self.instance.endpoint.provider)
             offer_rows(self, "endpoint", served)
-            self.fields["endpoint"].help_text = "Those of its provider, while no call to it is in flight"
+            self.fields["endpoint"].help_text = "Only endpoints of the same provider, while no call is in flight"

@@ -45,16 +45,16 @@ def _hint(row: Any) -> str:
 
 
 NOTHING_TO_CHOOSE = {
-    "dataset": ("No dataset is approved yet.", "Go to the datasets", "dataset_list"),
-    "language_models": ("No model is served yet; operators add them.", "Go to the endpoints", "endpoint_list"),
-    "prompts": ("No prompt is approved yet.", "Write one", "admin:runs_app_prompt_add"),
-    "samplers": ("There is no sampler yet.", "Make one", "admin:runs_app_sampler_add"),
-    "dimensions": ("Only for items that are rated; there is none yet.", "Make one", "admin:runs_app_dimension_add"),
+    "dataset": ("No approved datasets yet.", "Show datasets", "dataset_list"),
+    "language_models": ("No models yet. Operators add models.", "Show endpoints", "endpoint_list"),
+    "prompts": ("No approved prompts yet.", "Create prompt", "admin:runs_app_prompt_add"),
+    "samplers": ("No samplers yet.", "Create sampler", "admin:runs_app_sampler_add"),
+    "dimensions": ("Only for rated items. No dimensions yet.", "Create dimension", "admin:runs_app_dimension_add"),
 }
 MORE_TO_CHOOSE = {
-    "prompts": ("Write another prompt", "runs_app.add_prompt"),
-    "samplers": ("Make another sampler", "runs_app.add_sampler"),
-    "dimensions": ("Make another dimension", "runs_app.add_dimension"),
+    "prompts": ("Create another prompt", "runs_app.add_prompt"),
+    "samplers": ("Create another sampler", "runs_app.add_sampler"),
+    "dimensions": ("Create another dimension", "runs_app.add_dimension"),
 }
 
 
@@ -79,12 +79,12 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
     language_models = Rows(queryset=LanguageModel.objects.none(), label="Models")
     prompts = Rows(queryset=Prompt.objects.none())
     samplers = Rows(queryset=Sampler.objects.none())
-    dimensions = Rows(queryset=Dimension.objects.none(), required=False, help_text="None for items that are not rated")
+    dimensions = Rows(queryset=Dimension.objects.none(), required=False, help_text="Only for rated items")
     priority = PriorityField()
     scorers = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple,
         required=False,
-        help_text="Rules that grade the stored answers; can be added later",
+        help_text="Rules that grade the stored answers. You can add scorers later",
     )
     rules = RulesField(required=False)
 
@@ -101,29 +101,29 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
             "samples": "Samples",
             "max_usd": "Budget",
             "confirm_above_usd": "Confirm above",
-            "budget_policy": "Policy",
-            "dev_items": "Items of dev",
-            "dev_samples": "Samples of dev",
+            "budget_policy": "Launch policy",
+            "dev_items": "Dev items",
+            "dev_samples": "Dev samples",
             "max_concurrency": "Calls in flight",
             "request_timeout_s": "Time-out",
             "max_attempts": "Attempts",
-            "backoff_s": "First wait",
-            "max_backoff_s": "Longest wait",
-            "stop_failure_rate": "Failures that stop a run",
-            "stop_after_attempts": "Attempts before it may stop",
+            "backoff_s": "First retry wait",
+            "max_backoff_s": "Longest retry wait",
+            "stop_failure_rate": "Failure rate that stops a run",
+            "stop_after_attempts": "Minimum attempts before a stop",
             "cache": "Use the response cache",
-            "cache_buster": "Salt each request",
-            "batch": "Hand calls over in batches",
-            "sequential": "One condition after the other",
+            "cache_buster": "Add a unique suffix to bypass provider caches",
+            "batch": "Use the batch API (half price, up to 24 h)",
+            "sequential": "Run conditions sequentially",
         }
         help_texts = {
-            "slug": "Small letters, digits, - and _; it is part of the address",
-            "max_attempts": "Tries a trial gets before it counts as failed",
-            "stop_failure_rate": "Share of attempts that fail permanently, 0 to 1. A run stops itself after at least "
-            f"{MIN_FAILURES} failures, once the share is above this with 95 % confidence",
-            "stop_after_attempts": "A run with fewer attempts does not stop itself",
-            "confirm_above_usd": "US dollars; a launch whose ceiling is higher asks once more",
-            "max_usd": "US dollars; never passed. Without one, a model's price may be unknown",
+            "slug": "Lower-case letters, digits, - and _. Part of the page address",
+            "max_attempts": "Attempts per trial before it counts as failed",
+            "stop_failure_rate": "Share of permanently failed attempts, 0 to 1. A run stops after at least "
+            f"{MIN_FAILURES} failures if the share is above this value with 95 % confidence",
+            "stop_after_attempts": "Runs with fewer attempts do not stop",
+            "confirm_above_usd": "US dollars; a launch with a higher maximum cost needs confirmation",
+            "max_usd": "US dollars; hard limit. Empty: no budget; prices may then be unknown",
         }
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
 
@@ -169,7 +169,7 @@ class ExperimentForm(SharingFields, forms.ModelForm):  # type: ignore[type-arg]
                 cleaned["scorers"].append(grading().stored_scorer(chosen["scorer"]))
             except ValueError as problem:
                 if "rules" not in self.errors:
-                    self.add_error("rules", f"Points stop by {chosen['scorer']}. {problem}")
+                    self.add_error("rules", f"Adaptive stopping uses {chosen['scorer']}. {problem}")
         return cleaned
 
     def _take_errors(self, part: forms.Form, name: str) -> None:
@@ -237,7 +237,7 @@ class ExperimentFileForm(forms.Form):
     file = forms.FileField(required=False, label="Experiment file", help_text="YAML")
     text = forms.CharField(
         required=False,
-        label="Or its text",
+        label="Or paste the text",
         strip=False,
         max_length=LONGEST_FILE,
         widget=forms.Textarea(attrs={"rows": 18, "class": "mono", "spellcheck": "false"}),
@@ -246,19 +246,19 @@ class ExperimentFileForm(forms.Form):
     def clean_file(self) -> Any:
         file = self.cleaned_data["file"]
         if file and file.size > LONGEST_FILE:
-            raise forms.ValidationError("An experiment file has at most 1 MB.")
+            raise forms.ValidationError("The file is larger than 1 MB. Choose a smaller file.")
         return file
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         file, text = cleaned.get("file"), cleaned.get("text", "")
         if not self.errors and bool(file) == bool(text.strip()):
-            raise forms.ValidationError("Choose a file or paste its text: one of the two.")
+            raise forms.ValidationError("Either choose a file or paste its text.")
         if file:
             try:
                 cleaned["text"] = file.read().decode("utf-8-sig")
             except UnicodeDecodeError:
-                self.add_error("file", "This file is not text in UTF-8.")
+                self.add_error("file", "This file is not UTF-8 text. Save it as UTF-8 and try again.")
         return cleaned
 
 

@@ -24,10 +24,10 @@ class ExtensionForm(forms.Form):
     samplers = Rows(queryset=Sampler.objects.none(), required=False, label="Add samplers")
     dimensions = Rows(queryset=Dimension.objects.none(), required=False, label="Add dimensions")
     samples = forms.IntegerField(max_value=10_000, required=False, label="Samples")
-    wave = forms.ChoiceField(label="Wave", help_text="The observation of the design that gets the new trials")
-    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+    wave = forms.ChoiceField(label="Wave", help_text="The wave that gets the new trials")
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
     seen = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
-    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
+    confirmed = forms.BooleanField(required=False, label="I accept the maximum cost")
 
     def __init__(self, *args: Any, experiment: Experiment, user: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -39,7 +39,7 @@ class ExtensionForm(forms.Form):
         samples = self.fields["samples"]
         samples.widget.attrs["min"] = experiment.samples
         samples.initial = experiment.samples
-        samples.help_text = f"Repetitions of each cell, now {experiment.samples}; can only grow"
+        samples.help_text = f"Repetitions of each cell, now {experiment.samples}. Can only increase"
         self._offer_waves()
         if not self.present["dimensions"]:
             del self.fields["dimensions"]
@@ -58,20 +58,20 @@ class ExtensionForm(forms.Form):
             if axis in self.fields and not list(self.fields[axis].widget.choices):
                 _, label, url_name = NOTHING_TO_CHOOSE[axis]
                 link = format_html('<a href="{}">{}</a>', reverse(url_name), label)
-                self.fields[axis].help_text = format_html("The design has all that may be used. {}", link)
+                self.fields[axis].help_text = format_html("The design already has all that can be added. {}", link)
 
     def clean_samples(self) -> int | None:
         samples: int | None = self.cleaned_data["samples"]
         if samples is not None and samples < self.experiment.samples:
             raise forms.ValidationError(
-                f"There are trials for {self.experiment.samples} samples already; this can only grow."
+                f"There are trials for {self.experiment.samples} samples already. Enter a higher number."
             )
         return None if samples == self.experiment.samples else samples
 
     def clean(self) -> dict[str, Any]:
         cleaned: dict[str, Any] = super().clean() or {}
         if not self.errors and self.extension.is_empty:
-            raise forms.ValidationError("Choose at least one thing that joins, or more samples.")
+            raise forms.ValidationError("Choose something to add, or increase the samples.")
         return cleaned
 
     @property
@@ -89,7 +89,7 @@ class ExtensionForm(forms.Form):
     def confirms(self, preview: ExtensionPreview) -> bool:
         """Return True if the user saw this size and cost, and confirmed it where needed. Otherwise add an error."""
         if self.cleaned_data["seen"] != preview.digest:
-            self.add_error(None, "The size or the cost has changed since it was shown. Look at it, then extend.")
+            self.add_error(None, "The size or cost has changed since it was shown. Check it, then extend.")
         elif preview.needs_confirmation and not self.cleaned_data["confirmed"]:
-            self.add_error("confirmed", "Confirm that you have seen what this can cost.")
+            self.add_error("confirmed", "Confirm the maximum cost.")
         return not self.errors

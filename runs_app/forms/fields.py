@@ -57,7 +57,7 @@ class RulesField(forms.CharField):
 
     @staticmethod
     def usage() -> str:
-        return f"One a line: {', '.join(usage for usage, _ in scorers_with_parameter())}"
+        return f"One per line: {', '.join(usage for usage, _ in scorers_with_parameter())}"
 
     @staticmethod
     def text_of(stored: Iterable[str | Mapping[str, Any]]) -> str:

@@ -25,9 +25,9 @@ NOTED = {
     "max_attempts": "attempts",
     "backoff_s": "first wait",
     "max_backoff_s": "longest wait",
-    "budget_policy": "budget policy",
-    "dev_items": "items of dev",
-    "dev_samples": "samples of dev",
+    "budget_policy": "launch policy",
+    "dev_items": "dev items",
+    "dev_samples": "dev samples",
 }
 # A field that is left empty keeps its stored value.
 KEPT_IF_EMPTY = (
@@ -46,7 +46,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
     """The editable fields of a launched experiment. It has no field that changes the messages to a model."""
 
     priority = PriorityField()
-    reason = forms.CharField(max_length=500, required=False, help_text="For the history")
+    reason = forms.CharField(max_length=500, required=False, help_text="Stored in the history")
 
     class Meta:
         model = Experiment
@@ -57,13 +57,12 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         ]  # fmt: skip
         labels = ExperimentForm.Meta.labels
         help_texts = {
-            "samples": "May grow; the next launch adds what is missing",
-            "budget_policy": "How much of the design the next launch asks",
-            "request_timeout_s": "Seconds a call may take, from the next calls on",
-            "max_attempts": "Tries of a trial; one that failed already is tried again by a retry",
-            "max_usd": "US dollars; holds from the next call on",
-            "stop_failure_rate": ExperimentForm.Meta.help_texts["stop_failure_rate"]
-            + ". Counted since it was started last",
+            "samples": "Can only increase. The next launch adds the missing trials",
+            "budget_policy": "The part of the design that the next launch runs",
+            "request_timeout_s": "Seconds per call, from the next calls on",
+            "max_attempts": "Attempts per trial. Failed trials need a retry",
+            "max_usd": "US dollars; applies from the next call",
+            "stop_failure_rate": ExperimentForm.Meta.help_texts["stop_failure_rate"] + ". Counted from the last start",
             "confirm_above_usd": ExperimentForm.Meta.help_texts["confirm_above_usd"],
         }
         widgets = {"description": forms.Textarea(attrs={"rows": 3})}
@@ -80,7 +79,7 @@ class LaunchedExperimentForm(forms.ModelForm):  # type: ignore[type-arg]
         samples: int = self.cleaned_data["samples"]
         if samples < self.planned_samples and self.instance.status != Experiment.Status.DRAFT:
             raise forms.ValidationError(
-                f"There are trials for {self.planned_samples} samples already; this can only grow."
+                f"There are trials for {self.planned_samples} samples already. Enter a higher number."
             )
         return samples
 

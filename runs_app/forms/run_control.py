@@ -36,7 +36,7 @@ class AssumptionsForm(forms.Form):
     """The assumptions of a detectable difference, from the URL of the design page."""
 
     between = forms.FloatField(
-        min_value=0, max_value=1, label="Variance between items", help_text="Share of all, 0 to 1"
+        min_value=0, max_value=1, label="Variance between items", help_text="Share of the total variance, 0 to 1"
     )
     correlation = forms.FloatField(
         min_value=-1, max_value=1, label="Correlation of conditions", help_text="Over items, -1 to 1"
@@ -62,18 +62,18 @@ class LaunchScopeForm(forms.Form):
         max_length=80,
         required=False,
         label="Wave",
-        help_text="A label makes a new observation of the whole design; empty goes on with the first one",
+        help_text="A label starts a new wave of the whole design. Empty: continue the first wave",
     )
     pilot = forms.IntegerField(
         min_value=1,
         max_value=1_000_000,
         required=False,
-        label="Trials of a pilot",
-        help_text="So many first, spread over conditions and items; the next launch adds the rest. Empty for all",
+        label="Pilot trials",
+        help_text="Run this many first, spread over conditions and items; a later launch adds the rest",
     )
 
     policy = forms.ChoiceField(
-        choices=[("", "As the design says"), *Experiment.BudgetPolicy.choices], required=False, widget=forms.HiddenInput
+        choices=[("", "As in the design"), *Experiment.BudgetPolicy.choices], required=False, widget=forms.HiddenInput
     )
 
     @property
@@ -83,7 +83,7 @@ class LaunchScopeForm(forms.Form):
 
 
 class LaunchForm(LaunchScopeForm):
-    confirmed = forms.BooleanField(required=False, label="I have seen what this can cost")
+    confirmed = forms.BooleanField(required=False, label="I accept the maximum cost")
 
     def __init__(self, *args: Any, needs_confirmation: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -175,14 +175,14 @@ class Dimension(Versioned):
 
     def clean(self) -> None:
         if not isinstance(self.labels, dict):
-            raise ValidationError({"labels": "Must be a mapping of points to labels."})
+            raise ValidationError({"labels": "Enter a mapping of points to labels."})
         if self.scale_min is None or self.scale_max is None:
             return
         if self.scale_min >= self.scale_max:
-            raise ValidationError({"scale_max": "The scale must end above where it starts."})
+            raise ValidationError({"scale_max": "The end of the scale must be above its start."})
         strangers = sorted(str(point) for point in self.labels if not self._has_point(str(point)))
         if strangers:
-            raise ValidationError({"labels": f"Not on the scale: {', '.join(strangers)}."})
+            raise ValidationError({"labels": f"These points are not on the scale: {', '.join(strangers)}."})
 
     def _has_point(self, point: str) -> bool:
         """Return whether `point` lies on the scale.
@@ -203,13 +203,13 @@ class Sampler(Versioned):
         null=True,
         blank=True,
         validators=[InRange("sampler", "seed")],
-        help_text="The first epoch's seed; each further epoch adds one",
+        help_text="Seed of the first epoch. Each further epoch adds 1",
     )
     reasoning_effort = models.CharField(max_length=20, blank=True)
     extra = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Further parameters, as a JSON mapping",
+        help_text="Other parameters, as a JSON mapping",
     )
 
     class Meta(Versioned.Meta):
@@ -245,6 +245,6 @@ class Sampler(Versioned):
 
     def clean(self) -> None:
         if not isinstance(self.extra, dict):
-            raise ValidationError({"extra": "Must be a mapping of parameter names to values."})
+            raise ValidationError({"extra": "Enter a mapping of parameter names to values."})
         if problems := parameters.problems_with_extra(self.extra):
             raise ValidationError({"extra": problems})

@@ -43,7 +43,7 @@ class GroupOwnedQuerySet(models.QuerySet[Any]):
         return self if is_member(user) else self.none()
 
 
-KEPT = "what a model was asked under never changes."
+KEPT = "the settings of earlier calls never change."
 
 
 class PricedResource(EngineOwnedColumns):
@@ -111,19 +111,19 @@ class Endpoint(PricedResource):
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     provider = models.CharField(max_length=20, choices=Provider, default=Provider.OPENAI)
     base_url = models.CharField(
-        "base URL", max_length=500, blank=True, help_text="Empty for the provider's own address"
+        "base URL", max_length=500, blank=True, help_text="Empty: the provider's default address"
     )
     key_env = models.CharField(
         "key variable",
         max_length=80,
         blank=True,
         validators=[key_name_validator],
-        help_text="The environment variable that holds the key: a name that ends in _API_KEY, _KEY or _TOKEN",
+        help_text="Environment variable that holds the API key. Must end in _API_KEY, _KEY or _TOKEN",
     )
     max_concurrency = models.PositiveIntegerField(
-        default=16, validators=[InRange("endpoint", "max_concurrency")], help_text="Calls in flight, over all workers"
+        default=16, validators=[InRange("endpoint", "max_concurrency")], help_text="Calls in flight over all workers"
     )
-    is_free = models.BooleanField("free", default=False, help_text="Calls cost nothing here: a model of one's own")
+    is_free = models.BooleanField("free", default=False, help_text="Calls cost nothing, for example on your own server")
     is_active = models.BooleanField("active", default=True)
     requests_per_minute = models.PositiveIntegerField(
         null=True, blank=True, validators=[InRange("endpoint", "requests_per_minute")]
@@ -135,29 +135,34 @@ class Endpoint(PricedResource):
         null=True, blank=True, validators=[InRange("endpoint", "requests_per_day")]
     )
     day_zone = models.CharField(
-        "time zone of its day",
+        "time zone of the daily limit",
         max_length=40,
         default="UTC",
         validators=[zone_validator],
-        help_text="Where its day begins",
+        help_text="Time zone in which a day starts",
     )
     adaptive = models.BooleanField(
-        default=True, help_text="Fewer calls in flight when it says that it is overloaded, more while it answers"
+        default=True,
+        help_text="Adjusts calls in flight to the load of the endpoint",
     )
     batch_api = models.CharField(
-        "batch API", max_length=10, choices=BatchApi, default=BatchApi.NONE, help_text="For experiments that may wait"
+        "batch API",
+        max_length=10,
+        choices=BatchApi,
+        default=BatchApi.NONE,
+        help_text="Experiments can use it",
     )
     batch_max_requests = models.PositiveIntegerField(
-        "calls a batch",
+        "calls per batch",
         default=5_000,
         validators=[InRange("endpoint", "batch_max_requests")],
-        help_text="At most, in one batch",
+        help_text="Maximum per batch",
     )
     batch_max_open = models.PositiveIntegerField(
         "open batches",
         default=4,
         validators=[InRange("endpoint", "batch_max_open")],
-        help_text="At most, over all runs",
+        help_text="Maximum over all runs",
     )
     provider_routes = models.JSONField(
         default=list,
@@ -169,7 +174,7 @@ class Endpoint(PricedResource):
         choices=LocalServer,
         blank=True,
         default="",
-        help_text="A model that stalls there (three time-outs in a row) is taken out of its memory",
+        help_text="Unloads a model that stalls (three time-outs in a row)",
     )
     in_flight = models.IntegerField(default=0, editable=False)
     in_batches = models.IntegerField(default=0, editable=False, help_text="Trials that batches hold, not in flight")
@@ -223,16 +228,16 @@ class Endpoint(PricedResource):
     def clean(self) -> None:
         super().clean()
         if self.is_in_use and self.provider != Endpoint.objects.values_list("provider", flat=True).get(pk=self.pk):
-            raise ValidationError({"provider": f"{self} is in use: {KEPT} Make a new endpoint."})
+            raise ValidationError({"provider": f"{self} is in use: {KEPT} Create a new endpoint."})
         problem = problem_with_url(self.base_url, settings.LLM_ALLOWED_HOSTS) if self.base_url else None
         if problem:
             raise ValidationError({"base_url": problem})
         if not isinstance(self.provider_routes, list) or not all(
             isinstance(name, str) for name in self.provider_routes
         ):
-            raise ValidationError({"provider_routes": 'This is a list of names, such as ["azure", "openai"].'})
+            raise ValidationError({"provider_routes": 'Enter a list of names, such as ["azure", "openai"].'})
         if self.provider_routes and self.provider != self.Provider.OPENROUTER:
-            raise ValidationError({"provider_routes": "Only OpenRouter takes the name of who shall serve a call."})
+            raise ValidationError({"provider_routes": "Provider routes work only with OpenRouter."})
         if self.batch_api not in (self.BatchApi.NONE, self.provider):
             raise ValidationError({"batch_api": f"{self.get_batch_api_display()} are not spoken by {self.provider}."})
 
@@ -271,7 +276,7 @@ class LanguageModel(PricedResource):
 
     name = models.CharField(max_length=80, unique=True, validators=[slug_validator])
     endpoint = models.ForeignKey(Endpoint, on_delete=models.PROTECT, related_name="models")
-    model = models.CharField(max_length=200, help_text="The id that the provider knows it by")
+    model = models.CharField(max_length=200, help_text="The provider's ID of the model")
     input_price = models.DecimalField(
         max_digits=12, decimal_places=6, null=True, blank=True, validators=[InRange("languagemodel", "input_price")]
     )
@@ -296,25 +301,25 @@ class LanguageModel(PricedResource):
         null=True,
         blank=True,
         validators=[InRange("languagemodel", "max_output_tokens")],
-        help_text="The most it writes in one answer: the ceiling of a call whose sampler sets no max_tokens",
+        help_text="Maximum tokens in one answer. Limits the cost of calls without max_tokens",
     )
     batch_discount = models.DecimalField(
         max_digits=4,
         decimal_places=3,
         default=Decimal("0.5"),
         validators=[InRange("languagemodel", "batch_discount")],
-        help_text="Share of these prices that a call in a batch saves",
+        help_text="Discount of the batch API, 0 to 1",
     )
     cache_marks = models.BooleanField(
-        "marks for the provider's cache",
+        "prompt cache markers",
         default=False,
-        help_text="The part of each request that all items share is marked (Anthropic's cache_control)",
+        help_text="Marks the shared part of each request for the provider's cache (Anthropic's cache_control)",
     )
     stalls = models.PositiveSmallIntegerField(default=0, editable=False, help_text="Time-outs in a row")
     price_source = models.CharField(
-        max_length=200, blank=True, help_text="Where the prices come from, such as the address of a price list"
+        max_length=200, blank=True, help_text="Source of the prices, such as the address of a price list"
     )
-    price_date = models.DateField(null=True, blank=True, help_text="When they were read; empty is today")
+    price_date = models.DateField(null=True, blank=True, help_text="Date of the prices. Empty: today")
     sees_images = models.BooleanField(default=True)
     structured_output = models.BooleanField(default=True, help_text="Accepts a strict JSON schema")
     is_active = models.BooleanField("active", default=True)
@@ -352,7 +357,7 @@ class LanguageModel(PricedResource):
     def clean(self) -> None:
         super().clean()
         if self.has_a_price and not self.price_source.strip():
-            raise ValidationError({"price_source": "Enter where the prices come from, such as a price list."})
+            raise ValidationError({"price_source": "Enter the source of the prices, such as a price list."})
         if self.has_a_price and self.price_date is None:
             self.price_date = timezone.now().date()
         if self.is_in_use:
@@ -366,11 +371,11 @@ class LanguageModel(PricedResource):
         The database refuses the same.
         """
         if self.model != former.model:
-            return {"model": f"{former} is in use: {KEPT} Make a new model."}
+            return {"model": f"{former} is in use: {KEPT} Create a new model."}
         if self.endpoint.provider != former.endpoint.provider:
-            return {"endpoint": f"{former} is in use, at {former.endpoint.provider}: {KEPT} Make a new model."}
+            return {"endpoint": f"{former} is in use, at {former.endpoint.provider}: {KEPT} Create a new model."}
         if self.endpoint_id != former.endpoint_id and self.conditions.filter(runs__n_running__gt=0).exists():
-            return {"endpoint": "Calls to it are in flight or in batches: pause its runs until none is left."}
+            return {"endpoint": "Calls to this model are in flight or in batches. Pause its runs and wait."}
         return {}
 
     @property

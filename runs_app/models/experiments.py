@@ -47,21 +47,21 @@ class Experiment(EngineOwnedColumns):
         ARCHIVED = "archived", "Archived"
 
     class OnEmpty(models.TextChoices):
-        KEEP = "keep", "Keep it, as an answer like others"
-        RERUN = "rerun", "Ask again, as after an error that passes"
-        SKIP = "skip", "Keep it, and leave it out of grading"
+        KEEP = "keep", "Keep and grade"
+        RERUN = "rerun", "Ask again, as after a transient error"
+        SKIP = "skip", "Keep, do not grade"
 
     class OnUnreadable(models.TextChoices):
         KEEP = "keep", "Keep it, as an answer without a rating"
-        RERUN = "rerun", "Ask again, as after an error that passes"
+        RERUN = "rerun", "Ask again, as after a transient error"
 
     class BudgetPolicy(models.TextChoices):
-        DEV = "dev", "Dev: the first items only, call by call"
+        DEV = "dev", "Dev: only the first items, without the batch API"
         FULL = "full", "Full: every item and sample"
 
     class Sharing(models.TextChoices):
-        PRIVATE = "private", "Only its owner"
-        GROUP = "group", "Everyone in the group, and viewers"
+        PRIVATE = "private", "Owner only"
+        GROUP = "group", "Everyone in the group and viewers"
 
     PEOPLE = "people"  # An audience, not a value of `sharing`: a private experiment that is shared with chosen people.
     AUDIENCES = (Sharing.choices[0], (PEOPLE, "Chosen people"), Sharing.choices[1])
@@ -93,33 +93,31 @@ class Experiment(EngineOwnedColumns):
         default=dict, blank=True, editable=False, help_text="Draws that its models and judges came from, as made"
     )
 
-    cache = models.BooleanField(
-        default=True, help_text="Answer a request that was answered before from the response cache"
-    )
+    cache = models.BooleanField(default=True, help_text="Reuse cached answers to identical requests")
     cache_buster = models.BooleanField(
-        default=False, help_text="A salt at the end of the user turn, so that no cache answers for the model"
+        default=False, help_text="Appended to each request, so that the model always answers itself"
     )
     batch = models.BooleanField(
         default=False,
-        help_text="Hand calls over in batches where the endpoint takes them: at half the price, within a day",
+        help_text="Only for endpoints with a batch API",
     )
-    sequential = models.BooleanField(default=False, help_text="Conditions one after the other instead of side by side")
+    sequential = models.BooleanField(default=False, help_text="Otherwise conditions run in parallel")
     max_concurrency = models.PositiveIntegerField(
         default=32,
         validators=[InRange("experiment", "max_concurrency")],
-        help_text="Calls in flight for each condition",
+        help_text="Calls in flight per condition",
     )
     priority = models.SmallIntegerField(
         default=0,
         db_default=0,
         validators=[InRange("experiment", "priority")],
-        help_text="Where experiments share an endpoint, a higher one goes first: -9 to 9",
+        help_text="-9 to 9. Higher priorities use a shared endpoint first",
     )
     request_timeout_s = models.FloatField(
         "time-out",
         default=60,
         validators=[InRange("experiment", "request_timeout_s")],
-        help_text="Seconds a call may take",
+        help_text="Seconds per call",
     )
     on_empty = models.CharField(
         "empty answers",
@@ -127,7 +125,7 @@ class Experiment(EngineOwnedColumns):
         choices=OnEmpty,
         default=OnEmpty.KEEP,
         db_default="keep",
-        help_text="What becomes of a trial whose answer is blank",
+        help_text="How to treat trials with a blank answer",
     )
     on_unreadable = models.CharField(
         "unreadable answers",
@@ -135,7 +133,7 @@ class Experiment(EngineOwnedColumns):
         choices=OnUnreadable,
         default=OnUnreadable.KEEP,
         db_default="keep",
-        help_text="What becomes of a trial in whose answer no rating can be read",
+        help_text="How to treat trials whose answer has no readable rating",
     )
     max_attempts = models.PositiveSmallIntegerField(default=3, validators=[InRange("experiment", "max_attempts")])
     backoff_s = models.FloatField(
@@ -143,14 +141,14 @@ class Experiment(EngineOwnedColumns):
         default=1,
         db_default=1,
         validators=[InRange("experiment", "backoff_s")],
-        help_text="Seconds before a failed call is tried again; each further wait is twice as long",
+        help_text="Seconds before the first retry. Each further wait is twice as long",
     )
     max_backoff_s = models.FloatField(
         "longest wait",
         default=60,
         db_default=60,
         validators=[InRange("experiment", "max_backoff_s")],
-        help_text="Seconds; a provider's Retry-After may ask for more",
+        help_text="Seconds. A provider's Retry-After can extend it",
     )
     lease_s = models.FloatField(
         "lease",
@@ -174,19 +172,19 @@ class Experiment(EngineOwnedColumns):
         choices=BudgetPolicy,
         default=BudgetPolicy.FULL,
         db_default="full",
-        help_text="How much of the design a launch asks",
+        help_text="The part of the design that a launch runs",
     )
     dev_items = models.PositiveIntegerField(
         default=2,
         db_default=2,
         validators=[InRange("experiment", "dev_items")],
-        help_text="Items of the policy dev, from the first on",
+        help_text="Number of first items in a dev launch",
     )
     dev_samples = models.PositiveIntegerField(
         null=True,
         blank=True,
         validators=[InRange("experiment", "dev_samples")],
-        help_text="Samples of the policy dev at most; empty for those of the design",
+        help_text="Maximum samples in a dev launch. Empty: as in the design",
     )
     max_usd = models.DecimalField(
         "budget",
@@ -225,7 +223,7 @@ class Experiment(EngineOwnedColumns):
 
     def clean(self) -> None:
         if self.backoff_s is not None and self.max_backoff_s is not None and self.max_backoff_s < self.backoff_s:
-            raise ValidationError({"max_backoff_s": "The longest wait is shorter than the first one."})
+            raise ValidationError({"max_backoff_s": "The longest wait must not be shorter than the first one."})
 
     def unique_error_message(self, model_class: type[models.Model], unique_check: Sequence[str]) -> ValidationError:
         """Return the same message for every owner, because the name may belong to a private experiment."""

@@ -44,9 +44,9 @@ class Point(models.Model):
 
     class Status(models.TextChoices):
         OPEN = "open", "Open"
-        ENOUGH = "enough", "Known well enough"
-        EXHAUSTED = "exhausted", "At its maximum"
-        ABORTED = "aborted", "Given up"
+        ENOUGH = "enough", "Precise enough"
+        EXHAUSTED = "exhausted", "Maximum reached"
+        ABORTED = "aborted", "Aborted"
         CANCELLED = "cancelled", "Cancelled"
 
     DECIDED = frozenset({Status.ENOUGH, Status.EXHAUSTED, Status.ABORTED})

@@ -47,8 +47,8 @@ class Preflight(CallRecord):
     class Status(models.TextChoices):
         WAITING = "waiting", "Waiting"
         RUNNING = "running", "Running"
-        OK = "ok", "Ok"
-        DEAD = "dead", "Dead"
+        OK = "ok", "OK"
+        DEAD = "dead", "Failed"
         UNVERIFIED = "unverified", "Unverified"
 
     model = models.ForeignKey(LanguageModel, on_delete=models.PROTECT, related_name="preflights", db_index=False)

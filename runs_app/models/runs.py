@@ -44,7 +44,7 @@ class Run(EngineOwnedColumns):
         QUEUED = "queued", "Queued"
         RUNNING = "running", "Running"
         PAUSED = "paused", "Paused"
-        STOPPED = "stopped", "Stopped itself"
+        STOPPED = "stopped", "Stopped"
         CANCELLED = "cancelled", "Cancelled"
         DONE = "done", "Done"
 
@@ -131,7 +131,7 @@ class Run(EngineOwnedColumns):
     def current_stop_reason(self) -> str:
         """Return why it stopped, if that reason still applies."""
         if self.is_paused_by_budget and self.fits_budget:
-            return "Paused for lack of budget. Now there is room again: resume it."
+            return "Paused because the budget was used up. The budget now allows more calls. Resume the run."
         return self.stop_reason
 
     @property

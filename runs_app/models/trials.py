@@ -178,13 +178,13 @@ class Attempt(CallRecord):
 
     class Outcome(models.TextChoices):
         OK = "ok", "Answered"
-        CACHED = "cached", "Answered from the cache"
-        TRANSIENT = "transient", "Failed, may be retried"
-        PERMANENT = "permanent", "Failed for good"
-        ENDPOINT = "endpoint", "Given back: the endpoint was overloaded"
-        RELEASED = "released", "Given back: the worker stopped"
-        LOST = "lost", "Its worker went silent"
-        LATE = "late", "Answered after its claim had ended"
+        CACHED = "cached", "Answered from cache"
+        TRANSIENT = "transient", "Failed, can be retried"
+        PERMANENT = "permanent", "Failed permanently"
+        ENDPOINT = "endpoint", "Released: the endpoint was overloaded"
+        RELEASED = "released", "Released: the worker stopped"
+        LOST = "lost", "Lease expired: the worker went silent"
+        LATE = "late", "Answered after the claim had ended"
 
     # No index: `attempt_is_one_call` begins with the trial. No constraint: checks at commit held the endpoint's lock
     # longer, by a tenth. The writer of an attempt holds the claim of its trial or a lock on its run. So the trial

@@ -51,7 +51,8 @@ def largest_input(
 def said_of(model: LanguageModel, *, shows_images: bool = False) -> str:
     """Return the rules by which a model's tokens are counted, for people."""
     rule = tokens.rule_for(model.model)
-    said = f"texts by {tokens.FAILED.said if rule.tokenizer in token_counter.failed else rule.said}"
+    rule = tokens.FAILED if rule.tokenizer in token_counter.failed else rule
+    said = f"text by {rule.said}" if rule.tokenizer else rule.said
     if not shows_images:
         return said
     images = image_tokens.rule_for(model.model)

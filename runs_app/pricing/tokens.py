@@ -56,16 +56,16 @@ class TextRule:
         """Return the rule with `also_bytes`, for requests of which only the maximum length of some parts is known."""
         if self.tokenizer is None or self.also_bytes:
             return self
-        return replace(self, said=f"{self.said}, at least a token per 3 bytes", also_bytes=True)
+        return replace(self, said=f"{self.said}, at least 1 token per 3 bytes", also_bytes=True)
 
 
-BYTES = TextRule("a token per 3 bytes: no tokenizer is known")
-MISSING = TextRule("a token per 3 bytes: its tokenizer's file is missing or changed")
-FAILED = TextRule("a token per 3 bytes: its tokenizer could not be run")
+BYTES = TextRule("estimated: 1 token per 3 bytes")
+MISSING = TextRule("estimated: 1 token per 3 bytes (the tokenizer file is missing or changed)")
+FAILED = TextRule("estimated: 1 token per 3 bytes (the tokenizer could not run)")
 O200K = TextRule("o200k_base", "o200k_base")
 CL100K = TextRule("cl100k_base", "cl100k_base")
 CLAUDE = TextRule(
-    "Claude 2's tokenizer x 1.6, at least a token per 3 bytes",
+    "Claude 2's tokenizer x 1.6, at least 1 token per 3 bytes",
     "claude",
     Fraction(16, 10),
     also_bytes=True,

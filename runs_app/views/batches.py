@@ -58,7 +58,7 @@ def batch_cancel(request: HttpRequest, pk: int) -> HttpResponse:
     if not form.is_valid():
         messages.error(request, first_form_error(form))
     elif run_control.cancel_batch(batch, by=request.user, reason=form.cleaned_data["reason"]):
-        messages.success(request, "The batch will be cancelled; its run is paused. What was answered by then is kept.")
+        messages.success(request, "The batch is being cancelled. Its run is paused. Received answers are kept.")
     else:
-        messages.warning(request, "Nothing changed: the provider has ended already.")
+        messages.warning(request, "Nothing changed: the batch has already ended.")
     return redirect(batch)

@@ -106,7 +106,7 @@ def model_check(request: HttpRequest, pk: int) -> HttpResponse:
     model = get_object_or_404(LanguageModel.objects.visible_to(request.user), pk=pk)
     ask_preflights([model.pk], by=request.user)
     if not wants_part(request):
-        messages.success(request, f"A test call to {model} is on its way.")
+        messages.success(request, f"A test call to {model} was sent.")
         return redirect("endpoint_list")
     return _status(request, pk)
 
@@ -125,7 +125,7 @@ def cache_purge(request: HttpRequest) -> HttpResponse:
         messages.error(request, first_form_error(form))
         return redirect("endpoint_list")
     n = purge(by=request.user, reason=form.cleaned_data["reason"])
-    messages.success(request, f"{format_count(n)} remembered answers are forgotten; the trials that gave them stay.")
+    messages.success(request, f"{format_count(n)} cached answers were cleared. Their trials stay.")
     return redirect("endpoint_list")
 
 

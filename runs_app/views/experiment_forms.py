@@ -66,7 +66,7 @@ def experiment_from_file(request: HttpRequest) -> HttpResponse:
         except spec_io.SpecError as problem:
             form.add_error(None, problem.problems)
         else:
-            messages.success(request, f"{experiment} was made as a draft.")
+            messages.success(request, f"{experiment} was created as a draft.")
             return redirect(experiment)
     return render(request, "runs_app/experiment_from_file.html", {"form": form})
 

@@ -48,18 +48,16 @@ PAUSE = Action(
     "pause",
     "Pause",
     "pause-fill",
-    "No new calls start; those in flight are answered and kept.",
+    "No new calls start. Calls in flight finish and are kept.",
     frozenset({S.RUNNING, S.QUEUED}),
 )
-RESUME = Action(
-    "resume", "Resume", "play-fill", "Calls start again where they ended.", frozenset({S.PAUSED, S.STOPPED})
-)
+RESUME = Action("resume", "Resume", "play-fill", "Calls continue where they stopped.", frozenset({S.PAUSED, S.STOPPED}))
 CANCEL = Action(
     "cancel",
     "Cancel",
     "slash-circle",
-    "What is pending never starts. Calls in flight are answered and kept. "
-    "A cancelled run does not start again; a judge that was cancelled can be asked again.",
+    "Pending trials never start. Calls in flight finish and are kept. "
+    "A cancelled run cannot be resumed. A cancelled judge can be requested again.",
     frozenset({S.PLANNED, S.QUEUED, S.RUNNING, S.PAUSED, S.STOPPED}),
     tone="danger",
     reason="required",
@@ -73,8 +71,8 @@ def actions_for(runs: Iterable[Run]) -> list[Action]:
     actions = [action for action in (PAUSE, RESUME, CANCEL) if action.sources & states]
     if failed := sum(run.n_failed for run in runs if run.status != S.CANCELLED):
         trials = "1 failed trial gets" if failed == 1 else f"{format_count(failed)} failed trials get"
-        text = f"{trials} a new set of attempts. What was paid stays paid."
-        actions.insert(-1, Action("retry", "Retry failed", "arrow-repeat", text, frozenset()))
+        text = f"{trials} a new set of attempts. Earlier costs remain."
+        actions.insert(-1, Action("retry", "Retry failed trials", "arrow-repeat", text, frozenset()))
     return actions
 
 
@@ -106,9 +104,9 @@ def _retry(runs: RunQuerySet, form: SteeringForm, by: Any) -> str:
     chosen = form.cleaned_data["only"] or None
     n = run_control.retry_failed(runs, error_class=chosen, by=by, reason=form.cleaned_data["reason"])
     if n:
-        return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be tried again."
+        return f"{format_count(n)} failed {'trial' if n == 1 else 'trials'} will be retried."
     kind = f" of class {chosen}" if chosen else ""
-    raise NothingDone(f"Nothing changed: no trial{kind} is failed now. Trials of cancelled runs are not tried again.")
+    raise NothingDone(f"Nothing changed: there are no failed trials{kind}. Trials of cancelled runs are not retried.")
 
 
 VERBS: dict[str, Callable[[RunQuerySet, SteeringForm, Any], str]] = {
@@ -177,7 +175,7 @@ def _steer(request: HttpRequest, runs: RunQuerySet, verb: str) -> None:
     if done:
         messages.success(request, done)
     else:
-        messages.warning(request, "Nothing changed: no run was in a state that allows this.")
+        messages.warning(request, "Nothing changed: no run has a status that allows this.")
 
 
 def _set_concurrency(request: HttpRequest, run: Run) -> None:
@@ -187,7 +185,7 @@ def _set_concurrency(request: HttpRequest, run: Run) -> None:
         return
     n = form.cleaned_data["max_concurrency"]
     run_control.set_concurrency(run, n, by=request.user)
-    messages.success(request, f"At most {n} calls in flight from the next claim on.")
+    messages.success(request, f"The limit is {n} calls in flight from the next claim on.")
 
 
 def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
@@ -199,7 +197,7 @@ def _change_priority(request: HttpRequest, experiment: Experiment) -> None:
     if experiment.change_priority(n, by=request.user, reason=form.cleaned_data["reason"]):
         messages.success(request, f"Priority {n} from the next claim on.")
     else:
-        messages.warning(request, f"Nothing changed: its priority is {n} already.")
+        messages.warning(request, f"Nothing changed: the priority is already {n}.")
 
 
 def _back(request: HttpRequest, name: str, key: Any) -> HttpResponseRedirect:
@@ -229,7 +227,7 @@ def experiment_launch(request: HttpRequest, slug: str) -> HttpResponse:
             if report.is_new:
                 messages.success(request, f"Launched: {report.summary}.")
             else:
-                messages.info(request, f"Launched before, and nothing has changed: {report.summary}.")
+                messages.info(request, f"Already launched, nothing has changed: {report.summary}.")
             for note in report.notes:
                 messages.warning(request, note)
             return redirect("experiment_progress", experiment.slug)
@@ -251,5 +249,5 @@ def experiment_preflight(request: HttpRequest, slug: str) -> HttpResponse:
     experiment = editable_experiment(request, slug)
     keys = list(experiment.language_models.values_list("pk", flat=True))
     ask_preflights(keys, by=request.user, experiment=experiment)
-    messages.success(request, f"{len(keys)} test {'call is' if len(keys) == 1 else 'calls are'} on the way.")
+    messages.success(request, f"{len(keys)} test {'call was' if len(keys) == 1 else 'calls were'} sent.")
     return _back(request, "experiment_launch", experiment.slug)

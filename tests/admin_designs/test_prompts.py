@@ -64,8 +64,8 @@ def test_a_known_name_makes_the_next_version(as_user, researcher):
             {"user": "{{inptu}}"},
             "unknown variable {{inptu}}. It may name {{input}}, {{choices}}, {{key}}, {{category}}, {{meta.NAME}}, ",
         ),
-        ({"user": "x", "messages": json.dumps(QUESTION)}, "Give either a system and a user text, or all turns"),
-        ({}, "A prompt needs a user text."),
+        ({"user": "x", "messages": json.dumps(QUESTION)}, "Enter either a system and a user text, or all turns"),
+        ({}, "Enter a user text."),
         ({"messages": '{"role": "user"}'}, "A prompt is a list of at least one turn."),
         ({"messages": "["}, "Enter a valid JSON."),
         ({"system": "only this"}, "The last turn must be the user's: it is what the model answers."),
@@ -111,7 +111,7 @@ def test_an_approved_prompt_takes_no_edit(as_user, curator):
 def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
     prompt, web = make_prompt(status="draft"), as_user(curator)
     assert "Approve: why?" in act(web, "approve", prompt).content.decode()
-    assert "A reason is needed" in act(web, "approve", prompt, confirmed="yes").content.decode()
+    assert "Enter a reason" in act(web, "approve", prompt, confirmed="yes").content.decode()
     prompt.refresh_from_db()
     assert prompt.status == "draft"
     act(web, "approve", prompt, confirmed="yes", reason="read aloud twice")

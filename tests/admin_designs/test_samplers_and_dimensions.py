@@ -22,16 +22,20 @@ def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
         ("sampler", {"name": "Not A Slug"}, "Use small letters"),
         ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is no number of JSON"),
         ("sampler", {"name": "s", "extra": '{"stop": "\\ud800"}'}, "is not Unicode text at character 1"),
-        ("dimension", {"name": "d", "instructions": "x", "scale_min": "5", "scale_max": "1"}, "must end above"),
+        (
+            "dimension",
+            {"name": "d", "instructions": "x", "scale_min": "5", "scale_max": "1"},
+            "must be above its start",
+        ),
         (
             "dimension",
             {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": '{"6": "far"}'},
-            "Not on the scale: 6.",
+            "These points are not on the scale: 6.",
         ),
         (
             "dimension",
             {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": "[1]"},
-            "Must be a mapping",
+            "Enter a mapping",
         ),
         ("dimension", {"name": "d", "instructions": "x", "scale_min": "", "scale_max": "5"}, "This field is required."),
     ],

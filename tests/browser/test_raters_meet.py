@@ -137,7 +137,7 @@ def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
     page.keyboard.type("4")
     page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
     page.get_by_role("button", name="Save decision").click()
-    page.get_by_text("Settled: 4.").wait_for()
+    page.get_by_text("Decision saved: 4.").wait_for()
     word = Adjudication.objects.get()
     assert (word.score, word.by) == (4, owner)
     assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first

@@ -99,7 +99,7 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
     see_numbers(page, Grading.objects.values_list("trial", "condition", "score"))
-    page.get_by_label("Rated were").select_option(label="Answers, on complete of strict@1")
+    page.get_by_label("Unit").select_option(label="Answers, on complete of strict@1")
     page.get_by_role("button", name="Compare").click()
     page.wait_for_url("**units=criterion*")
     see_numbers(page, [(row.trial_id, row.condition_id, row.level("complete")) for row in Grading.objects.all()])

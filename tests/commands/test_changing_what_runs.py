@@ -87,7 +87,7 @@ def test_samples_time_out_attempts_and_waits_change_with_author_and_reason(manag
         (("--samples", "0"), "samples: "),
         (("--timeout", "0"), "timeout: Must be between 0.1 and 3,600 seconds."),
         (("--attempts", "21"), "attempts: Must be between 1 and 20."),
-        (("--backoff", "99"), "max-backoff: The longest wait is shorter than the first one."),
+        (("--backoff", "99"), "max-backoff: The longest wait must not be shorter than the first one."),
     ],
 )
 def test_a_number_out_of_range_is_refused_by_the_name_of_its_option(manage, launched, words, said):

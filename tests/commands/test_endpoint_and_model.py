@@ -106,7 +106,7 @@ def test_a_price_without_a_source_is_refused_with_the_field(manage):
     make_endpoint("lab")
     words = ("model", "set", "large", "--endpoint", "lab", "--model", "vendor/large", "--input-price", "2")
     refused = manage(*words)
-    assert (refused.code, refused.err.startswith("price_source: Enter where the prices come from")) == (2, True)
+    assert (refused.code, refused.err.startswith("price_source: Enter the source of the prices")) == (2, True)
     assert not LanguageModel.objects.exists()
     assert manage(*words, "--price-source", "a contract").code == 0
 

@@ -291,7 +291,7 @@ def test_estimate_as_json_says_what_it_rests_on(manage, pilot):
     assert (found["trials"], found["to_do"], found["basis"], found["coverage"]) == (2, 2, {"ceiling": 2}, 0.0)
     assert found["ceiling_usd"] == found["expected_usd"]
     (price,) = found["prices"]
-    assert (price["model"], price["counted"]) == ("sim", "texts by a token per 3 bytes: no tokenizer is known")
+    assert (price["model"], price["counted"]) == ("sim", "estimated: 1 token per 3 bytes")
     assert price["as_of"] is not None
     assert f"tokens: {price['counted']}" in manage("experiment", "estimate", "pilot").out
 

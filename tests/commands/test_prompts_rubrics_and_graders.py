@@ -77,7 +77,11 @@ def test_a_known_name_makes_the_next_version(manage, operator, file):
         ("prompt", "- a\n- b\n", "prompt: the file is a mapping"),
         ("prompt", "a: [", "this is not YAML"),
         ("sampler", {"name": "s", "temperature": 9.0}, "sampler.temperature: "),
-        ("dimension", {"name": "d", "instructions": "x", "min": 5, "max": 1}, "dimension.max: The scale must end"),
+        (
+            "dimension",
+            {"name": "d", "instructions": "x", "min": 5, "max": 1},
+            "dimension.max: The end of the scale must be above",
+        ),
         ("rubric", {"name": "r", "user": "x"}, "rubric.messages: No turn says {{answer}}"),
         ("rubric", {"name": "r", "user": "{{answer}}", "kind": "label"}, "rubric.labels: "),
         ("grader", {"name": "g", "model": "nobody", "rubric": "none"}, "there is no language model nobody"),

@@ -44,7 +44,7 @@ def posted(client, user, experiment, trial, **fields):
 def test_a_score_with_its_reason_becomes_a_grading_of_its_own_kind(client, experiment):
     trial = trials_of(experiment)[0]
     page = posted(client, experiment.owner, experiment, trial)
-    assert "Settled: 5." in page.content.decode()
+    assert "Decision saved: 5." in page.content.decode()
     word = Adjudication.objects.get()
     assert (word.score, word.reason, word.by) == (5, "The steps are right.", experiment.owner)
     condition = GradeCondition.objects.get(kind="adjudicated")

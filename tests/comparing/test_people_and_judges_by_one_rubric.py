@@ -116,7 +116,7 @@ def test_results_and_the_grading_page_open_with_people_among_those_who_grade(que
     people = [line for line in shown.data if line.measure.label.startswith("people of")]
     # Of four answers one person gave 1, the other 0.75 on three of them.
     assert [(line.measure.label, line.n) for line in people] == [
-        ("people of reading (strict-criteria@1), mean of 1 to 2 raters an answer", 4)
+        ("people of reading (strict-criteria@1), mean of 1 to 2 raters per answer", 4)
     ]
     assert people[0].mean == pytest.approx((3 * 0.875 + 1) / 4)
     page = client.get("/experiments/people/grading/")

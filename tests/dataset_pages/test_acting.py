@@ -140,7 +140,7 @@ def test_a_sample_is_drawn_into_a_new_draft(draft, as_):
         ({"seed": ""}, "seed", "This field is required."),
         ({"seed": "-1"}, "seed", "Ensure this value is greater than or equal to 0."),
         ({"strategy": "best"}, "strategy", "Select a valid choice. best is not one of the available choices."),
-        ({"slug": "(?)"}, "slug", "Use at least one letter from a to z, or a digit."),
+        ({"slug": "(?)"}, "slug", "Use at least one letter (a to z) or digit."),
         ({"slug": ""}, "slug", "This field is required."),
     ],
 )
@@ -160,7 +160,7 @@ def test_a_sample_is_drawn_anew(sampled, as_):
     before = set(sampled.items.values_list("key", flat=True))
     response = as_("researcher").post(act(sampled, "reshuffle"), {"seed": "2", "reason": "Another look"}, follow=True)
     assert set(sampled.items.values_list("key", flat=True)) != before
-    assert said(response) == ["3 items were drawn anew with seed 2."]
+    assert said(response) == ["3 items were redrawn with seed 2."]
 
 
 def test_a_wrong_seed_is_refused(sampled, as_):

@@ -91,7 +91,7 @@ def test_a_spreadsheet_is_refused_with_advice(member):
 
 def test_images_that_are_no_zip_are_refused(member):
     response = send(member, images=upload(HTML, "images.zip"))
-    assert response.context["form"].errors["images"] == ["This file is no zip archive."]
+    assert response.context["form"].errors["images"] == ["This file is not a zip archive. Choose a .zip file."]
 
 
 @pytest.mark.parametrize("name", ["items.parquet", "items.json", "items.jsonl", "items.csv", "items.zip"])

@@ -55,7 +55,7 @@ def test_approval_asks_for_a_reason_and_then_approves(web, draft):
 
 def test_without_a_reason_it_asks_again(web, draft):
     asked = act(web, "approve", draft, confirmed="yes", reason="   ")
-    assert "A reason is needed" in asked.content.decode()
+    assert "Enter a reason" in asked.content.decode()
     assert Dataset.objects.get().is_draft
 
 

@@ -150,11 +150,11 @@ def test_a_draft_dataset_is_refused(lab, curator):
         ),
         (
             {"dimensions": [{"name": "d", "instructions": "x", "min": 5, "max": 1}]},
-            "dimensions[0].max: The scale must end above where it starts.",
+            "dimensions[0].max: The end of the scale must be above its start.",
         ),
         (
             {"dimensions": [{"name": "d", "instructions": "x", "labels": {9: "far"}}]},
-            "dimensions[0].labels: Not on the scale: 9.",
+            "dimensions[0].labels: These points are not on the scale: 9.",
         ),
         (
             {"models": [{"name": "m", "endpoint": "nowhere", "model": "x"}]},

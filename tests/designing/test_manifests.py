@@ -55,7 +55,7 @@ def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
     found = manifest.launch["estimate"]
     assert (manifest.launch["by"], manifest.launch["wave"], manifest.launch["pilot"]) == ("ada", "march", 2)
     assert (found["trials"], found["to_do"], found["basis"]) == (3, 2, {"ceiling": 2})
-    assert [said.startswith("texts by a token per 3 bytes") for said in found["counted"].values()] == [True]
+    assert [said.startswith("estimated: 1 token per 3 bytes") for said in found["counted"].values()] == [True]
     assert float(found["ceiling_usd"]) > 0
     assert manifest.summary == "a pilot of 2, wave march, by ada"
 

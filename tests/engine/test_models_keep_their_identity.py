@@ -51,7 +51,7 @@ def test_it_is_not_moved_while_calls_are_in_flight(run):
     elsewhere = factories.make_endpoint("elsewhere")
     assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
-    assert form.errors["endpoint"] == ["Calls to it are in flight or in batches: pause its runs until none is left."]
+    assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
     record_results([result_of(claim, ("answer", None)) for claim in claims], worker)
     form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
     assert form.is_valid(), form.errors
@@ -72,19 +72,19 @@ def test_what_nobody_asked_yet_changes_freely(transactional_db):
 def test_the_page_shows_what_is_kept_and_says_why(run, client):
     client.force_login(User.objects.get(username="operator"))
     page = client.get(reverse("model_edit", args=[LanguageModel.objects.get().pk])).content.decode()
-    assert "for another id make a new model" in page
+    assert "To change the ID, create a new model" in page
     sent = {"name": "small", "endpoint": Endpoint.objects.get().pk, "model": "vendor/large", "batch_discount": "0.5"}
     client.post(reverse("model_edit", args=[LanguageModel.objects.get().pk]), sent)
     assert LanguageModel.objects.get().model == "vendor/small"
     page = client.get(reverse("endpoint_edit", args=[Endpoint.objects.get().pk])).content.decode()
-    assert "another provider is another endpoint" in page
+    assert "To change the provider, create a new endpoint" in page
 
 
 def test_whoever_passes_the_form_by_is_told_the_field_and_the_remedy(run):
     model, endpoint = LanguageModel.objects.get(), Endpoint.objects.get()
     model.model, endpoint.provider = "vendor/large", "anthropic"
     for row, field in ((model, "model"), (endpoint, "provider")):
-        with pytest.raises(ValidationError, match="was asked under never changes") as told:
+        with pytest.raises(ValidationError, match="settings of earlier calls never change") as told:
             row.full_clean()
         assert list(told.value.message_dict) == [field]
     assert EndpointForm(instance=Endpoint.objects.get()).fields["provider"].disabled

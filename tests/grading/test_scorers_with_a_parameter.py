@@ -131,7 +131,7 @@ def test_points_stop_by_a_rule_with_its_parameter(answered, entered, client):
     client.force_login(answered.owner)
     points = {"adaptive-by": "category", "adaptive-scorer": "regex", "adaptive-targetci": "0.1"}
     page = client.post(reverse("experiment_new"), {**entered, **points})
-    assert "Points stop by regex. The scorer regex needs a pattern" in page.content.decode()
+    assert "Adaptive stopping uses regex. The scorer regex needs a pattern" in page.content.decode()
     posted = {**entered, **points, "rules": f"regex:{PATTERN}"}
     assert client.post(reverse("experiment_new"), posted).status_code == 302
     assert Experiment.objects.get(slug="by-form").adaptive["scorer"] == "regex"

@@ -81,7 +81,7 @@ def test_judges_of_a_name_are_drawn_once(study):
     ("more", "said"),
     [
         ({"draw-draw": 1}, "1 cannot hold one of each of 2 strata"),
-        ({"draw-draw": ""}, "Say how many."),
+        ({"draw-draw": ""}, "Enter the number of models."),
         ({"name": "No Name"}, "Use small letters"),
         ({"draw-wanted": "endpoint:nowhere"}, "nowhere"),
     ],

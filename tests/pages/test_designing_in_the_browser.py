@@ -85,7 +85,7 @@ def test_an_error_is_at_its_field_and_nothing_is_saved(entered, as_, field, valu
 def test_the_limit_of_failures_is_set_on_the_page_and_has_a_default(entered, as_):
     client = as_("researcher")
     page = client.get(NEW).content.decode()
-    assert "Failures that stop a run" in page
+    assert "Failure rate that stops a run" in page
     assert "with 95 % confidence" in page
     client.post(NEW, entered | {"stop_failure_rate": "0.2", "stop_after_attempts": "50"})
     client.post(NEW, entered | {"slug": "second-try", "stop_failure_rate": "", "stop_after_attempts": ""})
@@ -175,7 +175,7 @@ def test_after_the_launch_only_what_no_model_saw_may_change(lab, as_):
     lab.experiment.refresh_from_db()
     assert (lab.experiment.title, lab.experiment.samples, lab.experiment.slug) == ("New words", 3, "pilot")
     refused = as_("owner").post(address, {**form, "samples": 1})
-    assert "can only grow" in " ".join(refused.context["form"].errors["samples"])
+    assert "Enter a higher number" in " ".join(refused.context["form"].errors["samples"])
 
 
 def test_a_raised_budget_shows_in_the_history(lab, as_, people):
@@ -253,7 +253,7 @@ def test_neither_or_both_are_refused(parts, as_):
 
 def test_a_file_that_is_no_text_is_refused(parts, as_):
     response = as_("researcher").post("/experiments/new/file/", {"file": SimpleUploadedFile("x.yaml", b"\xff\xfe\x00")})
-    assert "not text in UTF-8" in " ".join(response.context["form"].errors["file"])
+    assert "not UTF-8 text" in " ".join(response.context["form"].errors["file"])
 
 
 def test_what_is_downloaded_makes_the_same_design_again(lab, as_):

@@ -82,14 +82,14 @@ def test_a_draw_that_was_touched_on_the_way_is_refused(site, entered, as_):
     client = as_("researcher")
     pinned = pressed(client, entered).context["form"].drawing["pinned"].value()
     response = client.post(NEW, {**entered, "draw-pinned": f"x{pinned}"})
-    assert "The draw cannot be read any more; draw again." in response.content.decode()
+    assert "The draw is no longer valid. Draw again." in response.content.decode()
     assert not Experiment.objects.exists()
 
 
 @pytest.mark.parametrize(
     ("said", "field", "message"),
     [
-        ({"draw-draw": ""}, "draw", "Say how many."),
+        ({"draw-draw": ""}, "draw", "Enter the number of models."),
         ({"draw-draw": "40"}, "draw", "cannot draw 40 of 5 models"),
         ({"draw-wanted": "small, nobody"}, "wanted", "no active model has the name nobody"),
         ({"draw-by": "family", "draw-bands": "2"}, "bands", "bands are of prices"),

@@ -74,7 +74,7 @@ def test_a_cost_above_the_limit_wants_a_tick(post, launched, other):
     Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
     seen = post(language_models=[other.pk]).context["preview"].digest
     refused = post(language_models=[other.pk], seen=seen, extend="1", reason="Kept words")
-    assert "Confirm that you have seen" in str(refused.context["form"].errors["confirmed"])
+    assert "Confirm the maximum cost" in str(refused.context["form"].errors["confirmed"])
     assert "Kept words" in refused.content.decode()
     assert post(language_models=[other.pk], seen=seen, extend="1", confirmed="on").status_code == 302
 
@@ -98,8 +98,8 @@ def test_an_extension_above_the_budget_warns_and_the_budget_holds(post, other):
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({}, "Choose at least one thing that joins"),
-        ({"samples": "1"}, "can only grow"),
+        ({}, "Choose something to add"),
+        ({"samples": "1"}, "Enter a higher number"),
         ({"language_models": ["999999"]}, "not one of the available choices"),
     ],
 )

@@ -73,7 +73,7 @@ def test_an_operator_adds_an_endpoint_and_a_model(as_):
     model = {"name": "small", "endpoint": endpoint.pk, "model": "vendor/small", "input_price": "0.5", "is_active": "on"}
     model["batch_discount"] = "0.5"
     refused = client.post("/endpoints/models/new/", model)
-    assert "where the prices come from" in " ".join(refused.context["form"].errors["price_source"])
+    assert "the source of the prices" in " ".join(refused.context["form"].errors["price_source"])
     model["price_source"] = "the price list"
     assert client.post("/endpoints/models/new/", model).status_code == 302
     assert LanguageModel.objects.get().output_price is None

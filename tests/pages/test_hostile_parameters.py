@@ -177,7 +177,7 @@ def test_json_that_was_left_empty_is_the_default_of_its_column(db, client, route
 @pytest.mark.parametrize("routes", ['{"a": 1}', '"text"', "3", "[1]", "[[]]"])
 def test_routes_that_are_no_list_of_names_are_an_error(db, client, routes):
     answer = send_endpoint(client, routes)
-    assert "This is a list of names" in answer.content.decode()
+    assert "Enter a list of names" in answer.content.decode()
     assert not Endpoint.objects.filter(name="new").exists()
 
 

@@ -26,7 +26,7 @@ def test_a_new_experiment_links_to_what_it_crosses(as_):
     factories.make_experiment(dimensions=[factories.make_dimension()])
     filled = links(web, "/experiments/new/")
     assert all(makers(filled))
-    assert "Write another prompt" in filled
+    assert "Create another prompt" in filled
 
 
 def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
@@ -49,4 +49,4 @@ def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
 def test_who_may_not_make_any_sees_no_link(as_, people):
     experiment = factories.make_experiment(owner=people["operator"])
     page = links(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
-    assert "Write another prompt" not in page
+    assert "Create another prompt" not in page

@@ -37,7 +37,7 @@ def test_who_when_why_and_with_whom_is_history_and_on_the_page(lab, as_, people)
     share(as_("owner"), lab, sharing="people", shared_with=[people["viewer"].pk], reason="For review")
     change = lab.experiment.history.filter(what="sharing").get()
     assert (change.by, change.reason) == (people["owner"], "For review")
-    assert (change.from_value, change.to_value) == ("Only its owner", "viewer")
+    assert (change.from_value, change.to_value) == ("Owner only", "viewer")
     assert "<dt>Shared with</dt><dd>viewer" in as_("owner").get(address(lab, "experiment_detail")).content.decode()
 
 
@@ -55,7 +55,8 @@ def test_what_does_not_change_is_no_history(lab, as_):
 
 
 @pytest.mark.parametrize(
-    ("sharing", "chosen", "said"), [("people", [], "at least one"), ("group", ["viewer"], "untick")]
+    ("sharing", "chosen", "said"),
+    [("people", [], "at least one"), ("group", ["viewer"], "clear the selection of people")],
 )
 def test_people_and_the_choice_above_them_agree(lab, as_, people, sharing, chosen, said):
     keys = [people[name].pk for name in chosen]
@@ -96,7 +97,7 @@ def test_the_command_shares_and_says_with_whom(lab):
     assert run("--with", "viewer", "--with", "guest", "--reason", "Review") == "pilot is shared with: guest, viewer"
     assert run("--with", "viewer", "guest") == "pilot is shared with (as before): guest, viewer"
     assert run("--group") == "pilot is shared with: Everyone in the group, and viewers"
-    assert run("--private") == "pilot is shared with: Only its owner"
+    assert run("--private") == "pilot is shared with: Owner only"
     assert [change.reason for change in lab.experiment.history.filter(what="sharing")][-1] == "Review"
     for refused in (["--with", "rater"], ["--with", "nobody"]):
         with pytest.raises(CommandError) as error:

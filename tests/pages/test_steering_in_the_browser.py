@@ -45,8 +45,8 @@ def test_what_changes_nothing_says_so(lab, as_):
 
 def test_retry_of_one_class_leaves_the_others(lab, as_):
     nothing = said(steer(as_("owner"), lab, "retry", only="timeout"))[-1]
-    assert nothing.startswith("Nothing changed: no trial of class timeout is failed now.")
-    assert said(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be tried again."
+    assert nothing.startswith("Nothing changed: there are no failed trials of class timeout.")
+    assert said(steer(as_("owner"), lab, "retry", only="bad_request"))[-1] == "1 failed trial will be retried."
     assert Trial.objects.get(pk=lab.failed.pk).status == "pending"
 
 
@@ -139,7 +139,7 @@ def draft(people):
 def test_the_launch_page_says_how_many_and_how_much(draft, as_):
     text = as_("owner").get("/experiments/draft/launch/").content.decode()
     assert "Trials to run" in text
-    assert "I have seen what this can cost" in text
+    assert "I accept the maximum cost" in text
     assert not Run.objects.exists()
 
 
@@ -164,7 +164,7 @@ def test_a_launch_after_a_cancel_says_what_to_do(draft, as_):
     as_("owner").post("/experiments/draft/launch/", launch)
     as_("owner").post("/experiments/draft/steer/cancel/", {"reason": "Wrong prompt"})
     told = said(as_("owner").post("/experiments/draft/launch/", launch))
-    assert "Launched before, and nothing has changed: 0 new trials, 6 in all, in 1 run." in told
+    assert "Already launched, nothing has changed: 0 new trials, 6 in all, in 1 run." in told
     assert told[-1].startswith("1 run is cancelled and stays so")
 
 

@@ -128,13 +128,13 @@ def test_budget_reached_goes_away_once_there_is_room_and_the_run_can_be_resumed(
     for address in (PROGRESS, f"/runs/{waiting.pk}/"):
         response = owner.get(address)
         assert reached not in "".join(response.context["stop_reasons"])
-        assert "Now there is room again: resume it." in response.content.decode()
+        assert "The budget now allows more calls. Resume the run." in response.content.decode()
     assert reached not in owner.get(PROGRESS).content.decode(), "the page of the run keeps it in its history alone"
     assert reached not in status(capsys)
     owner.post("/experiments/pilot/steer/resume/", {"reason": "the budget is raised"})
     run = Run.objects.get()
     assert (run.status, run.paused_by_budget, run.current_stop_reason) == ("running", False, "")
-    assert "Now there is room again" not in owner.get(PROGRESS).content.decode()
+    assert "The budget now allows more calls" not in owner.get(PROGRESS).content.decode()
 
 
 def test_a_pause_by_a_person_keeps_its_reason_whatever_the_budget_is(waiting, as_):

@@ -107,7 +107,7 @@ def test_forgetting_leaves_the_trials(remembered, as_):
     assert CachedAnswer.objects.count() == remembered
     before = list(Trial.objects.order_by("pk").values_list("pk", "answer"))
     text = as_("operator").post(PURGE, follow=True).content.decode()
-    assert f"{remembered} remembered answers are forgotten" in text
+    assert f"{remembered} cached answers were cleared" in text
     assert not CachedAnswer.objects.exists()
     assert list(Trial.objects.order_by("pk").values_list("pk", "answer")) == before
 

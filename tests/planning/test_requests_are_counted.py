@@ -83,7 +83,7 @@ def test_where_the_tokenizer_cannot_be_run_bytes_count_and_that_is_said(monkeypa
     monkeypatch.setattr(token_counter.sys, "executable", "/nonexistent")
     found = estimate(experiment)
     assert found.ceiling_usd > counted_ceiling
-    assert "its tokenizer could not be run" in found.prices[0].counted
+    assert "the tokenizer could not run" in found.prices[0].counted
 
 
 def test_the_rules_that_counted_stand_beside_the_price():
@@ -96,10 +96,10 @@ def test_the_rules_that_counted_stand_beside_the_price():
         prompts=[make_prompt(messages=shown)],
     )
     said = {price.model: price.counted for price in estimate(experiment).prices}
-    assert said["gpt-4o"] == "texts by o200k_base; images by OpenAI's tiles of 170 (2026-11-20)"
+    assert said["gpt-4o"] == "text by o200k_base; images by OpenAI's tiles of 170 (2026-11-20)"
     assert "Claude 2's tokenizer x 1.6" in said["sonnet"]
     assert "images by Anthropic's 1,568 patches of 28 px (2026-11-20)" in said["sonnet"]
-    assert said["local"].startswith("texts by a token per 3 bytes: no tokenizer is known; images by the dearest")
+    assert said["local"].startswith("estimated: 1 token per 3 bytes; images by the dearest")
 
 
 @pytest.mark.parametrize("model", ["gpt-4o", "claude-opus-4-8", "gemini-3.5-flash", "gpt-5-nano"])

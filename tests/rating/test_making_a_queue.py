@@ -48,13 +48,13 @@ def test_the_form_makes_a_draft_of_ones_own(asker, entered):
         ("name", "Not A Name", "small letters"),
         ("dimensions", [], "required"),
         ("raters_wanted", "0", "greater than or equal to 1"),
-        ("attention_checks", "thing-4", "is not a key"),
-        ("attention_checks", "thing-4 = seven", "is not a key"),
+        ("attention_checks", "thing-4", "is not valid"),
+        ("attention_checks", "thing-4 = seven", "is not valid"),
         ("attention_checks", "thing-4 = 7\nthing-4 = 6", "twice"),
         ("attention_checks", "nowhere = 7", "no item nowhere"),
         ("attention_checks", "thing\0-4 = 7", "Null characters are not allowed."),
-        ("attention_checks", "thing-4 = 8", "not on the scale of every dimension"),
-        ("practice_items", "3", "Nothing would be left"),
+        ("attention_checks", "thing-4 = 8", "must be on the scale of every dimension"),
+        ("practice_items", "3", "No items are left to rate"),
     ],
 )
 def test_an_error_is_at_its_field_and_nothing_is_saved(asker, entered, field, value, said):
@@ -118,12 +118,12 @@ def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
     rater = make_rater(queue, started=True)
     rate_all(rater)
     client = signed_in(asker)
-    assert "Make norms" not in client.get("/ratings/queues/study/").content.decode()
+    assert "Create norms" not in client.get("/ratings/queues/study/").content.decode()
     refused = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
     assert "study is open: raters can still take ratings back. Close it first" in refused
     assert not Dataset.objects.filter(status="draft").exists()
     client.post("/ratings/queues/study/close/")
-    assert "Make norms" in client.get("/ratings/queues/study/").content.decode()
+    assert "Create norms" in client.get("/ratings/queues/study/").content.decode()
     response = client.post("/ratings/queues/study/norms/", {"reason": "done"})
     assert "The ratings have changed since then" not in client.get("/ratings/queues/study/").content.decode()
     client.post("/ratings/queues/study/raters/1/exclude/", {"reason": "did not read"})

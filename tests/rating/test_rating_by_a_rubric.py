@@ -260,7 +260,7 @@ def test_a_queue_that_asks_for_nothing_or_for_both_is_refused():
     queue.dimensions.clear()
     queue.rubric = None
     queue.save()
-    with pytest.raises(queues.QueueError, match="choose dimensions, or a rubric"):
+    with pytest.raises(queues.QueueError, match="choose dimensions or a rubric"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
@@ -273,7 +273,7 @@ def entered():
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
-        ({}, "dimensions", "Choose dimensions, or a rubric"),
+        ({}, "dimensions", "Choose dimensions or a rubric"),
         ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "None for pairs"),
         ({"rubric": "criteria", "attention_checks": "item-1 = 2"}, "attention_checks", "not on the scale"),
         ({"rubric": "criteria", "one_dimension_per_rater": "on"}, "one_dimension_per_rater", "all of its criteria"),
@@ -320,7 +320,7 @@ def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
     assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
     assert (lines["in total"].n, lines["correct"].n, lines["correct"].alpha.estimate) == (12, 12, 1)
     text = page_of(signed_in(queue.owner), queue.get_absolute_url())
-    for told in ("strict-criteria@1", "in total", "failed: item-3", "Median seconds", "1.5"):
+    for told in ("strict-criteria@1", "in total", "failed: item-3", "Median time (s)", "1.5"):
         assert told in text
 
 

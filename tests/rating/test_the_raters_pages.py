@@ -82,7 +82,7 @@ def test_a_tap_that_comes_twice_rates_once():
     for _ in range(2):
         response = client.post("/ratings/study/rate/", {"shown": shown, "rating": "2"}, follow=True)
     assert rater.ratings.given().count() == 1
-    assert "rated already" in response.content.decode()
+    assert "already rated" in response.content.decode()
 
 
 def test_a_tap_after_a_release_is_told_as_lost():
@@ -91,7 +91,7 @@ def test_a_tap_after_a_release_is_told_as_lost():
     html = rate(client, 2).content.decode()
     queues.release(rater, by=rater.queue.owner, reason="enough")
     late = client.post("/ratings/study/rate/", {"shown": shown_in(html), "rating": "2"}, follow=True).content.decode()
-    assert "not asked for that one any more" in late
+    assert "was not saved because it is no longer needed" in late
     assert [rating.value for rating in rater.ratings.all()] == [2]
 
 
@@ -188,7 +188,7 @@ def test_when_all_is_rated_a_new_rater_is_thanked_for_the_offer():
     queue = make_queue(raters_wanted=1)
     rate_all(make_rater(queue, started=True))
     html = begin(signed_in(make_rater(queue).user)).content.decode()
-    assert "Everything has been rated already" in html
+    assert "All ratings are complete" in html
 
 
 def test_the_navigation_of_a_rater_holds_ratings_alone():

@@ -182,7 +182,7 @@ def test_a_rated_point_shows_its_mean_on_its_scale(rated, opened):
     assert text.count("3.91 to 4.67") >= 2
     assert "4.25" in text
     assert "Student's over the item means" in text
-    assert "Right" not in text.partition("data-table")[2].partition("</thead>")[0]
+    assert "Correct" not in text.partition("data-table")[2].partition("</thead>")[0]
 
 
 def test_the_coverage_of_ratings_is_that_of_their_own_table(rated, opened):

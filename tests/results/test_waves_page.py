@@ -197,7 +197,7 @@ def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_a
         rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
     queues.exclude(rater, by=queue.owner, reason="did not read")
     (line,) = lines_of(made)
-    assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters an answer"
+    assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters per answer"
     assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.alone) == (4.5, 2.5, -2.0, 6, 0)
     text = opened(client, made).content.decode()
     assert "1 of 1 difference is significant" in text

@@ -69,7 +69,7 @@ def test_a_panel_is_made_of_judges(as_user, researcher):
     graders = [make_grader("one"), make_grader("two")]
     said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
     alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**said, "graders": [graders[0].pk]})
-    assert ["A panel has at least two judges: one alone is a judge."] in alone.context["errors"]
+    assert ["Choose at least two judges."] in alone.context["errors"]
     as_user(researcher).post(reverse("admin:grading_app_panel_add"), said)
     panel = Panel.objects.get()
     assert (panel.rule, list(panel.graders.order_by("name"))) == ("median", graders)

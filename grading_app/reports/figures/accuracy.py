@@ -50,7 +50,7 @@ def _panels(shown: Accuracies) -> list[Panel]:
 
 
 def table(shown: Accuracies) -> Table:
-    head = ("Measure", "Condition", "n", "Items", "Right", "95 % interval", "SE by item", "No score")
+    head = ("Measure", "Condition", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
             line.measure.label,

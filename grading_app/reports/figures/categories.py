@@ -94,7 +94,7 @@ def draw(shown: ByCategory, width: int) -> Figure:
 
 
 def table(shown: ByCategory) -> Table:
-    head = ("Measure", "Condition", "Category", "n", "Items", "Right", "95 % interval", "SE by item", "No score")
+    head = ("Measure", "Condition", "Category", "n", "Items", "Correct", "95 % interval", "SE by item", "No score")
     rows = [
         (
             panel.measure,

@@ -91,7 +91,7 @@ def _table_of_means(shown: Points) -> Table:
 
 def _table_of_shares(shown: Points) -> Table:
     beyond = ("Beyond guessing",) if any(line.guesses for line in shown.lines) else ()
-    head = ("Condition", "Point", "Status", "n", "Right", *beyond, "Interval", "Half-width", "Rounds")
+    head = ("Condition", "Point", "Status", "n", "Correct", *beyond, "Interval", "Half-width", "Rounds")
     rows = [
         (
             title,
