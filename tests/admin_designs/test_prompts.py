@@ -110,7 +110,7 @@ def test_an_approved_prompt_takes_no_edit(as_user, curator):
 
 def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
     prompt, web = make_prompt(status="draft"), as_user(curator)
-    assert "Approve: why?" in act(web, "approve", prompt).content.decode()
+    assert "Approve: reason" in act(web, "approve", prompt).content.decode()
     assert "Enter a reason" in act(web, "approve", prompt, confirmed="yes").content.decode()
     prompt.refresh_from_db()
     assert prompt.status == "draft"
@@ -124,7 +124,7 @@ def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
 def test_the_button_of_a_page_asks_for_the_reason_too(as_user, curator):
     prompt = make_prompt(status="draft")
     asked = as_user(curator).post(page(prompt), written(user="{{input}}", _verb="approve"))
-    assert "Approve: why?" in asked.content.decode()
+    assert "Approve: reason" in asked.content.decode()
 
 
 def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
@@ -191,7 +191,9 @@ def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researche
     shown = web.get(preview(prompt), {"dataset": dataset.pk}).content.decode()
     assert "this item has no image" in shown
     assert "every trial would fail" in shown
-    assert "no such item" in web.get(preview(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
+    assert (
+        "no item with this key" in web.get(preview(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
+    )
 
 
 def test_the_preview_of_a_prompt_that_is_not_there_is_not_found(as_user, researcher):

@@ -115,7 +115,7 @@ def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, e
     expect(researcher.get_by_text("Verdicts to request")).to_be_visible()
     checked(researcher, "add a judge")
     researcher.get_by_role("button", name="Request verdicts").click()
-    expect(researcher.get_by_text("24 verdicts are asked for.")).to_be_visible()
+    expect(researcher.get_by_text("24 verdicts are requested.")).to_be_visible()
     drain_beside(judging(scores))
     read_verdicts(experiment)
     expect(researcher.locator(".grade-line").get_by_text("0.500")).to_be_visible()

@@ -158,7 +158,7 @@ def test_a_parser_that_passes_its_limit_is_an_error_on_the_page_and_the_upload_s
     assert "items.csv cannot be read:" in text
     assert "reading items.csv takes longer than 0 s; split it" in text
     again = member.get(f"/datasets/new/?upload={waiting_at(address, people).token}")
-    assert "Uploaded already: <strong>items.csv</strong>" in again.content.decode()
+    assert "Already uploaded: <strong>items.csv</strong>" in again.content.decode()
     assert (again.context["form"]["slug"].value(), again.context["form"]["title"].value()) == ("kept", "Kept")
     monkeypatch.setattr(limited_reader.read_table_columns, "__defaults__", (original, None))
     member.post(address, {"again": "1"})

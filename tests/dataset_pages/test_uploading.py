@@ -221,7 +221,7 @@ def test_files_outlast_an_error_in_another_field(member, settings):
     norms = upload("id,joy_mean\nk0,4\n", "norms.csv")
     page = send(member, slug="...", title="A set", norms=norms)
     text = page.content.decode()
-    assert "Uploaded already: <strong>items.csv, norms.csv</strong>" in text
+    assert "Already uploaded: <strong>items.csv, norms.csv</strong>" in text
     token = page.context["form"].kept.token
     assert f'name="upload" value="{token}"' in text
     response = member.post(NEW, {"upload": token, "slug": "Named At Last", "title": "A set"})

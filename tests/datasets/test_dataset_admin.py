@@ -44,7 +44,7 @@ def form_of(dataset: Dataset, **data) -> dict:
 
 def test_approval_asks_for_a_reason_and_then_approves(web, draft):
     asked = act(web, "approve", draft)
-    assert "Approve: why?" in asked.content.decode()
+    assert "Approve: reason" in asked.content.decode()
     assert Dataset.objects.get().is_draft
     act(web, "approve", draft, confirmed="yes", reason="read by two curators")
     draft.refresh_from_db()
@@ -64,7 +64,7 @@ def test_a_button_of_the_form_does_the_same(web, draft):
     assert 'name="_verb" value="approve"' in page
     assert 'value="archive"' not in page
     asked = web.post(change_page(draft), form_of(draft, title="A title", _verb="approve"))
-    assert "Approve: why?" in asked.content.decode()
+    assert "Approve: reason" in asked.content.decode()
     draft.refresh_from_db()
     assert (draft.title, draft.status) == ("A title", "draft")
 
@@ -163,7 +163,7 @@ def test_what_is_approved_or_in_use_is_not_deleted(web, draft):
 def test_items_are_excluded_with_a_reason_and_included_again(web, draft):
     chosen = list(draft.items.filter(key__in=["k1", "k2"]))
     asked = act(web, "exclude", *chosen, address=ITEMS)
-    assert "Exclude: why?" in asked.content.decode()
+    assert "Exclude: reason" in asked.content.decode()
     act(web, "exclude", *chosen, address=ITEMS, confirmed="yes", reason="unclear")
     draft.refresh_from_db()
     assert draft.active_count == 7

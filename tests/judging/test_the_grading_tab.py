@@ -49,7 +49,7 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
     assert Trial.objects.filter(subject__isnull=False).count() == 0
 
     told = web.post(asking(answered), {"grader": "strict"}, follow=True)
-    assert "12 verdicts are asked for." in told.content.decode()
+    assert "12 verdicts are requested." in told.content.decode()
     assert 'hx-trigger="every 3s"' in told.content.decode()
     drain(judging(lambda request: 1.0 if "small" in request.model else 0.25))
     read_verdicts(answered)

@@ -67,7 +67,7 @@ def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_a
     make_grader("strict", rubric=rubric, on_empty="zero", longest_answer=49)
     address = reverse("experiment_judge", args=[odd.slug])
     told = client.post(address, {"grader": "strict"}, follow=True).content.decode()
-    assert "1 verdict is asked for. 2 answers got their scores without a call." in told
+    assert "1 verdict is requested. 2 answers got their scores without a call." in told
     assert "Of 3 answers 1 is empty, 1 is too long, 1 is truncated, 1 is refused." in told
     drain(judging(1))
     read_verdicts(odd)

@@ -222,7 +222,7 @@ def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, a
     run = cancelled(answered, wave, grader)
     client.force_login(answered.owner)
     told = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
-    assert "12 verdicts are asked for." in told.content.decode()
+    assert "12 verdicts are requested." in told.content.decode()
     run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
     call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
     assert "12 verdicts asked for (12 of them had been cancelled)" in capsys.readouterr().out

@@ -22,7 +22,7 @@ def test_a_new_experiment_links_to_what_it_crosses(as_):
     web = as_("researcher")
     empty = links(web, "/experiments/new/")
     assert all(makers(empty))
-    assert "Write one" in empty
+    assert "Create prompt" in empty
     factories.make_experiment(dimensions=[factories.make_dimension()])
     filled = links(web, "/experiments/new/")
     assert all(makers(filled))

@@ -93,13 +93,13 @@ def remembered(lab):
 def test_the_endpoints_page_counts_remembered_answers_and_only_operators_may_forget_them(remembered, as_):
     for role, offered in (("researcher", False), ("operator", True)):
         text = as_(role).get("/endpoints/").content.decode()
-        assert f"{remembered} answers are remembered" in " ".join(text.split())
+        assert f"{remembered} answers are cached" in " ".join(text.split())
         assert (PURGE in text) is offered
 
 
 def test_to_count_ends_at_a_limit(remembered, as_, monkeypatch):
     monkeypatch.setattr(endpoints, "COUNTED_TO", remembered - 1)
-    assert f"{remembered - 1} answers or more are remembered" in as_("operator").get("/endpoints/").content.decode()
+    assert f"{remembered - 1} answers or more are cached" in as_("operator").get("/endpoints/").content.decode()
 
 
 def test_forgetting_leaves_the_trials(remembered, as_):
@@ -122,4 +122,4 @@ def test_the_page_tells_who_emptied_the_cache_and_why(remembered, as_):
     as_("operator").post(PURGE, {"reason": "<b>prices</b> changed"})
     text = " ".join(as_("researcher").get("/endpoints/").content.decode().split())
     assert f"{remembered} answers, by operator: &lt;b&gt;prices&lt;/b&gt; changed" in text
-    assert "0 answers are remembered" in text
+    assert "0 answers are cached" in text

@@ -276,7 +276,7 @@ def test_what_comes_of_it_is_by_answer(client):
     assert queue_results.items_left(queue) == (12, 12)
     client.force_login(queue.owner)
     text = client.get(queue.get_absolute_url()).content.decode()
-    assert "12 of 12 answers have all 2 raters" in text
+    assert "12 of 12 answers have 2 raters" in text
     assert "small / reading-study-prompt" in text
     rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
     assert len(rows) == 24

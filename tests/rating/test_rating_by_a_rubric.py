@@ -190,7 +190,7 @@ def test_who_won_is_a_preference_whatever_the_order():
     assert queue_results.items_left(queue) == (6, 6)
     client, study = signed_in(queue.owner), queue.experiment.slug
     assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
-    assert "6 of 6 pairs have all 2 raters" in page_of(client, queue.get_absolute_url())
+    assert "6 of 6 pairs have 2 raters" in page_of(client, queue.get_absolute_url())
     assert client.get(f"/experiments/{study}/agreement/").status_code == 200
     assert "This answer" in page_of(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")
 
@@ -260,7 +260,7 @@ def test_a_queue_that_asks_for_nothing_or_for_both_is_refused():
     queue.dimensions.clear()
     queue.rubric = None
     queue.save()
-    with pytest.raises(queues.QueueError, match="choose dimensions or a rubric"):
+    with pytest.raises(queues.QueueError, match="choose dimensions, or a rubric"):
         queues.open_queue(queue, by=queue.owner, reason="")
 
 
@@ -274,8 +274,8 @@ def entered():
     ("fields", "field", "said"),
     [
         ({}, "dimensions", "Choose dimensions or a rubric"),
-        ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "None for pairs"),
-        ({"rubric": "criteria", "attention_checks": "item-1 = 2"}, "attention_checks", "not on the scale"),
+        ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "Not possible for pairs"),
+        ({"rubric": "criteria", "attention_checks": "item-1 = 2"}, "attention_checks", "must be on the scale"),
         ({"rubric": "criteria", "one_dimension_per_rater": "on"}, "one_dimension_per_rater", "all of its criteria"),
         ({"rubric": "texts"}, "text_set", "has no set of texts"),
         ({"rubric": "draft"}, "rubric", "not one of the available"),
@@ -303,9 +303,9 @@ def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(e
     client.post(f"{made['Location']}open/", {"reason": "ready"})
     queue = study.rating_queues.get()
     assert (queue.status, queue.rubric, queue.answers.count()) == ("open", rubric, 24)
-    assert "make 2 more links" in page_of(client, made["Location"])
+    assert "Create 2 more links" in page_of(client, made["Location"])
     make_rater(queue)
-    assert "make 1 more link," in page_of(client, made["Location"])
+    assert "Create 1 more link," in page_of(client, made["Location"])
     make_rater(queue)
     assert "more link" not in page_of(client, made["Location"])
 
