@@ -1,8 +1,8 @@
-"""Agreement over a million answers: `python benchmarks/agreement.py [ANSWERS]`, on a database of its own.
+"""Agreement over a million answers: `python benchmarks/agreement.py [ANSWERS]`, on a temporary database.
 
-Two judges score every answer. Prints how long a worker takes to compare them, and to add up what they said for the
-grading tab and for length beside score, its memory, and for each page the middle and the slowest of REPEATS requests,
-with its queries; of the last two also of the first visit, when nothing is known yet.
+Two judges score every answer. The benchmark prints a worker's time and memory for the comparison, and its time for the
+sums of the grading and length pages. For each page it prints the median and the slowest of REPEATS requests, with the
+queries. For the grading and length pages it also prints the first visit, before any result is stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from grading_app.reports import verdict_cache
 from grading_app.tasks import work_out_sums
 from runs_app.models import Experiment
 
-# Scores from 1 to 7 about a quality of each answer; the second judge is milder and less sure.
+# Scores from 1 to 7 for a quality of each answer. The second judge is milder and noisier.
 SCORED = """INSERT INTO grading_app_grading (trial_id, condition_id, score, score_raw, parse_ok, parse_error, reasoning,
         created_at)
     SELECT t.id, %(condition)s, score, score, true, '', 'It is so.', now()
@@ -67,7 +67,7 @@ def asked_of_workers(task: str) -> list[dict[str, Any]]:
 
 
 def added_up(client: Client, address: str) -> None:
-    """A first visit, and what a worker then does."""
+    """Measure a first visit, and the worker's task that it starts."""
     start = time.perf_counter()
     assert client.get(address).status_code == 200
     first = time.perf_counter() - start
@@ -80,7 +80,7 @@ def added_up(client: Client, address: str) -> None:
 
 
 def compared(client: Client, experiment: Experiment) -> Comparison:
-    """As a worker does what the page asked for."""
+    """Run the comparison that the page requested, as a worker does."""
     assert client.get(reverse("experiment_agreement", args=[experiment.slug])).status_code == 200
     row: Comparison = experiment.comparisons.get()  # type: ignore[attr-defined]
     (asked,) = asked_of_workers(WORK_OUT)

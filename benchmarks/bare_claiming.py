@@ -1,7 +1,7 @@
-"""Claim and record in bare SQL: what the server does of it at best, with only what admission needs, beside ours.
+"""Claim and record in bare SQL: the best rate of this server with the minimum that admission needs, as a reference.
 
-Tables of four, five and six columns; one transaction locks the endpoint and the run, sees what is free, claims a batch
-and reserves its cost; another writes answers, attempts and counters. Both commits are synchronous.
+The tables have three to ten columns. One transaction locks the endpoint and the run, reads the free capacity, claims a
+batch and reserves its cost. Another writes answers, attempts and counters. Both commits are synchronous.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ RESERVE = """WITH e AS (UPDATE bare_endpoint SET in_flight = in_flight + %(n)s W
 WRITE = """UPDATE bare_trial SET status = 'done', token = NULL, lease_until = NULL, answer = 'four',
         completed_at = clock_timestamp() WHERE id = ANY(%s) AND token = %s"""
 CALLS = "INSERT INTO bare_attempt (trial_id, token, cost_usd) SELECT unnest(%s::bigint[]), %s, 0.00001"
-LAND = "UPDATE bare_endpoint SET in_flight = in_flight - %(n)s WHERE id = 1"  # The endpoint first: one order of locks.
+# The endpoint first: all locks are taken in one order.
+LAND = "UPDATE bare_endpoint SET in_flight = in_flight - %(n)s WHERE id = 1"
 SETTLE = """UPDATE bare_run SET reserved = reserved - 0.001 * %(n)s, spent = spent + 0.00001 * %(n)s,
         n_running = n_running - %(n)s, n_done = n_done + %(n)s WHERE id = 1"""
 
@@ -50,7 +51,7 @@ def make(connected_by: dict[str, Any], trials: int) -> None:
 
 
 def work(connected_by: dict[str, Any], batch: int) -> tuple[int, float, float]:
-    """Claim and record until nothing is left. Returns results written, when it began and ended, in wall time."""
+    """Claim and record until nothing is left. Return the number of results, and the wall times of start and end."""
     written = 0
     with psycopg.connect(**connected_by, prepare_threshold=0) as session:
         started = time.time()

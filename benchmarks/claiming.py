@@ -1,8 +1,9 @@
-"""Claim and record without calls: admission, counters and synchronous commits included, on a database of its own.
+"""Claim and record without calls: admission, counters and synchronous commits included, on a temporary database.
 
 python benchmarks/claiming.py --workers 4 --trials 200000 --batch 256 --rounds 1
 
-In each round first bare SQL (`bare_claiming.py`: what the server does at best here), then ours, and their ratio.
+Each round runs bare SQL first (`bare_claiming.py`: the best rate of this server), then the engine, and prints the
+ratio.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ CALL = {"outcome": "ok", "cost_usd": "0.00001", **{name: ANSWER[name] for name i
 
 
 def work(database: str, batch: int) -> tuple[int, float, float]:
-    """Claim and record until nothing is left. Returns results written, when it began and ended, in wall time."""
+    """Claim and record until nothing is left. Return the number of results, and the wall times of start and end."""
     import django
 
     django.setup()
@@ -41,7 +42,7 @@ def work(database: str, batch: int) -> tuple[int, float, float]:
         done = run_cycle(results, worker, WorkerCapacity(batch))
         written += done.recorded
         results = [Result(claim, "done", dict(ANSWER), [dict(CALL)]) for claim in done.claims]
-        if not results:  # At the end; and at the beginning, while the endpoint's limit still grows from its first few.
+        if not results:  # At the end, or at the start, while the endpoint's limit still grows from its first few slots.
             if not Run.objects.filter(n_pending__gt=0).exists():
                 return written, started, time.time()
             time.sleep(0.002)
@@ -64,7 +65,7 @@ def main() -> None:
 
 
 def rate(rows: list[tuple[int, float, float]]) -> float:
-    """Results a second, from the first worker's beginning to the last one's end."""
+    """Return results per second, from the start of the first worker to the end of the last."""
     return sum(row[0] for row in rows) / (max(row[2] for row in rows) - min(row[1] for row in rows))
 
 

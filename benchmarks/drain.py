@@ -1,9 +1,10 @@
-"""The drain against bare litellm, in one run: calls a second and processor time, against one simulated provider.
+"""The worker compared with bare litellm, in one run: calls per second and processor time, on one simulated provider.
 
     python -m benchmarks.drain [--trials 4000] [--in-flight 64] [--latency-ms 50] [--rounds 3]
 
-In turn, each in a fresh process: `litellm.acompletion` with its defaults, and tuned; our gateway alone; one drain with
-every promise on; two drains. Rates of drains are from the first claim to the last record, as the database saw them.
+It measures in turn, each in a fresh process: `litellm.acompletion` with its defaults, and tuned; our gateway alone; one
+worker with all guarantees; two workers. Rates of workers run from the first claim to the last record, by the times in
+the database.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
 def bare(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
-    """Calls without a database: litellm's own, or through our gateway."""
+    """Measure calls without a database: litellm's own, or through our gateway."""
     from benchmarks.gateway import default_caller, measure, our_caller, tuned_caller
 
     callers = {"litellm": default_caller, "tuned": tuned_caller, "gateway": our_caller}
@@ -31,7 +32,7 @@ def bare(kind: str, url: str, calls: int, in_flight: int) -> dict[str, float]:
 
 
 def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
-    """One worker. Returns the results it wrote and its processor seconds, once warm."""
+    """Run one worker. Return the number of its results and its processor seconds, after the warm-up."""
     import django
 
     django.setup()
@@ -57,14 +58,15 @@ def drain(database: str, in_flight: int, barrier: Any) -> tuple[int, float]:
 
 
 def drains(workers: int, url: str, options: argparse.Namespace) -> dict[str, float]:
-    """So many drains on an experiment of its own."""
+    """Measure this number of workers on a new experiment."""
     from django.db import connection, connections
 
     from runs_app.models import Run
     from runs_app.monitoring.consistency_check import find_differences
     from runs_app.planning import plan as plan_module
 
-    room = 2 * options.in_flight * workers  # Of the endpoint: each drain keeps its number in flight, and claims ahead.
+    # The endpoint's limit: each worker has its calls in flight, and as many prefetched claims.
+    room = 2 * options.in_flight * workers
     experiment = designed(f"drain-{workers}-{time.monotonic_ns()}", url, options.trials, room)
     plan_module.plan(experiment)
     Run.objects.filter(experiment=experiment).update(status="running")
@@ -96,7 +98,7 @@ def designed(slug: str, url: str, trials: int, in_flight: int) -> Any:
         samplers=[factories.make_sampler(slug, temperature=1.0, max_tokens=64)],
         samples=trials // 1000,
         max_concurrency=in_flight,
-        cache=False,  # Every round asks the same: only the first would make calls.
+        cache=False,  # Every round sends the same requests: with a cache only the first round would make calls.
         max_usd=None,
     )
 

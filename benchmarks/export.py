@@ -1,6 +1,6 @@
-"""How fast answers and gradings are exported: `python benchmarks/export.py [TRIALS] [TABLE ...]`.
+"""The speed of exports of answers and gradings: `python benchmarks/export.py [TRIALS] [TABLE ...]`.
 
-Each format runs in a process of its own, so that the memory is its own too.
+Each format runs in a separate process, so that its memory is measured alone.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Calls a second through our gateway, and through `litellm.acompletion` with its defaults, in one run.
+"""Calls per second through our gateway, and through `litellm.acompletion` with its defaults, in one run.
 
     python -m benchmarks.gateway [--calls 6000] [--in-flight 64] [--latency-ms 50] [--image-kb 0] [--rounds 3]
 
-Both ask the same simulated provider, which runs in a process of its own. The two take turns, each round in a fresh
-process, since what one imports and freezes would change the other.
+Both call the same simulated provider, which runs in a separate process. They take turns. Each round runs in a fresh
+process, because the imports and the frozen objects of one would affect the other.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def messages(number: int, image: str) -> list[dict[str, Any]]:
 
 
 def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
-    """`litellm.acompletion` as its documentation has it."""
+    """Return a caller of `litellm.acompletion` as its documentation shows it."""
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     import litellm
 
@@ -51,8 +51,11 @@ def default_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
 
 
 def tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
-    """`litellm.acompletion` with what can be set right around it: its own HTTP handler in the place of a provider's
-    client, its logging without a thread, and nothing of it walked by the garbage collector."""
+    """Return a caller of `litellm.acompletion`, tuned from the outside.
+
+    It uses litellm's own HTTP handler in place of a provider's client, and logs without a thread. The garbage collector
+    skips its objects.
+    """
     os.environ["EXPERIMENTAL_OPENAI_BASE_LLM_HTTP_HANDLER"] = "True"
     call = default_caller(url, image)
     from litellm import utils
@@ -67,14 +70,14 @@ def tuned_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
 
 
 class Inline:
-    """An executor that runs what it is given at once."""
+    """An executor that runs its work at once."""
 
     def submit(self, work: Callable[..., Any], *arguments: Any, **named: Any) -> None:
         work(*arguments, **named)
 
 
 def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
-    """The gateway, warmed up as a drain does it."""
+    """Return a caller of our gateway, warmed up as a worker does it."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
     from runs_app.llm import gateway
     from runs_app.llm.calls import CallRequest
@@ -89,7 +92,7 @@ def our_caller(url: str, image: str) -> Callable[[int], Awaitable[Any]]:
 
 
 async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: int) -> dict[str, float]:
-    """Calls a second and milliseconds of processor time a call."""
+    """Return calls per second, and milliseconds of processor time per call."""
 
     async def take_turns(numbers: "range") -> None:
         waiting = iter(numbers)
@@ -108,7 +111,7 @@ async def measure(call: Callable[[int], Awaitable[Any]], calls: int, in_flight: 
 
 
 def one_round(who: str, url: str, options: argparse.Namespace) -> None:
-    """In the child process: measure one way and print the numbers."""
+    """Measure one way in the child process, and print the numbers."""
     image = base64.b64encode(os.urandom(options.image_kb * 1024)).decode()
     caller = {"default": default_caller, "ours": our_caller}[who](url, image)
     print(json.dumps(asyncio.run(measure(caller, options.calls, options.in_flight))))

@@ -1,4 +1,4 @@
-"""How fast rules grade stored answers: `python benchmarks/grading.py [TRIALS]`, on a database of its own."""
+"""The speed of rules on stored answers: `python benchmarks/grading.py [TRIALS]`, on a temporary database."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A whole experiment of a million trials: planned, drained by real worker processes, browsed, exported.
+"""A complete experiment of a million trials: planned, run by real worker processes, browsed, exported.
 
     python -m benchmarks.million [--trials 1000000] [--workers 2] [--in-flight 512]
 
-The workers are real drains in processes of their own; their provider is a coroutine that answers at once, so what is
-measured is all that is not a call. Counters must equal the rows at the end.
+The workers are real, in separate processes. Their provider is a coroutine that answers at once, so the benchmark
+measures everything except the calls. Counters must equal the rows at the end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODELS, ITEMS = 5, 1000
 
 
 def worker(database: str, in_flight: int) -> tuple[int, float]:
-    """Drain until all is done. Returns the results it wrote, and its processor seconds."""
+    """Run a worker until all is done. Return the number of its results, and its processor seconds."""
     import django
 
     django.setup()

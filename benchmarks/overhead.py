@@ -1,4 +1,4 @@
-"""Processor time of the engine for a trial, without a model call: a drain whose provider is a coroutine that sleeps.
+"""Processor time of the engine per trial, without a model call: the provider is a coroutine that sleeps.
 
 python -m benchmarks.overhead [--trials 4000] [--in-flight 64] [--latency-ms 50]
 """
@@ -18,7 +18,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "evalsite.settings")
 
 
 def one_round(number: int, options: argparse.Namespace) -> float:
-    """Milliseconds of this process's processor time a trial: claim, request, record, counters, two commits a batch."""
+    """Return milliseconds of this process's processor time per trial.
+
+    This includes claim, request, record, counters, and two commits for each batch.
+    """
     from benchmarks.drain import designed
     from runs_app.engine.worker import Drain, DrainLimits
     from runs_app.engine.worker_registration import WorkerRegistration

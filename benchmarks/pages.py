@@ -1,7 +1,8 @@
-"""How long pages take at a million trials: `python benchmarks/pages.py [TRIALS]`, on a database of its own.
+"""The response time of pages at a million trials: `python benchmarks/pages.py [TRIALS]`, on a temporary database.
 
-Prints for each page the middle and the slowest of REPEATS requests in milliseconds, its queries, and its size. The
-trials lie in RUNS runs of four experiments; a researcher sees one of them, which was planned last.
+For each page it prints the median and the slowest of REPEATS requests in milliseconds, the queries, and the size. The
+trials belong to RUNS runs in each of EXPERIMENTS experiments. A researcher sees only the experiment that was planned
+last.
 """
 
 from __future__ import annotations
@@ -97,7 +98,10 @@ def pages(experiment: Experiment) -> dict[str, str]:
 
 @dataclass
 class Measured:
-    """Milliseconds of each request by the clock and of this process's processor, of its SQL, and their sizes."""
+    """The times of the requests to a page, in milliseconds.
+
+    wall: by the clock. processor: of this process. sql: of all queries of one request. size: of the response, in bytes.
+    """
 
     wall: list[float]
     processor: list[float]

@@ -1,12 +1,12 @@
-"""Our drain against others that ask models many questions, in one run, against one simulated provider.
+"""Our worker compared with other tools that send many requests to models, in one run, on one simulated provider.
 
     python -m benchmarks.peers [--trials 2000] [--in-flight 64] [--latency-ms 50] [--rounds 3] [--folder DIR]
 
-In turn: bare `litellm.acompletion` (as it comes, and tuned), our gateway alone, one drain, inspect_ai, itemeval,
-promptfoo. The last three are installed into virtual environments and an npm prefix of their own under a temporary
-folder (`--folder` keeps it), never into this project's; what cannot be installed, or fails, is left out and said. Each
-of these is run with few questions and with many, and the difference counts: so nobody pays for starting up. Rates are
-calls a second, processor time is of the process and its children.
+It measures in turn: bare `litellm.acompletion` (with defaults, and tuned), our gateway alone, one worker, inspect_ai,
+itemeval, promptfoo. The last three are installed into separate virtual environments and an npm prefix under a temporary
+folder (`--folder` keeps it), never into this project's. A tool that cannot be installed, or fails, is reported and left
+out. Each of these runs with few questions and with many. The difference counts, so that start-up costs nothing. Rates
+are calls per second. Processor time includes child processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ SCRIPTS = Path(__file__).resolve().parent / "peer_scripts"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """`command` makes what to run out of a folder of its own, a number of questions, calls in flight and the URL."""
+    """Another tool. `command` returns a command line from its folder, the number of questions, calls in flight, and the
+    URL.
+    """
 
     name: str
     install: Callable[[Path], list[list[str]]]
@@ -46,7 +48,9 @@ def _pip(*packages: str) -> Callable[[Path], list[list[str]]]:
 
 
 def _script(name: str) -> Callable[[Path, int, int, str], list[str]]:
-    """One of `peer_scripts`, by the Python that has the peer. It finds the provider in its environment."""
+    """Return a command that runs one of `peer_scripts` with the tool's Python. The provider's URL is in the
+    environment.
+    """
 
     def command(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
         here = folder / str(n)
@@ -95,7 +99,7 @@ def installed(peer: Peer, folder: Path) -> bool:
 
 
 def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> dict[str, float]:
-    """Of the questions beyond the first few."""
+    """Return the rate and the processor time, without the first few questions."""
     few = _run(peer.command(folder, FEW, options.in_flight, url), folder)
     many = _run(peer.command(folder, options.trials, options.in_flight, url), folder)
     seconds, processor = (after - before for after, before in zip(many, few, strict=True))
@@ -104,7 +108,9 @@ def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> di
 
 
 def _run(command: list[str], folder: Path) -> tuple[float, float]:
-    """Seconds of time and of processor time. Failed with its last words where it fails."""
+    """Return seconds of wall time and of processor time. Raise Failed, with the last lines of output, if the command
+    fails.
+    """
     quiet = {
         "PROMPTFOO_DISABLE_TELEMETRY": "1",
         "PROMPTFOO_DISABLE_UPDATE": "1",
@@ -122,7 +128,7 @@ def _run(command: list[str], folder: Path) -> tuple[float, float]:
 
 
 class Failed(Exception):
-    """Of a peer, with its last words."""
+    """A failure of another tool, with its last lines of output."""
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-"""How fast a large design is planned: `python benchmarks/planning.py [TRIALS]`, on a database of its own.
+"""The speed of planning a large design: `python benchmarks/planning.py [TRIALS]`, on a temporary database.
 
-Prints seconds and rows a second for a first plan, for the same plan again, and for growth by a tenth.
+It prints seconds and rows per second for a first plan, for the same plan again, and for one sample more.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How many chat completions a second the simulated provider answers, to a bare aiohttp client.
+"""The rate of chat completions that the simulated provider answers, to a bare aiohttp client.
 
     python -m benchmarks.simulator [--requests 20000] [--in-flight 64] [--image-kb 80]
 
-The server runs in a process of its own, so server and client take a core each.
+The server runs in a separate process, so server and client take a core each.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from runs_app.simulator import SimulatorConfig, simulator_process
 
 
 def bodies(count: int, image_kb: int) -> list[bytes]:
-    """Requests for a rating that differ by their salt, with an image if asked for."""
+    """Return requests for a rating that differ by their salt, with an image if `image_kb` is above 0."""
     image = base64.b64encode(os.urandom(image_kb * 1024)).decode()
     parts = [{"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}] if image_kb else []
     made = []
@@ -32,7 +32,10 @@ def bodies(count: int, image_kb: int) -> list[bytes]:
 
 
 async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
-    """Seconds to post every request with `in_flight` at a time; AssertionError for any status but 200."""
+    """Post every request, `in_flight` at a time, and return the seconds.
+
+    Raise AssertionError for any status but 200.
+    """
     waiting = iter(requests)
     connector = aiohttp.TCPConnector(limit=in_flight)
     async with aiohttp.ClientSession(connector=connector) as session:
@@ -50,7 +53,7 @@ async def ask_all(url: str, requests: list[bytes], in_flight: int) -> float:
 
 
 def processor_s(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

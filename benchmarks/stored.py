@@ -1,4 +1,4 @@
-"""Answers by the million, written straight into the database, for benchmarks of what reads them."""
+"""Stored answers by the million, written straight into the database, for benchmarks that read them."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ FILL = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, attem
 
 
 def stored_answers(rows: int, slug: str = "stored") -> Experiment:
-    """An experiment of five models over a thousand items, with so many done trials (rounded down to a full design).
+    """Return an experiment of five models over a thousand items, with `rows` done trials (rounded down to a full
+    design).
 
-    As autovacuum leaves them soon after: who reads rows first after they were written else writes each of their pages.
+    The tables are vacuumed, as autovacuum does soon after. Otherwise the first reader would have to write each page.
     """
     samples = max(1, rows // ITEMS // MODELS)
     experiment = factories.make_experiment(
@@ -70,7 +71,7 @@ JUDGED = """INSERT INTO grading_app_grading
 
 
 def stored_verdicts(experiment: Experiment) -> None:
-    """A judge's verdict on each stored answer, and its grading."""
+    """Store a judge's verdict on each stored answer, and its grading."""
     grader = make_grader("judge")
     condition = grade_conditions.made(experiment, grader)
     judge = experiment.runs.create(condition=condition.judge_condition, wave=experiment.waves.get(), status="done")

@@ -1,7 +1,7 @@
-"""The parts of the demonstration: whom it logs in, what its simulated models know, and what came out.
+"""The parts of the demonstration: its user, its simulated models, and its results.
 
-The models are a simulated provider on this machine. Their prices are made up, and so is what they know: they are told
-the norms and the answers of the sample data, and how often to be wrong.
+The models are a simulated provider on this machine. Their prices are made up. They receive the norms and the answers of
+the sample data, and a rate of errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from runs_app.simulator import SimulatorConfig
 
 USERNAME = "demo"
 ENDPOINT = "rehearsal"
-SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # How often each is right.
+SKILLS = {"sim-large": 0.86, "sim-small": 0.61, "sim-judge": 0.93}  # The share of right answers of each model.
 # US dollars per million tokens, in and out.
 PRICES = {"sim-large": ("2.50", "10.00"), "sim-small": ("0.15", "0.60"), "sim-judge": ("0.40", "1.60")}
 DATASETS = ("photographs", "questions")
@@ -35,14 +35,17 @@ EXPERIMENTS = ("affect-pilot", "questions-pilot")
 
 
 def folder() -> Path:
-    """Where the demonstration keeps what it makes."""
+    """Return the folder of the demonstration's files. Create it if needed."""
     made = Path(settings.DATA_DIR) / "demo"
     made.mkdir(parents=True, exist_ok=True)
     return made
 
 
 def password_of_user() -> str:
-    """A password of the demonstration's superuser, who is made if need be: that of last time while it still works."""
+    """Return a password of the demonstration's superuser.
+
+    Create the user if needed; reuse a password that still works.
+    """
     kept = folder() / "password"
     user, _ = User.objects.get_or_create(username=USERNAME, defaults={"is_staff": True, "is_superuser": True})
     password = kept.read_text().strip() if kept.exists() else ""
@@ -56,7 +59,7 @@ def password_of_user() -> str:
 
 
 def simulated_models() -> SimulatorConfig:
-    """The provider, at the port of last time where it is free."""
+    """Return the configuration of the simulated provider, at its last port if that is free."""
     answers = folder() / "answers.jsonl"
     with answers.open("w", encoding="utf-8") as lines:
         lines.writelines(json.dumps(row) + "\n" for row in _answer_rows())
@@ -64,7 +67,7 @@ def simulated_models() -> SimulatorConfig:
 
 
 def _answer_rows() -> Iterator[dict[str, object]]:
-    """What the sample data says is right: targets by question, norms by the image as it is sent."""
+    """Yield the right answers of the sample data: targets by question, norms by the image as it is sent."""
     items = Item.objects.filter(dataset__slug__in=DATASETS, dataset__version=1)
     for text, target in items.exclude(target="").values_list("input", "target"):
         yield {"text": text, "target": target}
@@ -82,9 +85,9 @@ def _port() -> int:
 
 
 def is_finished() -> bool:
-    """Whether every experiment is planned, with the judges of its design, and every trial of these is done.
+    """Return True if every experiment is planned with its design's judges, and all their trials are done.
 
-    What people asked for since, another judge or a rubric that was tried, is no part of the demonstration.
+    Judges that were added later, and tests of a rubric, are not part of the demonstration.
     """
     experiments = list(Experiment.objects.filter(slug__in=EXPERIMENTS))
     return len(experiments) == len(EXPERIMENTS) and all(map(_is_done, experiments))
@@ -101,7 +104,7 @@ def _is_done(experiment: Experiment) -> bool:
 
 
 def results(slug: str) -> Iterator[str]:
-    """A line for each number of an experiment: how ratings go with the norms, or how many answers are right."""
+    """Yield a line for each number of an experiment: the correlation with the norms, or the share of right answers."""
     frames = load_frames(Experiment.objects.get(slug=slug))
     yield from _agreement_with_norms(frames)
     for line in score_lines(frames.grades, frames):

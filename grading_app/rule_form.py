@@ -12,7 +12,7 @@ from runs_app.forms.fields import RulesField
 
 
 class RuleForm(forms.Form):
-    """Rules by name, and rules with a parameter as lines; `chosen` holds both as a design keeps them."""
+    """Rules by name, and rules with a parameter as lines. `chosen` holds both in the format of a design."""
 
     scorer = forms.MultipleChoiceField(
         widget=forms.CheckboxSelectMultiple, required=False, label="Grade the stored answers by"

@@ -1,4 +1,4 @@
-"""What the task queue runs by its dotted name."""
+"""The functions that the task queue runs by their dotted names."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from runs_app.models import Experiment, Run, Wave
 from runs_app.planning.plan import PlanError
 
 logger = logging.getLogger("evalsite.grading")
-SECONDS = 120  # Below the time-out of a task; what is left is for the next one.
+SECONDS = 120  # Below the time-out of a task. The rest is left to the next task.
 
 
 def grade_experiment(
     pk: int, scorers: list[str | dict[str, str]] | None = None, by: str = "task queue"
 ) -> dict[str, int]:
-    """Grade what an experiment has answered and not yet graded; how many, by rule or judge. Nothing if it is gone."""
+    """Grade the ungraded answers of an experiment. Return the numbers by rule or judge; nothing if it is gone."""
     from django_q.tasks import async_task
 
     experiment = Experiment.objects.filter(pk=pk).first()
@@ -44,12 +44,12 @@ def grade_experiment(
 
 
 def work_out_comparison(pk: int, address: str) -> None:
-    """What raters of many answers said, compared; the agreement page asked for it."""
+    """Compute a comparison of raters that the agreement page requested."""
     work_out(pk, address)
 
 
 def work_out_sums(keys: list[int]) -> None:
-    """What many verdicts add up to; the pages that oversee grading asked for it."""
+    """Compute sums over many verdicts that the grading pages requested."""
     from django_q.tasks import async_task
 
     if left := add_up(keys, seconds=SECONDS):
@@ -57,7 +57,7 @@ def work_out_sums(keys: list[int]) -> None:
 
 
 def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
-    """Write a snapshot; its digest, or why there is none. Nothing if the experiment is gone."""
+    """Write a snapshot. Return its digest, or the reason why there is none, or "" if the experiment is gone."""
     experiment = Experiment.objects.filter(pk=pk).first()
     if experiment is None:
         return ""
@@ -70,9 +70,9 @@ def snapshot_experiment(pk: int, label: str, reason: str, user: int) -> str:
 
 
 def ask_judges(experiment: Experiment, *, by: str) -> int:
-    """Ask the design's graders about those waves whose answers are all in; how many verdicts were asked for.
+    """Ask the design's graders about the waves whose answers are complete. Return the number of requested verdicts.
 
-    What the launch approved covers it. A grader that cannot judge is said in the log, and stops nothing else.
+    The approval of the launch covers their cost. A grader that cannot judge is logged; the others go on.
     """
     added = 0
     for grader in grader_lookup.of_design(experiment):
@@ -84,7 +84,7 @@ def ask_judges(experiment: Experiment, *, by: str) -> int:
 
 
 def _ended(experiment: Experiment) -> list[Wave]:
-    """Waves with runs that have all ended, however they ended."""
+    """Return the waves whose runs have all ended, with at least one run done."""
     ended = (Run.Status.DONE, Run.Status.CANCELLED)
     going = Run.objects.generating().filter(experiment=experiment).exclude(status__in=ended)
     waves = experiment.waves.exclude(pk__in=going.values("wave"))

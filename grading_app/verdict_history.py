@@ -1,4 +1,4 @@
-"""Newer verdicts in place of former ones, which the database keeps as `SupersededVerdict` rows."""
+"""Replacement of verdicts. The database stores each former verdict as a `SupersededVerdict` row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SET = "SELECT set_config('evalsite.superseding_verdicts', %s, true)"
 
 @contextmanager
 def superseding() -> Iterator[None]:
-    """Allow this block to replace or take back verdicts. The database refuses that everywhere else.
+    """Allow this block to replace or delete verdicts. The database refuses that everywhere else.
 
     The block is one transaction. Triggers copy each former verdict that changes.
     """

@@ -1,4 +1,7 @@
-"""Questions asked by inspect_ai: NUMBER IN_FLIGHT FOLDER. Run by the Python that has it, not by the project's."""
+"""The questions for inspect_ai: arguments NUMBER IN_FLIGHT FOLDER.
+
+It runs with inspect_ai's Python, not the project's.
+"""
 
 import sys
 

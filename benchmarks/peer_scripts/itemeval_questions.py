@@ -1,6 +1,7 @@
-"""Questions asked by itemeval: NUMBER IN_FLIGHT FOLDER. Run by the Python that has it, not by the project's.
+"""The questions for itemeval: arguments NUMBER IN_FLIGHT FOLDER. It runs with itemeval's Python, not the project's.
 
-It reads items from a hub that may be out of reach, and takes inspect_ai's own number of connections: both are given.
+itemeval reads items from a hub that may be unreachable, and uses inspect_ai's default number of connections. This
+script sets both.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Forms of rubrics and graders, and of the stored answer that a rubric is looked at on."""
+"""Forms of rubrics and graders, and of the stored answer on which a rubric is previewed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.models import Experiment, LanguageModel, Sampler, TextSet, Trial
 
 
 class PartsField(forms.CharField):
-    """Mappings, one a line: name | number | description. The number and the description may be left out."""
+    """A field of mappings, one per line: name | number | description. The number and the description are optional."""
 
     def __init__(self, *, number: str, **kwargs: Any) -> None:
         self.number = number
@@ -55,7 +55,7 @@ class PartsField(forms.CharField):
 
 
 class RubricForm(PromptForm):
-    """The texts of a judge, and the scale, the criteria or the labels of its verdict."""
+    """The texts for a judge, and the scale, the criteria or the labels of its verdict."""
 
     criteria = PartsField(
         number="weight",
@@ -71,7 +71,7 @@ class RubricForm(PromptForm):
         fields = ["name", "kind", "scale_min", "scale_max", "criteria", "labels", "messages"]
 
     def clean(self) -> dict[str, Any]:
-        """What another kind would need has no part in this one."""
+        """Clear the criteria or labels that the chosen kind does not use."""
         cleaned = super().clean()
         kind = cleaned.get("kind")
         for name, of_kind in (("criteria", Rubric.Kind.CRITERIA), ("labels", Rubric.Kind.LABEL)):
@@ -81,7 +81,7 @@ class RubricForm(PromptForm):
 
 
 class AnswerForm(forms.Form):
-    """Which stored answer, and in a comparison which other one, a rubric is shown on."""
+    """The stored answer on which a rubric is previewed; for comparisons also the other answer."""
 
     experiment = forms.ModelChoiceField(Experiment.objects.none())
     trial = forms.IntegerField(
@@ -111,7 +111,7 @@ class AnswerForm(forms.Form):
 
     @property
     def answers(self) -> Any:
-        """The done answers of the chosen experiment, of those that the user may see. Of a valid form."""
+        """The done answers of the chosen experiment that the user may see. The form must be valid."""
         return (
             Trial.objects.visible_to(self.user)
             .generating()
@@ -120,7 +120,7 @@ class AnswerForm(forms.Form):
         )
 
     def chosen(self) -> list[Trial]:
-        """The answer, and in a comparison the other one of the same item. ValueError says what there is none of."""
+        """Return the answer, and for comparisons another answer to the same item. Raise ValueError if there is none."""
         subject = self._answer("trial", self.answers)
         if "rival" not in self.fields:
             return [subject]
@@ -139,7 +139,7 @@ class AnswerForm(forms.Form):
 
 
 class TryForm(forms.Form):
-    """Whose answers a rubric is tried on, and by which model: five real calls, under that experiment's budget."""
+    """The experiment and the model for a test of a rubric: five real calls, charged to that experiment's budget."""
 
     experiment = forms.ModelChoiceField(Experiment.objects.none(), help_text="Its budget pays for the calls")
     model = forms.ModelChoiceField(LanguageModel.objects.none())
@@ -162,7 +162,7 @@ class TryForm(forms.Form):
 
 
 def told_by(text_set: TextSet | None, trial: Trial) -> str | None:
-    """What the set says of the trial's item; None where it says nothing."""
+    """Return the set's text for the trial's item; None if it has none."""
     if text_set is None:
         return None
     found: Sequence[str] = list(text_set.texts.filter(item_id=trial.item_id).values_list("text", flat=True))

@@ -1,4 +1,4 @@
-"""Judges and panels: a judge is a model with a rubric. Both may be changed until they have graded, and then never."""
+"""Judges and panels: a judge is a model with a rubric. Both can be changed only until they have graded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from runs_app.planning.specs import JUDGING_SAMPLER
 
 
 class GraderForm(forms.ModelForm):  # type: ignore[type-arg]
-    """Only what may judge can be chosen; without a sampler, temperature 0."""
+    """A form that offers only usable rows. Without a sampler, the temperature is 0."""
 
     class Meta:
         model = Grader
@@ -49,7 +49,7 @@ def _archive(rows: list[Grader], by: Any, reason: str) -> None:
 
 
 class UntilUsedAdmin(VerbAdmin):
-    """Rows that are edited and deleted as long as no grade condition has them."""
+    """An admin of rows that can be changed and deleted until a grade condition uses them."""
 
     content: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""Queues of ratings and their raters, to be read; they are changed on their own pages."""
+"""Queues of ratings and their raters, read-only. They are changed on their own pages."""
 
 from typing import Any, ClassVar
 
@@ -28,5 +28,8 @@ class RaterAssignmentAdmin(ReadOnlyAdmin):
     exclude = ["seed"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[RaterAssignment]:
-        """Those of queues that the reader sees: a queue over answers is as private as its experiment."""
+        """Return assignments of the queues that the user may see.
+
+        A queue over answers is as private as its experiment.
+        """
         return super().get_queryset(request).filter(queue__in=RatingQueue.objects.visible_to(request.user))

@@ -1,4 +1,4 @@
-"""Rubrics: written with their variables at hand, looked at on stored answers, compared, approved, then frozen."""
+"""The admin of rubrics: written with a list of variables, tested on stored answers, compared, approved, then frozen."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class RubricAdmin(VersionedAdmin):
         return format_html("<pre>{}</pre>", "\n\n".join(text for _, text in parts_of(rubric)))
 
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
-        """`?starter=label` begins with a text of that kind."""
+        """Return a starter text of the kind in the address, for example `?starter=label`."""
         kind = request.GET.get("starter", "score")
         starter = rubric_checks.STARTERS.get(kind)  # type: ignore[call-overload]
         if starter is None:
@@ -99,13 +99,13 @@ class RubricAdmin(VersionedAdmin):
         return rubric
 
     def preview(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """The exact messages that a judge would get about a stored answer; nothing is called."""
+        """Show the exact messages that a judge would get about a stored answer. No model is called."""
         rubric = self._found(request, pk)
         form = answer_form(request.GET or None, rubric, request.user)
         return self._page(request, "preview", f"Preview of {rubric}", rubric, form=form, shown=shown_on(rubric, form))
 
     def preview_unsaved(self, request: HttpRequest) -> HttpResponse:
-        """As `preview`, of a text that is being written: the form as it stands, saved or not."""
+        """Show the same preview for the text in the form, saved or not."""
         if request.method != "POST":
             raise Http404
         if not (self.has_add_permission(request) or self.has_change_permission(request)):
@@ -121,7 +121,7 @@ class RubricAdmin(VersionedAdmin):
         return self._page(request, "preview", "Preview of an unsaved rubric", None, form=form, shown=shown)
 
     def compare(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Two versions side by side; the one before is `?with=`, or the version before this one."""
+        """Compare two versions. The older one is `?with=`, or the version before this one."""
         rubric = self._found(request, pk)
         others = list(Rubric.objects.filter(name=rubric.name).exclude(pk=pk).order_by("-version"))
         wanted = request.GET.get("with", "")
@@ -135,7 +135,7 @@ class RubricAdmin(VersionedAdmin):
         return self._page(request, "compare", title, rubric, before=before, others=others, changes=changes)
 
     def try_on_answers(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """GET shows what came of tries; POST asks for verdicts on five stored answers."""
+        """Show the results of tests (GET), or request verdicts on five stored answers (POST)."""
         rubric = self._found(request, pk)
         if not self.has_change_permission(request):
             raise PermissionDenied
@@ -183,9 +183,10 @@ def _asked(request: HttpRequest, tried: Try, cost: TryCost, form: TryForm) -> bo
 
 
 def uses_of(rubric: Rubric, user: Any) -> list[GradeCondition]:
-    """Who grades by it, of the experiments that this person may see: the newest first, each with `n_verdicts`.
+    """Return the grade conditions that use this rubric, newest first, each with `n_verdicts`.
 
-    A judge's are counted by its runs; a person's are few, and have no run.
+    Only experiments that the user may see are included. A judge's verdicts are counted by its runs. A person's verdicts
+    are few, and have no run.
     """
     seen = GradeCondition.objects.filter(rubric=rubric, experiment__in=Experiment.objects.visible_to(user))
     of_judges = _added_up(Run.objects.filter(condition=OuterRef("judge_condition")), "condition", Sum("n_done"))
@@ -207,7 +208,7 @@ def answer_form(data: Any, rubric: Rubric, user: Any) -> AnswerForm:
 
 
 def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
-    """The messages about the chosen answer, and what looks wrong; None where none is chosen."""
+    """Return the messages about the chosen answer, and warnings; None if no answer is chosen."""
     if not form.is_valid():
         return None
     try:
@@ -224,7 +225,7 @@ def shown_on(rubric: Rubric, form: AnswerForm) -> dict[str, Any] | None:
 
 
 def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
-    """What a judge's verdict is made of, as texts with their names."""
+    """Return the parts that define a judge's verdict, as (name, text)."""
     if rubric.kind == Rubric.Kind.WRITER:
         return [("kind", rubric.get_kind_display())]
     told = judge_prompt.told_by(rubric.content)
@@ -233,7 +234,7 @@ def parts_of(rubric: Rubric) -> list[tuple[str, str]]:
 
 
 def differences(before: Rubric, after: Rubric) -> list[dict[str, Any]]:
-    """Part by part, in the order in which a reader meets them; without those that neither has."""
+    """Return the differences of each part, in reading order. A part that neither version has is left out."""
     old, new = (dict([*parts_of(rubric), *_turns_of(rubric)]) for rubric in (before, after))
     names = list(dict.fromkeys([*old, *new]))
     return [{"name": name, "rows": side_by_side(old.get(name, ""), new.get(name, ""))} for name in names]

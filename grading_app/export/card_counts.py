@@ -1,6 +1,6 @@
-"""The numbers of a study card, counted from the rows of the tables themselves. Pure.
+"""The numbers of a study card, counted from the rows of the tables. Pure.
 
-Whoever has the file can count again: `verify_snapshot` does, with this code.
+`verify_snapshot` counts them again with this code, so the numbers of a file can be checked.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ Tree = dict[str, Any]
 
 
 class Counts:
-    """Takes rows one by one; `content` is what they came to, as a tree of names that ends in numbers."""
+    """Counters that take rows one by one. `content` is a tree of names with numbers at its ends."""
 
     def __init__(self) -> None:
         self._tree: Tree = {}
 
     def take(self, table: str, line: bytes) -> None:
-        """One line of a table in JSON lines. Money is exact."""
+        """Count one line of a table in JSON lines. Money is exact."""
         self._add(1, "rows", table)
         if (count := COUNTED.get(table)) is not None:
             count(self, json.loads(line, parse_float=Decimal))
 
     def touch(self, table: str) -> None:
-        """A table that may have no rows is counted as well."""
+        """Add a table that may have no rows, with a count of 0."""
         self._add(0, "rows", table)
 
     @property
     def content(self) -> Tree:
-        """Names sorted, money as texts: the same rows in any order give the same."""
+        """The tree with sorted names, and money as text. The same rows in any order give the same tree."""
         content: Tree = _settled(self._tree)
         return content
 
@@ -100,7 +100,7 @@ def _settled(node: Any) -> Any:
 
 
 def differences(said: Any, counted: Any, path: str = "") -> list[str]:
-    """Where two trees of counts differ, as `trials / a--1 / done: the card says 3, the tables 2`."""
+    """Return the differences of two trees, such as `trials / a--1 / done: the card says 3, the tables 2`."""
     if isinstance(said, dict) and isinstance(counted, dict):
         return [
             line

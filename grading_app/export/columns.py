@@ -1,4 +1,4 @@
-"""The columns of an export, and how each format has the database write their cells."""
+"""The columns of an export, and the SQL with which the database writes their cells in each format."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from grading_app.export.spreadsheet import escape_cell_sql
 Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
 
 UTC_TEXT = 'YYYY-MM-DD"T"HH24:MI:SS.US'
-MOST_ARGUMENTS = 100  # That a function of PostgreSQL takes.
+MOST_ARGUMENTS = 100  # The limit of PostgreSQL for the arguments of a function.
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Column:
 
 
 def columns(kind: Kind, source: str, names: str) -> tuple[Column, ...]:
-    """Columns of one kind that are called as in their table."""
+    """Return columns of one kind that have the same names as in their table."""
     return tuple(Column(name, kind, f"{source}.{name}") for name in names.split())
 
 
@@ -42,8 +42,10 @@ def spreadsheet_cell(column: Column) -> str:
 
 
 def json_members(some: Sequence[Column]) -> str:
-    """A JSON object without its braces, cheaper than by row_to_json: that makes a row of the cells to read them out of
-    it, and finds out for each cell of each row how its type is written."""
+    """Return SQL for a JSON object without its braces.
+
+    It is faster than row_to_json, which first makes a row of the cells and looks up the type of each cell in each row.
+    """
     pieces = [piece for column in some for piece in (f"""',"{column.name}":'""", _json_value(column))]
     pieces[0] = pieces[0].replace(",", "", 1)
     parts = (pieces[start : start + MOST_ARGUMENTS] for start in range(0, len(pieces), MOST_ARGUMENTS))
@@ -51,7 +53,11 @@ def json_members(some: Sequence[Column]) -> str:
 
 
 def _json_value(column: Column) -> str:
-    """Of kinds that are in JSON what they are as text, that text; others are quoted, or might be (not a number)."""
+    """Return SQL for the JSON value of a column.
+
+    Integers, booleans and JSON are written as their text. Other kinds go through to_json, which quotes where needed
+    (also for NaN).
+    """
     if column.kind in ("integer", "flag", "json"):
         return f"coalesce(({column.sql})::text, 'null')"
     return f"coalesce(to_json({spreadsheet_cell(column) if column.kind == 'time' else column.sql}), 'null')"

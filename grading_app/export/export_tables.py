@@ -1,6 +1,6 @@
-"""What an export holds: seven tables, their columns in order, and where each column comes from.
+"""The definition of the exported tables: their columns in order, and the source of each column.
 
-The SQL here is fixed text; what a request or a command chooses travels as parameters only.
+The SQL here is fixed text. Values from a request or a command are passed only as parameters.
 """
 
 from __future__ import annotations
@@ -13,9 +13,12 @@ from grading_app.export.columns import Column, columns, json_members
 
 @dataclass(frozen=True, slots=True)
 class ExportTable:
-    """`sections` selects the ids of what is walked one after the other (runs, say), with the parameter `experiment`;
-    `keys` the ids of one section's rows, with `section`; `rows` joins what the columns name, and is narrowed to the
-    rows of one `section` whose key is above `low` and at most `high`; `order` is that key, where one page has several.
+    """The SQL of one exported table.
+
+    sections: selects the ids of the sections, for example runs, by the parameter `experiment`.
+    keys: selects the ids of the rows of one `section`.
+    rows: joins the columns' tables, restricted to the rows of one `section` with a key above `low` and at most `high`.
+    order: the key by which the rows of a page are ordered; empty if a page has one row at most.
     """
 
     name: str
@@ -42,9 +45,9 @@ DESIGN_CELL = (
     Column("sample_idx", "integer", "t.sample_idx"),
     Column("epoch", "integer", "cell.epoch_offset + t.sample_idx + 1"),
 )
-ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Of a trial; a point has many.
-# What all rows of a run share, put together once a page and not once a row: OFFSET 0 keeps it a relation of its own.
-# Who does not ask for `members`, their JSON, does not pay for it.
+ITS_ITEM = ("item_key", "category", "sample_idx", "epoch")  # Columns of a trial's item. A point has many items.
+# The values that all rows of a run share, computed once per page and not once per row. OFFSET 0 keeps the subquery
+# separate. `members`, their JSON, is not computed unless it is selected.
 CELLS = f"""(SELECT cell.*, {json_members(SHARED_BY_A_RUN)} AS members FROM (
     SELECT r.id AS run_id, e.slug AS experiment, c.condition_id, c.stage, w.number AS wave, w.label AS wave_label,
         w.epoch_offset, m.name AS model, n.provider, p.name AS prompt, p.content_hash AS prompt_hash,
@@ -115,9 +118,10 @@ ATTEMPTS = ExportTable(
 )
 
 GRADE_CONDITIONS = "SELECT id FROM grading_app_gradecondition WHERE experiment_id = %(experiment)s"
-# Of a rule, the scorer alone; of a judge or panel its name, of a person queue and number; the rubric of whom has one.
+# A rule has only a scorer. A judge or panel has its name; a person has queue and number. The rubric is set if there is
+# one.
 BY_WHOM = columns("text", "gc", "grade_condition_id scorer grader rubric rubric_hash")
-# Said of a whole section at once, and joined as the one row that it is.
+# The same for a whole section, so it is joined as a single row.
 GRADER_JOINS = """
     JOIN (SELECT gc.id, gc.kind, gc.grade_condition_id, gc.scorer, gc.parameters,
             coalesce(gr.name, pa.name, qu.name || ' rater ' || ra.number) AS grader,
@@ -143,7 +147,7 @@ JUDGED_HOW = (
     *columns("text", "gc", "item_texts judge_model judge_endpoint judge_sampler"),
     Column("judge_served_model", "text", "j.served_model"),
 )
-# The last word is that of whoever said it last.
+# The last adjudication counts, so its author is shown.
 ADJUDICATED_BY = """CASE WHEN gc.kind = 'adjudicated' THEN (
     SELECT u.username FROM grading_app_adjudication w JOIN auth_user u ON u.id = w.by_id
     WHERE w.condition_id = g.condition_id AND w.trial_id = g.trial_id ORDER BY w.id DESC LIMIT 1) END"""
@@ -293,7 +297,8 @@ LEDGER = ExportTable(
     ),
     sections="SELECT id FROM runs_app_experiment WHERE id = %(experiment)s",
     keys="SELECT id FROM runs_app_experiment WHERE id = %(section)s",
-    # A few rows a day: the bounds only say that its one page was asked for. An unknown cost is counted, not summed.
+    # There are a few rows per day: the bounds only show that the single page was requested. An unknown cost is counted,
+    # not summed.
     rows=f"""FROM (
         SELECT e.slug AS experiment, to_char(b.at AT TIME ZONE 'UTC', 'YYYY-MM-DD') AS day, m.name AS model,
             n.provider, coalesce(c.stage, 'preflight') AS stage, sum(b.paid_usd) AS cost_usd, {_SUMS}
@@ -333,8 +338,8 @@ TABLES: Mapping[str, ExportTable] = {
     table.name: table for table in (TRIALS, ATTEMPTS, GRADINGS, ITEMS, LEDGER, POINTS, PREFERENCES, RATINGS)
 }
 
-# Each reads the trial alone (t), so that it narrows the walk over keys as well as the rows. They are called as in the
-# list of trials, so that what is seen there can be exported as it is.
+# Each filter reads only the trial (t), so it applies to the keys as well as to the rows. The names are those of the
+# trial list, so a filtered list can be exported as it is shown.
 FILTERS: Mapping[str, str] = {
     "status": "t.status = %(status)s",
     "condition": """t.run_id IN (SELECT fr.id FROM runs_app_run fr JOIN runs_app_condition fc ON fc.id = fr.condition_id

@@ -1,6 +1,6 @@
-"""Exports in flat memory: pages by key, formatted by the database itself (COPY), handed on as bytes.
+"""Exports in constant memory: the database formats pages of rows (COPY), and their bytes are passed on.
 
-CSV is for spreadsheets and is defused; JSON lines and Parquet are exact.
+CSV is for spreadsheets, so formulas are escaped. JSON lines and Parquet are exact.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from grading_app.export.key_ranges import PAGE_ROWS, bare_cursor, key_ranges
 from runs_app.models import Experiment
 
 ROW_GROUP_ROWS = 50_000
-BINARY_HEADER, FIELD_STARTS = 19, 6  # Bytes: of the header without extensions; of a row before its one field.
+BINARY_HEADER, FIELD_STARTS = 19, 6  # Bytes: the header without extensions; the start of a row before its only field.
 
 
 class ExportError(ValueError):
-    """The table, format or filter is not one that exists; the message names those that are."""
+    """A table, format or filter that does not exist. The message lists the ones that do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """Which rows of which experiment. `filters` maps names of FILTERS to the value that is wanted."""
+    """A selection of rows of an experiment. `filters` maps names of FILTERS to the wanted value."""
 
     experiment: Experiment
     table: ExportTable
@@ -41,7 +41,7 @@ class Extract:
 
     @classmethod
     def of(cls, experiment: Experiment, table: str, filters: Mapping[str, str] | None = None) -> Extract:
-        """Raises ExportError for a table or a filter that does not exist."""
+        """Return the selection. Raise ExportError for a table or a filter that does not exist."""
         chosen = TABLES.get(table)
         if chosen is None:
             raise ExportError(f"there is no table {table!r} to export; there are {', '.join(TABLES)}")
@@ -56,9 +56,9 @@ class Extract:
         return cls(experiment, chosen, dict(filters or {}))
 
     def pages(self, copy: str, joined: Callable[[Iterable[bytes]], bytes] = b"".join) -> Iterator[bytes]:
-        """What COPY says for each page, its messages (one a row) joined as told.
+        """Yield the output of COPY for each page. `joined` joins the messages of a page, one for each row.
 
-        `copy` is a statement with `{rows}` where the page's FROM and WHERE go.
+        `copy` is a statement with `{rows}` in place of the page's FROM and WHERE.
         """
         order = f" ORDER BY {self.table.order}" if self.table.order else ""
         statement = copy.format(rows=self.table.rows + self._narrowed + order)
@@ -79,36 +79,41 @@ class Extract:
 
 
 def _copied(statement: str, params: Mapping[str, Any], joined: Callable[[Iterable[bytes]], bytes]) -> bytes:
-    """One page, read to its end before it is handed on: a slow reader never holds a statement open."""
+    """Return one page, read to its end. So a slow reader never keeps a statement open."""
     with bare_cursor() as cursor, cursor.copy(statement, params) as copy:
         return joined(copy)
 
 
 def _fields(messages: Iterable[bytes]) -> bytes:
-    """The one field of each row of a binary COPY.
+    """Return the only field of each row of a binary COPY, joined.
 
     A row is a number of fields (2 bytes), the length of the field (4 bytes) and the field. The first message begins
-    with a header; the last one is a trailer of 2 bytes, of which nothing is left.
+    with a header. The last message is a trailer of 2 bytes, which gives nothing.
     """
     first, *others = messages
     return b"".join([first[BINARY_HEADER + FIELD_STARTS :], *[message[FIELD_STARTS:] for message in others]])
 
 
 def csv_chunks(extract: Extract) -> Iterator[bytes]:
-    """UTF-8 with a header line; a missing value is empty, an empty text is "". Cells that a spreadsheet would run as a
-    formula get an apostrophe in front."""
+    """Yield CSV in UTF-8 with a header line. A missing value is empty; an empty text is "".
+
+    Cells that a spreadsheet would run as a formula get an apostrophe in front.
+    """
     yield (",".join(column.name for column in extract.table.columns) + "\n").encode()
     yield from extract.pages(_copy_csv(extract.table, spreadsheet_cell))
 
 
 def jsonl_chunks(extract: Extract) -> Iterator[bytes]:
-    """One object a line, the keys in the order of the columns."""
-    # Binary is exact, and a quarter faster than undoing the escapes of COPY's text.
+    """Yield one object per line, with the keys in the order of the columns."""
+    # Binary is exact, and a quarter faster than reversing the escapes of COPY's text format.
     yield from extract.pages(f"COPY (SELECT {_json_line(extract.table)} {{rows}}) TO STDOUT (FORMAT binary)", _fields)
 
 
 def parquet_chunks(extract: Extract) -> Iterator[bytes]:
-    """Compressed with zstd, in row groups of about fifty thousand rows; times in UTC, money as exact decimals."""
+    """Yield Parquet, compressed with zstd, in row groups of about 50,000 rows.
+
+    Times are UTC; money is exact decimals.
+    """
     from grading_app.export.parquet_writer import ParquetStream
 
     stream = ParquetStream(extract.table.columns, ROW_GROUP_ROWS)
@@ -127,16 +132,16 @@ FORMATS: Mapping[str, Callable[[Extract], Iterator[bytes]]] = {
 def export_chunks(
     experiment: Experiment, table: str, file_format: str, filters: Mapping[str, str] | None = None
 ) -> Iterator[bytes]:
-    """The file in pieces, none of them much larger than a page. ExportError, at once, for what does not exist."""
+    """Return the file in pieces of about a page each. Raise ExportError at once for anything that does not exist."""
     if file_format not in FORMATS:
         raise ExportError(f"there is no format {file_format!r}; there are {', '.join(FORMATS)}")
     return FORMATS[file_format](Extract.of(experiment, table, filters))
 
 
 def write_export(chunks: Iterator[bytes], out: str) -> None:
-    """Write to a path, which appears only when it is complete, or to the standard output for "-".
+    """Write to a path, or to the standard output for "-". The file appears at the path only when it is complete.
 
-    A piece is written while the database makes the next one.
+    A piece is written while the database prepares the next one.
     """
     with _sink(out) as file, ThreadPoolExecutor(max_workers=1) as writer:
         writing: Future[int] | None = None
@@ -161,7 +166,8 @@ def _sink(out: str) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        Path(draft).replace(target)  # Of mode 0600, as a temporary file is: exports are not for every account.
+        # The mode stays 0600, as for a temporary file: other accounts must not read exports.
+        Path(draft).replace(target)
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise

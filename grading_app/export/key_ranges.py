@@ -1,4 +1,4 @@
-"""Walking many rows by key: short statements one after another, so that no snapshot stays open."""
+"""Iteration over many rows by key, with short statements, so that no database snapshot stays open."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ PAGE_ROWS = 5_000
 
 @contextmanager
 def bare_cursor() -> Iterator[Any]:
-    """psycopg's own cursor. In DEBUG, Django's would keep every statement, and so every page, in memory."""
+    """Yield psycopg's own cursor.
+
+    In DEBUG, Django's cursor would keep every statement, and so every page, in memory.
+    """
     with connection.cursor() as wrapped:
         yield wrapped.cursor
 
 
 def key_ranges(keys_sql: str, params: Mapping[str, Any], size: int) -> Iterator[tuple[int, int]]:
-    """Ranges (low, high), low excluded and high included, that hold `size` of the selected keys each, ascending.
+    """Return ranges (low, high) of keys, ascending; low is excluded, high is included. Each holds `size` selected keys.
 
-    `keys_sql` selects one column called `id` and comes from this project's code, never from a request. The keys are
-    read once, at the start: rows that are added later belong to no range, rows that vanish leave a range shorter.
+    `keys_sql` selects one column called `id`. It comes from this project's code, never from a request. The keys are
+    read once, at the start: rows that are added later belong to no range, and deleted rows leave a range shorter.
     """
     statement = f"""SELECT id FROM (
         SELECT id, row_number() OVER (ORDER BY id) AS place, count(*) OVER () AS total FROM ({keys_sql}) AS keys

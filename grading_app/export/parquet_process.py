@@ -1,4 +1,4 @@
-"""An export in a process of its own: the library for Parquet takes more memory than a web process should hold."""
+"""An export in a separate process: the Parquet library uses more memory than a web process should hold."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ PIECE = 256 * 2**10
 
 
 class ExportProcessError(RuntimeError):
-    """The process ended before its file did; what it said is in the log."""
+    """An export process that ended before its file was complete. Its error output is in the log."""
 
 
 def parquet_from_process(experiment: Experiment, table: str, filters: Mapping[str, str]) -> Iterator[bytes]:
-    """As `export_chunks`, for Parquet: ExportError at once, and a reader who leaves early ends the process."""
+    """Return the chunks of an export in Parquet, as `export_chunks` does.
+
+    Raise ExportError at once for a table or filter that does not exist. If the reader leaves early, the process ends.
+    """
     Extract.of(experiment, table, filters)
     chosen = [f"{name}={value}" for name, value in filters.items()]
     return _chunks([experiment.slug, "--table", table, "--format", "parquet", "--out", "-", "--filter", *chosen])
@@ -42,7 +45,7 @@ def _chunks(arguments: list[str]) -> Iterator[bytes]:
 
 
 def _environment() -> dict[str, str]:
-    """This process's own, with the database that it is connected to."""
+    """Return this process's environment, with the address of the database that it is connected to."""
     known = connection.settings_dict
     names = {"dbname": "NAME", "user": "USER", "password": "PASSWORD", "host": "HOST", "port": "PORT"}
     parts = {part: str(known[name]) for part, name in names.items() if known.get(name)}

@@ -1,4 +1,4 @@
-"""Parquet as a stream of bytes, made from the pages of CSV that the database writes."""
+"""Parquet as a stream of bytes, converted from the pages of CSV that the database writes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ ROW_GROUP_BYTES = 24 * 2**20
 
 
 class ParquetStream:
-    """Takes pages of CSV in which a missing value is bare and an empty text is quoted; gives pieces of the file."""
+    """A converter from pages of CSV to pieces of a Parquet file.
+
+    A missing value is unquoted; an empty text is quoted.
+    """
 
     def __init__(self, columns: Sequence[Column], row_group_rows: int) -> None:
         types = {column.name: TYPES[column.kind] for column in columns}
@@ -46,7 +49,7 @@ class ParquetStream:
         self._writer = pa_parquet.ParquetWriter(self._out, self._schema, compression="zstd")
 
     def add(self, page: bytes) -> Iterator[bytes]:
-        # One block a page: a row is never cut, however long its texts are.
+        # One block for each page: a row is never cut, however long its texts are.
         read = pa_csv.ReadOptions(column_names=self._schema.names, block_size=len(page) + 1)
         table = pa_csv.read_csv(io.BytesIO(page), read, self._parse, self._convert)
         self._waiting.append(table.cast(self._schema))
@@ -67,7 +70,7 @@ class ParquetStream:
 
 
 class _Outbox(io.RawIOBase):
-    """A file that is only ever written to: what was written is taken away, its position goes on."""
+    """A write-only file. Its written pieces are taken out, and its position continues."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,6 @@
-"""The file of a snapshot: a zip whose bytes follow from its content, with the sha256 of each part. Flat memory."""
+"""The file of a snapshot: a zip with the sha256 of each part. The same content gives the same bytes. Memory is
+constant.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 SUMS = "SHA256SUMS"
-EPOCH = (1980, 1, 1, 0, 0, 0)  # The first date that a zip can say: when a part was written is no part of its content.
+EPOCH = (1980, 1, 1, 0, 0, 0)  # The earliest date of the zip format. The time of writing must not change the bytes.
 PIECE = 256 * 2**10
 
 
 class ArchiveWriter:
-    """Parts are written one after the other; `close` adds their checksums and returns the digest of all of them."""
+    """A writer of parts, one after the other. `close` adds their checksums and returns the digest of all of them."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._zip = zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, allowZip64=True)
@@ -36,7 +38,7 @@ class ArchiveWriter:
 
 
 def sums_text(sums: dict[str, str]) -> str:
-    """As `sha256sum` writes and checks it."""
+    """Return the checksums in the format of `sha256sum`."""
     return "".join(f"{sums[name]}  {name}\n" for name in sorted(sums))
 
 
@@ -44,7 +46,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, EPOCH)
     entry.compress_type = zipfile.ZIP_DEFLATED
     entry.external_attr = 0o644 << 16
-    entry.create_system = 3  # Unix, wherever it was made.
+    entry.create_system = 3  # Unix, on every platform.
     return entry
 
 

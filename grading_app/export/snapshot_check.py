@@ -1,4 +1,4 @@
-"""Does a snapshot still say what it said? Its checksums, and its study card counted again from its tables. Pure."""
+"""The check of a snapshot file: its checksums, and its study card, counted again from its tables. Pure."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, KeyError)
 
 
 class SnapshotFileError(ValueError):
-    """The file is no snapshot; the message says why."""
+    """A file that is not a snapshot. The message says why."""
 
 
 @dataclass(slots=True)
 class Verdict:
-    """`problems` are sentences, none where the file is as it was made."""
+    """The result of a check. `problems` are sentences; there are none if the file is unchanged."""
 
     digest: str
     files: int = 0
@@ -34,7 +34,7 @@ class Verdict:
 
 
 def verify(path: Path) -> Verdict:
-    """SnapshotFileError where it cannot be read as a snapshot at all."""
+    """Check a snapshot file. Raise SnapshotFileError if it cannot be read as a snapshot."""
     try:
         with zipfile.ZipFile(path) as archive:
             return _Checking(archive).run()
@@ -69,7 +69,7 @@ class _Checking:
         return self.verdict
 
     def _digest(self, name: str, counts: Counts) -> str:
-        """Of one file; the rows of a table are counted on the way."""
+        """Return the sha256 of one file. Count the rows of a table on the way."""
         digest = hashlib.sha256()
         table = name.removeprefix(TABLES).removesuffix(".jsonl") if name.startswith(TABLES) else ""
         if not table:

@@ -1,4 +1,4 @@
-"""Make a snapshot: the tables as they are now, counted while they are written, and the row that keeps its digest."""
+"""The creation of snapshots: all tables at this moment, counted while they are written, and a row with the digest."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from runs_app.models import Attempt, Condition, Experiment
 from runs_app.planning.manifests import manifest_of
 from runs_app.planning.spec_io import to_yaml
 
-FOLDER = "snapshots"  # Beside the images, so that a backup holds them as well.
+FOLDER = "snapshots"  # Beside the images, so that a backup includes them.
 
 
 class SnapshotError(ValueError):
-    """No snapshot can be made now; the message says what to do first."""
+    """A snapshot that cannot be made now. The message says what to do first."""
 
 
 def path_of(snapshot: Snapshot) -> Path:
@@ -37,7 +37,10 @@ def path_of(snapshot: Snapshot) -> Path:
 
 
 def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", by: Actor) -> Snapshot:
-    """Writes the file, then the row. SnapshotError while calls are made: the tables would not fit together."""
+    """Write the file, then the row.
+
+    Raise SnapshotError while runs are live, because the tables would be inconsistent.
+    """
     refuse_while_live(experiment)
     folder = Path(settings.MEDIA_ROOT) / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
@@ -56,7 +59,7 @@ def make_snapshot(experiment: Experiment, *, label: str = "", reason: str = "", 
 
 
 def refuse_while_live(experiment: Experiment) -> None:
-    """SnapshotError while any of its runs is live."""
+    """Raise SnapshotError while any run of the experiment is live."""
     if any(run.is_live for run in experiment.runs.all()):
         raise SnapshotError(f"{experiment} is running; pause it, or wait until it is done, and make the snapshot then")
 
@@ -82,7 +85,7 @@ def _recorded(
 
 def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tuple[str, dict[str, Any]]:
     writer, counts = ArchiveWriter(out), Counts()
-    facts = json.loads(_json(facts))  # As they will be read again: the card has to come out the same.
+    facts = json.loads(_json(facts))  # The same form as when read back, so that the study card comes out the same.
     for table in TABLES:
         writer.add(f"tables/{table}.jsonl", _counted(counts, table, export_chunks(experiment, table, "jsonl")))
     writer.add("design.yaml", [to_yaml(experiment).encode()])
@@ -97,7 +100,7 @@ def _write(experiment: Experiment, facts: dict[str, Any], out: BinaryIO) -> tupl
 
 
 def _counted(counts: Counts, table: str, chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same chunks, each of whole lines."""
+    """Yield the same chunks, and count their lines. Each chunk holds whole lines."""
     counts.touch(table)
     for chunk in chunks:
         for line in chunk.split(b"\n")[:-1]:
@@ -110,7 +113,7 @@ def _json(content: Any) -> bytes:
 
 
 def _facts(experiment: Experiment, label: str, reason: str, by: Actor) -> dict[str, Any]:
-    """What the tables do not say: of the site, at this moment."""
+    """Return facts about the site at this moment that the tables do not contain."""
     dataset, manifest = experiment.dataset, manifest_of(experiment)
     conditions = experiment.conditions.select_related("model__endpoint").order_by("pk")
     served = _served(experiment)
@@ -151,7 +154,7 @@ def _condition(condition: Condition, served_as: list[str]) -> dict[str, Any]:
 
 
 def _served(experiment: Experiment) -> dict[int, list[str]]:
-    """What the providers said that answered, by condition."""
+    """Return the names of the served models by condition, as the providers reported them."""
     rows = Attempt.objects.filter(run__experiment=experiment).exclude(served_model="")
     found: dict[int, list[str]] = {}
     for condition, name in rows.order_by("served_model").values_list("run__condition_id", "served_model").distinct():

@@ -1,7 +1,7 @@
-"""Cells that a spreadsheet must not run as a formula. Every CSV writer of the site uses this module. Pure.
+"""Protection against cells that a spreadsheet would run as a formula. Every CSV writer of the site uses it. Pure.
 
-An escaped cell gets an apostrophe in front. The rule is written once, as a regular expression that Python and
-PostgreSQL read alike, because exports are formatted by the database.
+An escaped cell gets an apostrophe in front. The rule is a single regular expression for both Python and PostgreSQL,
+because the database formats exports.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-# Full-width and small forms count as well: some spreadsheets read them as the plain character.
+# Full-width and small forms are included: some spreadsheets read them as the plain character.
 FORMULA_STARTS = r"=+\-@\uFF1D\uFF0B\uFF0D\uFF20\uFE66\uFE62\uFE63\uFE6B"
-# A reader may drop these before it looks at the cell: delimiters of other locales, white space, controls, characters
-# without width.
+# A spreadsheet may drop these before it reads the cell: delimiters of other locales, white space, controls, and
+# characters without width.
 SKIPPED = r";,|\u0001-\u0020\u007F-\u00A0\u00AD\u061C\u1680\u180E\u2000-\u200F\u2028-\u202F\u205F-\u206F\u3000\uFEFF"
-ALWAYS = r"\t\r\n"  # A cell that starts with one of these is escaped, whatever follows.
+ALWAYS = r"\t\r\n"  # A cell that starts with one of these is always escaped.
 FORMULA = rf"^(?:[{ALWAYS}]|[{SKIPPED}]*[{FORMULA_STARTS}])"
 PLAIN_NUMBER = r"^[+-]?[0-9]+(?:\.[0-9]+)?$"
 
@@ -23,7 +23,10 @@ _plain_number = re.compile(PLAIN_NUMBER.replace("$", r"\Z"))
 
 
 def _first_codes() -> str:
-    """Return the code points that an escaped cell can start with, for SQL: the regular expression runs on few cells."""
+    """Return the code points that an escaped cell can start with, for SQL.
+
+    So the regular expression runs on few cells.
+    """
     starts = re.compile(f"[{SKIPPED}{FORMULA_STARTS}]")
     return ", ".join(str(code) for code in range(1, 0x10000) if starts.match(chr(code)))
 
@@ -32,14 +35,14 @@ FIRST_CODES = _first_codes()
 
 
 def escape_cell(cell: Any) -> Any:
-    """Return the cell as CSV may hold it. Only text changes, and a plain number never does."""
+    """Return the cell in a form that is safe in CSV. Only text changes, and a plain number never does."""
     if isinstance(cell, str) and _formula.match(cell) and not _plain_number.match(cell):
         return f"'{cell}"
     return cell
 
 
 def escape_cell_sql(cell: str) -> str:
-    """Return SQL for the same rule, of a SQL expression that gives text."""
+    """Return SQL for the same rule, applied to a SQL expression of type text."""
     return (
         f"CASE WHEN ascii({cell}) IN ({FIRST_CODES}) AND {cell} ~ '{FORMULA}' AND {cell} !~ '{PLAIN_NUMBER}' "
         f"THEN '''' || {cell} ELSE {cell} END"

@@ -1,4 +1,4 @@
-"""The study card: what a reader has to know of the tables beside it, in Markdown. Pure: facts and counts to text."""
+"""The study card: a description of the tables beside it, in Markdown. Pure: facts and counts to text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ Tree = Mapping[str, Any]
 
 
 def study_card(facts: Tree, counts: Tree) -> str:
-    """`facts` are of the site when the snapshot was made; `counts` are of its tables (`counting.Counts`)."""
+    """Return the study card.
+
+    facts: about the site when the snapshot was made. counts: from the snapshot's tables (`card_counts.Counts`).
+    """
     parts = (_head, _dataset, _asked, _numbers, _failures, _money, _grading, _software)
     return "\n\n".join(text for part in parts for text in part(facts, counts)) + "\n"
 
@@ -104,11 +107,11 @@ def _cell(value: Any) -> str:
 
 
 def _inline(text: str) -> str:
-    """Words of people as one line that makes no markup."""
+    """Return people's text as one line without markup."""
     plain = " ".join(str(text).split())
     return "".join(f"\\{letter}" if letter in "\\`*_[]<>#" and not _is_name(plain) else letter for letter in plain)
 
 
 def _is_name(text: str) -> bool:
-    """A name, a hash or an id: nothing in it is read as markup within a cell."""
+    """Return True for a name, a hash or an id. No character of it is markup within a cell."""
     return all(letter.isalnum() or letter in "-_.@:/+ " for letter in text)

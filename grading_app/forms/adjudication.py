@@ -1,4 +1,4 @@
-"""What somebody who settles a disagreement enters."""
+"""The form that settles a disagreement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from grading_app.comparison.raters import Rater, Scale
 
 
 class AdjudicationForm(forms.Form):
-    """A score on one scale, whose ends come along, and the reason."""
+    """A score on one scale, with the ends of the scale, and the reason."""
 
     score = forms.FloatField()
     reason = forms.CharField(max_length=LONGEST_REASON, widget=forms.Textarea(attrs={"rows": 2}))
@@ -33,7 +33,7 @@ class AdjudicationForm(forms.Form):
 
     @classmethod
     def posted(cls, data: QueryDict) -> AdjudicationForm:
-        """The form that was sent, on the scale that it was for."""
+        """Return the form from posted data, on the scale in these data."""
         low, high = (_number(data.get(name, "")) for name in ("scale_min", "scale_max"))
         return cls(Scale(low, high) if low < high else Scale(0, 1), data)
 
@@ -47,7 +47,7 @@ def _number(text: str) -> float:
 
 
 def scales_of(raters: list[Rater]) -> list[Scale]:
-    """The scales on which these raters rated, each once; a scale whose points have names before the same without."""
+    """Return the distinct scales of these raters. A scale with named points replaces the same scale without names."""
     found: dict[tuple[float, float], Scale] = {}
     for rater in raters:
         if rater.scale is not None:

@@ -1,4 +1,4 @@
-"""Judges by a draw: what they read, which models are drawn, and what was drawn, in one form."""
+"""The form of judges with randomly drawn models: the rubric, the draw, and its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from runs_app.planning.plan import PlanError
 
 
 class DrawnJudgesForm(forms.Form):
-    """A name and a rubric for judges, and beside them the fields of a draw (`drawing`)."""
+    """A name and a rubric for the judges, with the fields of the draw (`drawing`)."""
 
     name = forms.CharField(
         max_length=40,
@@ -47,7 +47,7 @@ class DrawnJudgesForm(forms.Form):
         return drawing
 
     def redrawn(self) -> None:
-        """Draw anew; what keeps it from being made is at its field."""
+        """Make a new draw. Errors are shown at their fields."""
         made = self.drawing.make(self.models)
         if made is not None:
             sent: Any = self.data
@@ -64,7 +64,7 @@ class DrawnJudgesForm(forms.Form):
         return self.drawing.lines(self.made.drawn if self.made else ())
 
     def graders(self) -> list[Grader]:
-        """Of the draw that was made, as far as the form is valid; what they cannot be is among its errors."""
+        """Return the judges of the present draw, if the form is valid. Problems are added to its errors."""
         if self.made is None or not self.is_valid():
             return []
         try:

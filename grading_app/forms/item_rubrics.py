@@ -1,4 +1,4 @@
-"""Who writes rubrics of items, and what a curator says instead."""
+"""The forms of item rubrics: the model that writes them, and a curator's corrections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from runs_app.models import Experiment, LanguageModel, Sampler
 
 
 class WriterForm(forms.Form):
-    """Which model writes, by which template, into which set."""
+    """The model that writes, its template, and the set that it writes into."""
 
     name = forms.CharField(max_length=80, validators=[slug_validator], help_text="Of the set of rubrics that it makes")
     template = forms.ModelChoiceField(Rubric.objects.none(), empty_label=None, help_text="Approved, and kept for this")
@@ -38,7 +38,7 @@ class WriterForm(forms.Form):
         link_to_new(self, "sampler", user, "runs_app.add_sampler", new_sampler, "Make another sampler")
 
     def writer(self, experiment: Experiment) -> Writer:
-        """Of a valid form."""
+        """Return the writer of a valid form."""
         said = self.cleaned_data
         return Writer(experiment, said["template"], said["model"], said["sampler"] or usual_sampler())
 

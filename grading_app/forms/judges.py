@@ -1,4 +1,4 @@
-"""Which judge to ask about which answers, and which panel to convene."""
+"""The forms that choose a judge and its answers, and a panel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEW_GRADER, NEW_PANEL, NEW_RUBRIC = (f"admin:grading_app_{kind}_add" for kind in
 
 
 class JudgeForm(forms.Form):
-    """A grader over the stored answers of one wave or of all."""
+    """A judge for the stored answers of one wave or of all."""
 
     grader = forms.ModelChoiceField(
         Grader.objects.none(),
@@ -47,7 +47,8 @@ class JudgeForm(forms.Form):
         super().__init__(data, **kwargs)
         self.experiment = experiment
         graders = Grader.objects.visible_to(user).select_related("rubric", "language_model")
-        by_another = data is not None and data.get("rubric")  # Then its own may be out of use.
+        # With another rubric, the judge's own rubric may be archived.
+        by_another = data is not None and data.get("rubric")
         graders = graders.filter(archived_at=None) if by_another else graders.usable()
         fields: Any = self.fields
         fields["grader"].queryset = graders.order_by("name")
@@ -66,20 +67,20 @@ class JudgeForm(forms.Form):
         link_to_new(self, "texts", user, "runs_app.add_textset", new_texts, "Write other item rubrics")
 
     def chosen(self) -> Grader:
-        """Of a valid form: the judge, by the rubric and with the texts that were chosen; not saved where it is new."""
+        """Return the judge with the chosen rubric and texts, from a valid form. A new judge is not saved."""
         graders = Grader.objects.select_related("language_model__endpoint", "rubric", "sampler", "text_set__dataset")
         grader = graders.get(pk=self.cleaned_data["grader"].pk)
         return grader_lookup.variant(grader, self.cleaned_data.get("rubric"), self.cleaned_data.get("texts"))
 
     @property
     def waves(self) -> list[Wave]:
-        """Of a valid form."""
+        """The chosen wave, or all waves. The form must be valid."""
         chosen = self.cleaned_data.get("wave")
         return [chosen] if chosen else list(self.experiment.waves.all())
 
 
 class ConfirmedJudgeForm(JudgeForm):
-    """The same, sent: what it can cost was seen."""
+    """The same form when it is sent, with a confirmation of the cost."""
 
     confirmed = forms.BooleanField(label="I have seen what this can cost")
 

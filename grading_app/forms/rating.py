@@ -1,4 +1,4 @@
-"""What members enter about a queue. Status is never a field."""
+"""The forms of a rating queue. The status is never a field."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKS_BY_RUBRIC = ". By a rubric: 1 is pass and 0 fail of each criterion; label
 
 
 class ChecksField(forms.CharField):
-    """A line for each attention check: the item's key, =, and the ratings that pass, with commas between."""
+    """A field of attention checks, one per line: the item's key, =, and the ratings that pass, separated by commas."""
 
     widget = forms.Textarea(attrs={"rows": 3, "class": "mono", "placeholder": "choose-seven = 7"})
 
@@ -35,7 +35,8 @@ class ChecksField(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         text = super().to_python(value) or ""
-        ProhibitNullCharactersValidator()(text)  # A field's own sees what is returned, which is no text.
+        # The validator of the field itself sees the returned mapping, not this text.
+        ProhibitNullCharactersValidator()(text)
         lines = [line for line in text.splitlines() if line.strip()]
         if len(lines) > MOST_CHECKS:
             raise forms.ValidationError(f"Enter at most {MOST_CHECKS} attention checks.")
@@ -65,7 +66,7 @@ def _check(line: str) -> tuple[str, list[int]]:
 
 
 class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A draft of a queue: of an approved dataset, on dimensions that are in use or may come into use."""
+    """A draft of a queue, over an approved dataset, on dimensions that are not archived."""
 
     dimensions = forms.ModelMultipleChoiceField(
         queryset=Dimension.objects.none(), widget=forms.CheckboxSelectMultiple, help_text="Frozen when the queue opens"
@@ -124,8 +125,9 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class AnswerQueueForm(QueueForm):
-    """A draft of a queue over the answers of an experiment: which of them, and on what they are rated: on dimensions,
-    or by a rubric as a judge."""
+    """A draft of a queue over answers of an experiment: which answers, and by which dimensions or rubric they are
+    rated.
+    """
 
     conditions = forms.ModelMultipleChoiceField(
         queryset=Condition.objects.none(),

@@ -1,4 +1,4 @@
-"""What was measured of raters and verdicts that are too many to be gone through while somebody waits."""
+"""Results over raters and verdicts that are too many to be computed during a request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from runs_app.models import Experiment
 
 
 class BackgroundResult(models.Model):
-    """What takes longer than anybody waits: a page asks for it, a worker works it out, and the row keeps it."""
+    """A result that takes too long for a request: a page requests it, a worker computes it, and this row stores it."""
 
     state = models.CharField(max_length=64, blank=True, help_text="Of the ratings that it rests on")
     asked_at = models.DateTimeField(null=True)
@@ -24,9 +24,9 @@ class BackgroundResult(models.Model):
 
 
 class Comparison(BackgroundResult):
-    """One question to the raters of an experiment, worked out by a worker and kept until another is asked for.
+    """The result of one question about the raters of an experiment. Only the most recent comparisons are kept.
 
-    results: for each choice of raters to look at closely, the numbers of the page as `keeping` writes them.
+    results: for each choice of roles, the numbers of the page, as `comparison.background` writes them.
     """
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="comparisons")
@@ -43,8 +43,11 @@ class Comparison(BackgroundResult):
 
 
 class Split(models.Model):
-    """A unit on which the raters of a comparison differ. Spreads are held negative: ascending is the largest first, and
-    units of one spread follow in their own order, so that one index serves pages in both directions."""
+    """A unit on which the raters of a comparison differ.
+
+    Sizes are stored as negative numbers, so that ascending order is the largest first. Units of equal size follow by
+    their key. So one index serves pages in both directions.
+    """
 
     pk = models.CompositePrimaryKey("comparison", "unit")
     comparison = models.ForeignKey(Comparison, on_delete=models.CASCADE, related_name="splits", db_index=False)
@@ -66,7 +69,7 @@ class Split(models.Model):
 
 
 class Sums(BackgroundResult):
-    """What the verdicts of a grade condition add up to, in one respect: `result` as `overseeing.keeping` writes it."""
+    """One kind of sum over the verdicts of a grade condition. `reports.verdict_cache` writes `result`."""
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="sums", db_index=False)
     part = models.CharField(max_length=20, help_text="In which respect")

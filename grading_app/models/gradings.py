@@ -1,4 +1,4 @@
-"""A grading is one score of one trial by one scorer, judge, panel or person; its condition says by which."""
+"""Gradings: one score of one trial by one scorer, judge, panel or person. The grade condition says by which."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from runs_app.models import Condition, Experiment, Trial
 
 @constrain_choices
 class GradeCondition(models.Model):
-    """One way to grade an experiment's answers, identified by content."""
+    """One way to grade an experiment's answers, identified by its content."""
 
     class Kind(models.TextChoices):
         RULE = "rule", "Rule"
@@ -70,7 +70,11 @@ class GradingQuerySet(models.QuerySet["Grading"]):
 
 
 class Grading(models.Model):
-    """parse_ok is false exactly where parse_error is set and score is empty: the database keeps it so."""
+    """A score of one trial under one grade condition.
+
+    A database constraint couples the columns: if parse_ok is false, parse_error is set and score is NULL; if it is
+    true, parse_error is empty and score is set.
+    """
 
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="gradings")
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="gradings", db_index=False)
@@ -108,7 +112,7 @@ class Grading(models.Model):
         return f"{self.condition.scorer}: {self.score}"
 
     def level(self, criterion: str = "") -> float | None:
-        """The score, or 1 or 0 as one criterion is met; None where that was not said."""
+        """Return the score, or 1 or 0 for one criterion, met or not met; None if the verdict does not mention it."""
         if not criterion:
             return self.score
         met = (self.detail or {}).get("criteria", {}).get(criterion)
@@ -116,7 +120,7 @@ class Grading(models.Model):
 
     @property
     def told(self) -> list[tuple[str, str]]:
-        """What stands beside the score, as names and words: criteria, label, flags, the members of a panel."""
+        """The details of the score as (name, text): criteria, label, flags, the members of a panel."""
         detail = self.detail or {}
         criteria = [(name, "met" if met else "not met") for name, met in detail.get("criteria", {}).items()]
         members = [
@@ -129,8 +133,10 @@ class Grading(models.Model):
 
 @constrain_choices
 class Preference(models.Model):
-    """A judge's or a person's verdict on two answers, shown as A and B in this order: the newest, as a grading is.
-    Which call of a judge gave it is `judged_by`; those before stay as trials."""
+    """The newest verdict of a judge or a person on two answers, shown as A and B in this order.
+
+    `judged_by` is the judge's call that gave it. Earlier calls remain as trials.
+    """
 
     class Winner(models.TextChoices):
         A = "a", "The first"
@@ -164,9 +170,9 @@ class Preference(models.Model):
 
 
 class SupersededVerdict(models.Model):
-    """A former state of a grading or a preference that a newer verdict replaced, or that its rater took back.
+    """A former state of a grading or a preference that was replaced by a newer verdict, or deleted by its rater.
 
-    Triggers of the database write these rows (`grading_app_keep_superseded`); they never change.
+    Database triggers write these rows (`grading_app_keep_superseded`). They never change.
     """
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="superseded")
@@ -186,7 +192,7 @@ class SupersededVerdict(models.Model):
 
 
 class Adjudication(models.Model):
-    """A person's final word on one answer, with the reason. Rows are only added: the last one of a trial counts."""
+    """A person's final score of one answer, with the reason. Rows are only added: the last row of a trial counts."""
 
     condition = models.ForeignKey(GradeCondition, on_delete=models.CASCADE, related_name="adjudications")
     trial = models.ForeignKey(Trial, on_delete=models.CASCADE, related_name="adjudications", db_constraint=False)

@@ -1,4 +1,4 @@
-"""Ratings by people: a queue of things to rate, who rates them, and each rating that was asked for."""
+"""Ratings by people: a queue of units to rate, its raters, and each requested rating."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def refuse_page_names(name: str) -> None:
 
 class RatingQueueQuerySet(TransitionQuerySet):
     def visible_to(self, user: Any) -> Self:
-        """To the group; over answers, to who sees their experiment. A rater never gets a queue from here, but by an
-        assignment."""
+        """Return the queues that members may see. A queue over answers is visible to those who see its experiment.
+
+        Raters do not get queues from here, but by an assignment.
+        """
         if not is_member(user):
             return self.none()
         return self.filter(models.Q(experiment=None) | models.Q(experiment__in=Experiment.objects.visible_to(user)))
@@ -41,7 +43,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
         return self.visible_to(user).filter(owner=user)
 
     def with_counts(self) -> Self:
-        """Each with n_raters and n_given, the ratings that were given."""
+        """Annotate each queue with n_raters, and n_given, the number of given ratings."""
         given = models.Q(assignments__ratings__value__isnull=False)
         return self.annotate(
             n_raters=models.Count("assignments", distinct=True),
@@ -51,7 +53,7 @@ class RatingQueueQuerySet(TransitionQuerySet):
 
 @constrain_choices
 class RatingQueue(models.Model):
-    """What people are asked to rate. Frozen, by triggers of the database, once it is open."""
+    """A set of units that people rate. Database triggers freeze it once it is open."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -163,7 +165,7 @@ class RatingQueue(models.Model):
 
     @property
     def rates_pairs(self) -> bool:
-        """Whether two answers to an item are shown at a time."""
+        """True if raters compare two answers to an item."""
         return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
 
     @property
@@ -185,7 +187,7 @@ class RatingQueue(models.Model):
 
 
 class RatedAnswer(models.Model):
-    """One answer that a queue asks about, or two that it compares: drawn when it first opened, and never again."""
+    """One answer in a queue, or two that are compared. They are drawn once, when the queue first opens."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="answers", db_index=False)
     trial = models.ForeignKey(Trial, on_delete=models.PROTECT, related_name="rated_in")
@@ -193,7 +195,7 @@ class RatedAnswer(models.Model):
         Trial, on_delete=models.PROTECT, null=True, related_name="+", help_text="The other one of two"
     )
     item = models.ForeignKey(Item, on_delete=models.PROTECT, related_name="+", db_index=False)
-    kind = models.CharField(max_length=10)  # As of the ratings it gets: Rating.Kind
+    kind = models.CharField(max_length=10)  # One of Rating.Kind, as for its ratings
 
     class Meta:
         ordering = ["pk"]
@@ -209,16 +211,16 @@ class RatedAnswer(models.Model):
 
 class RaterAssignmentQuerySet(models.QuerySet["RaterAssignment"]):
     def of(self, user: Any) -> Self:
-        """What this person is asked to rate now, or has rated in a queue that is still open."""
+        """Return the assignments of this user in open queues, unless the rater was excluded."""
         return self.filter(user=user, excluded_at=None, queue__status=RatingQueue.Status.OPEN)
 
     def counted(self) -> Self:
-        """Without the raters who were excluded."""
+        """Return the assignments without excluded raters."""
         return self.filter(excluded_at=None)
 
 
 class RaterAssignment(models.Model):
-    """One person in one queue, known there by a number."""
+    """One person in one queue, identified there by a number."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="assignments")
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="rating_assignments")
@@ -262,14 +264,14 @@ class RatingQuerySet(models.QuerySet["Rating"]):
         return self.exclude(value=None)
 
     def counted(self) -> Self:
-        """What means, norms and agreement rest on: no practice, no attention checks, no excluded raters."""
+        """Return the ratings that means, norms and agreement use: no practice, no checks, no excluded raters."""
         return self.given().filter(kind=Rating.Kind.ITEM, assignment__excluded_at=None)
 
     def levelled(self) -> Any:
-        """Each with `one`, `other` and `level`: what was rated, whatever the order it was shown in, and how high.
+        """Annotate each rating with `one`, `other` and `level`: the rated answers in a fixed order, and the rating.
 
-        Of two answers `one` has the lower key, and the level is 1 where it won, 0 where it lost, and 0.5 for neither.
-        Otherwise the level is the value, and both name the one answer, or nothing where an item was rated.
+        For two answers, `one` has the lower key, and `level` is 1 if it won, 0 if it lost, and 0.5 for neither.
+        Otherwise `level` is the value. Then both name the single answer, or are NULL if an item was rated.
         """
         lower_won = models.Q(value=FIRST, trial__lt=models.F("rival")) | models.Q(
             value=SECOND, trial__gt=models.F("rival")
@@ -289,11 +291,12 @@ class RatingQuerySet(models.QuerySet["Rating"]):
 
 @constrain_choices
 class Rating(models.Model):
-    """One rating that a rater is asked for, at its place in that rater's order; without a value until it is given.
+    """One requested rating at its position in the rater's order. It has no value until it is given.
 
-    It is on a dimension, or on the rubric of its queue: on one criterion, 1 or 0 as it is met or not; the score; the
-    label by its number from 1; of two answers the one shown first (1), second (2), or neither (0).
-    The database holds a value to its scale, and every change to a queue that is open.
+    It is on a dimension, or by the rubric of its queue. By a rubric the value is one of these: 1 or 0 for a criterion
+    that is met or not; the score; the label's number from 1; or, for two answers, the first shown (1), the second (2)
+    or neither (0).
+    The database checks that a value is on its scale, and that the queue is open at every change.
     """
 
     class Kind(models.TextChoices):
@@ -347,12 +350,12 @@ class Rating(models.Model):
 
 
 class RaterInvitation(models.Model):
-    """A link that makes a rater, once. The database knows the hash of its token alone."""
+    """A link that creates a rater, usable once. The database stores only the hash of its token."""
 
     queue = models.ForeignKey(RatingQueue, on_delete=models.CASCADE, related_name="invitations")
     assignment = models.ForeignKey(
         RaterAssignment, on_delete=models.CASCADE, null=True, blank=True, related_name="invitations"
-    )  # Set before use: a new link for a rater who came by one. Set by use otherwise.
+    )  # Set before use for a new link of an existing rater. Otherwise it is set by the use.
     token_hash = models.CharField(max_length=64, unique=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)

@@ -1,4 +1,5 @@
-"""How models judge: a rubric is what a judge is asked, a grader a model that is asked it, a panel several of them."""
+"""Judging models: a rubric is the judge's instructions, a grader is a model with a rubric, a panel is several
+graders."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from runs_app.models.designs import Versioned, approval_constraint
 
 @constrain_choices
 class Rubric(Versioned):
-    """A judge's template in versions, and the kind of verdict that it asks for; approved before use."""
+    """A versioned template for a judge, with the kind of verdict that it asks for. It is approved before use."""
 
     class Kind(models.TextChoices):
         SCORE = "score", "Score on a scale"
@@ -53,7 +54,7 @@ class Rubric(Versioned):
 
     @property
     def content(self) -> dict[str, Any]:
-        """What a judge sees of it, and how its verdict is read."""
+        """The content that a judge reads, and that defines how its verdict is parsed."""
         common = {"kind": self.kind, "messages": self.messages}
         by_kind = {
             self.Kind.SCORE: {"min": self.scale_min, "max": self.scale_max},
@@ -70,7 +71,7 @@ class Rubric(Versioned):
         from grading_app.judging import rubric_checks
 
         if self.kind not in self.Kind.values:
-            return  # Said of the field itself.
+            return  # The field itself reports the error.
         kind = cast(rubric_checks.AnyKind, self.kind)
         found = rubric_checks.content_problems(
             kind, low=self.scale_min, high=self.scale_max, criteria=self.criteria, labels=self.labels
@@ -91,7 +92,7 @@ class GraderQuerySet(models.QuerySet["Grader"]):
 
 @constrain_choices
 class Grader(models.Model):
-    """A judge model with a rubric. What it is asked is frozen, by the database, once it has judged."""
+    """A judge model with a rubric. The database freezes its content once it has judged."""
 
     class OnEmpty(models.TextChoices):
         SKIP = "skip", "Do not judge empty answers"
@@ -143,7 +144,7 @@ class PanelQuerySet(TransitionQuerySet):
 
 @constrain_choices
 class Panel(models.Model):
-    """Several graders whose scores of one answer are taken together."""
+    """Several graders whose scores of one answer are combined."""
 
     class Rule(models.TextChoices):
         MEAN = "mean", "Mean"

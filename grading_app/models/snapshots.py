@@ -1,4 +1,4 @@
-"""A snapshot: what of an experiment was written into one file, when, by whom and why. The row never changes."""
+"""A snapshot: an experiment's data in one file, with author, time and reason. The row never changes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SnapshotQuerySet(models.QuerySet["Snapshot"]):
 
 
 class Snapshot(models.Model):
-    """`digest` is the sha256 of the checksums of all that is in the file; the file is named by it."""
+    """A snapshot file. `digest` is the sha256 of the file's list of checksums; it is also the file's name."""
 
     experiment = models.ForeignKey(Experiment, on_delete=models.CASCADE, related_name="snapshots")
     label = models.CharField(max_length=80, blank=True)
@@ -38,6 +38,6 @@ class Snapshot(models.Model):
 
     @property
     def rows(self) -> dict[str, int]:
-        """By table."""
+        """The number of rows by table."""
         found: dict[str, int] = self.counts["rows"]
         return found

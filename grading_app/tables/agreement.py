@@ -25,7 +25,7 @@ def counted(value: int) -> str:
 
 
 class CoverageTable(tables.Table):
-    """Who rated how many of the units that are compared."""
+    """The number of compared units that each rater rated."""
 
     rater = tables.Column(attrs={"td": {"class": "primary"}})
     kind = tables.Column(attrs={"td": {"class": "tight"}})
@@ -74,7 +74,7 @@ def _cells(one: Covered, rater: Rater) -> dict[str, Any]:
 
 
 class MeasureTable(tables.Table):
-    """A row for each measure, its formula and source behind a disclosure."""
+    """A row for each measure; its formula and source are folded in."""
 
     name = tables.Column(verbose_name="Measure", attrs={"td": {"class": "primary"}})
     value = NumberColumn(verbose_name="Estimate", empty_values=())
@@ -122,7 +122,7 @@ class MeasureTable(tables.Table):
 
 
 class PairTable(tables.Table):
-    """Each two raters on the units that both rated."""
+    """A row for each pair of raters, on the units that both rated."""
 
     first = tables.Column(verbose_name="Rater", attrs={"td": {"class": "primary"}})
     second = tables.Column(verbose_name="and")
@@ -172,7 +172,7 @@ class PairTable(tables.Table):
 
 @dataclass(frozen=True)
 class Told:
-    """A number of the judge against people: its name, the estimate, and what it means."""
+    """A number about the judge and people: its name, the estimate, and its meaning."""
 
     name: str
     estimate: Estimate
@@ -218,7 +218,7 @@ SAME_CHOICE = "Share of the other people with the same choice"
 
 
 def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
-    """Bias, slope, and agreement beside that of people with each other."""
+    """Return the judge's bias and slope, and its agreement compared with that of people with each other."""
     told = [
         Told("Bias", against.bias, "How much more of the wins the judge gives to the first than people do, as a share "
              "from −1 to 1 (Liang & Zeger 1986)." if in_pairs else
@@ -245,7 +245,7 @@ def told_against(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told
 
 
 def told_means(against: AgainstPeople, *, in_pairs: bool = False) -> list[Told]:
-    """The mean that people would give, three ways; of pairs, the first one's share of wins."""
+    """Return three estimates of the people's mean; for pairs, of the first answer's share of wins."""
     mean, what = against.mean, "share of wins" if in_pairs else "mean"
     return [
         Told(f"Corrected {what}", mean.corrected, f"Prediction-powered inference: the judge's {what} over all units, "

@@ -1,4 +1,4 @@
-"""The lists of queues and of rated items, as columns."""
+"""The tables of queues and of rated items."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class ItemMeansTable(tables.Table):
 
 
 def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
-    """The rated items, those with the fewest ratings first."""
+    """Return the rated items, those with the fewest ratings first."""
     items = {row[0]: row for row in queue.dataset.items.values_list("pk", "key", "category")}
     answers = _labels_of_answers(queue) if queue.rates_answers else {}
     names = {aspect.key: aspect.name for aspect in aspects_of(queue)}
@@ -105,7 +105,7 @@ def item_rows(queue: RatingQueue) -> list[dict[str, Any]]:
 
 
 def _labels_of_answers(queue: RatingQueue) -> dict[int, str]:
-    """Whose answer each trial is: for those who ask, never for those who rate."""
+    """Return the condition of each rated answer. Only members may see it, never raters."""
     drawn = {key for pair in queue.answers.values_list("trial", "rival") for key in pair if key}
     trials = Trial.objects.filter(pk__in=drawn).select_related(
         "run__condition__model", "run__condition__prompt", "run__condition__sampler"

@@ -29,7 +29,7 @@ class NumberColumn(tables.Column):
 
 
 class TrialsColumn(NumberColumn):
-    """A count that leads to the trials it counts."""
+    """A count with a link to the counted trials."""
 
     def __init__(self, query: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -44,7 +44,7 @@ class TrialsColumn(NumberColumn):
 
 
 class AnswerTable(tables.Table):
-    """What became of the trials, a row for each condition."""
+    """The outcomes of the trials, one row for each condition."""
 
     condition = tables.Column()
     trials = TrialsColumn("")
@@ -109,7 +109,7 @@ class ScoreTable(tables.Table):
 
 
 def behind(numbers: Table) -> tables.Table:
-    """The table behind a figure."""
+    """Return the table that is shown with a figure."""
     columns = [
         (f"c{at}", tables.Column(verbose_name=name, attrs=NUMBER if at >= numbers.first_number else {}))
         for at, name in enumerate(numbers.head)
@@ -119,7 +119,7 @@ def behind(numbers: Table) -> tables.Table:
 
 
 class PointTable(tables.Table):
-    """A row for each point of each condition, and of each wave where there are several."""
+    """A row for each point of each condition; if there are several waves, for each wave."""
 
     label = tables.Column(verbose_name="Point", attrs={"td": {"class": "primary"}})
     condition = tables.Column()

@@ -22,7 +22,7 @@ FIRST = ("measure", "condition", "items", "mean_a", "mean_b", "...")
 
 
 class WaveScoreTable(tables.Table):
-    """A row for each measure and condition: what its items scored in both waves."""
+    """A row for each measure and condition, with its items' scores in both waves."""
 
     measure = tables.Column(accessor="measure__label", attrs={"td": {"class": "primary"}})
     condition = tables.Column(default=ALL)
@@ -88,7 +88,7 @@ class WaveScoreTable(tables.Table):
 
 
 class WaveOutcomeTable(tables.Table):
-    """What became of the trials: two rows a condition, one for each wave. Shares are of the answers that came."""
+    """The outcomes of the trials, two rows for each condition, one for each wave. Shares are of the done trials."""
 
     condition = tables.Column(default=ALL, attrs={"td": {"class": "primary"}})
     wave = tables.Column(accessor="is_b")

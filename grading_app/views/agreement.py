@@ -1,4 +1,4 @@
-"""How far the raters of an experiment agree: numbers with their formulas, and two pictures."""
+"""The agreement of an experiment's raters: numbers with their formulas, and two figures."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def experiment_agreement(request: HttpRequest, slug: str) -> HttpResponse:
     {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
 )  # type: ignore[untyped-decorator]
 def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """A picture of the agreement page, as SVG; the address says of which raters, as on the page."""
+    """Return a figure of the agreement page as SVG, for the raters in the address."""
     experiment = visible_experiment(request, slug)
     question = QuestionForm(request.GET, experiment).question()
     theme, width = THEMES.get(request.GET.get("theme", "")), WIDTHS.get(request.GET.get("width", ""))
@@ -66,7 +66,7 @@ def agreement_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse
 
 
 def _compared(question: Question, roles: Roles) -> tuple[Compared | None, str, Standing | None]:
-    """The numbers with the state that they are of: worked out at once, or of many answers as far as a worker is."""
+    """Return the numbers and the state that they belong to. They are computed now, or by a worker if there are many."""
     if not is_large(question):
         state = state_of_question(question)
         return kept_comparison(question, roles, state), state, None
@@ -79,7 +79,7 @@ def page_state(experiment: Experiment) -> str:
 
 
 def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Compared, state: str) -> dict[str, Any]:
-    """The tables and figures, as far as the ratings give any."""
+    """Return the tables and figures for which there are ratings."""
     measured, raters = compared.measured, {rater.key: rater for rater in question.raters}
     if measured is None:
         return {}
@@ -98,7 +98,7 @@ def _shown(request: HttpRequest, question: Question, roles: Roles, compared: Com
 
 
 def _pictures(question: Question, roles: Roles, compared: Compared, width: int) -> dict[str, Any]:
-    """Drawn only when asked for; the words and numbers are there at once."""
+    """Return the figures with their texts and numbers. They are drawn only on request."""
     from grading_app.comparison import plots
 
     measured, found = compared.measured, {}
@@ -112,7 +112,7 @@ def _pictures(question: Question, roles: Roles, compared: Compared, width: int) 
 
 
 def _figure(request: HttpRequest, question: Question, picture: Any, state: str) -> dict[str, Any]:
-    """A figure for the page: its addresses hold every choice of the page, and the state that they show."""
+    """Return a figure for the page. Its addresses hold every choice of the page, and the state of the data."""
     stem = reverse("agreement_figure", args=[question.experiment.slug, picture.name])
     query = request.GET.copy()
     query["state"] = state[:12]

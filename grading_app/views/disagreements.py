@@ -1,4 +1,4 @@
-"""Where raters part the most, one unit after the other, and the last word on an answer."""
+"""The largest disagreements of raters, one unit after the other, and the adjudication of an answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CURSORS = ("after", "before")
 @require_safe
 @readers_only
 def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
-    """The largest splits first."""
+    """List the disagreements, largest first."""
     experiment = visible_experiment(request, slug)
     form = QuestionForm(request.GET, experiment)
     question = form.question()
@@ -51,7 +51,7 @@ def experiment_disagreements(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """One answer: what was asked and said, each rater's score and reasons side by side, and the last word."""
+    """Show one answer: the question, the answer, each rater's score and reasons side by side, and adjudications."""
     experiment = visible_experiment(request, slug)
     trial = _answer(experiment, pk)
     question = QuestionForm(request.GET, experiment).question()
@@ -60,7 +60,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
         standing = standing_now(question)
         place = disagreements.place_of(question, trial.pk, order_of(request), standing.row if standing else None)
     raters = question.raters if question is not None and question.on_answers else []
-    in_total = question is not None and not question.criterion  # A last word is on the whole score.
+    in_total = question is not None and not question.criterion  # An adjudication is a score of the whole answer.
     may = in_total and may_adjudicate(request.user, experiment)
     context = {
         "experiment": experiment,
@@ -78,7 +78,7 @@ def disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
 @require_POST
 @members_only
 def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """Adjudicate, then on to the next one."""
+    """Adjudicate the answer, and return to its page."""
     experiment = visible_experiment(request, slug)
     trial = _answer(experiment, pk)
     if not may_adjudicate(request.user, experiment):
@@ -99,19 +99,19 @@ def disagreement_settle(request: HttpRequest, slug: str, pk: int) -> HttpRespons
 
 
 def standing_now(question: Question) -> Standing | None:
-    """Of many answers, what a worker has put in order; None where that is done at once."""
+    """Return a worker's result if there are many answers; None if they are computed during the request."""
     return standing_of(question, roles_of(question, {})) if is_large(question) else None
 
 
 def _settled(trial: Trial) -> list[dict[str, Any]]:
-    """Every word that was said on this answer, the last first; `counts` marks the last on its scale."""
+    """Return all adjudications of this answer, newest first. `counts` marks the last one on its scale."""
     words = list(trial.adjudications.select_related("by", "condition").order_by("-pk"))
     last = {word.condition_id: word.pk for word in reversed(words)}
     return [{"word": word, "counts": last[word.condition_id] == word.pk} for word in words]
 
 
 def _stay(slug: str, pk: int, query: str) -> str:
-    """The page that was left, with its choice of raters; a query is read and written again, never passed on."""
+    """Return the address of the page, with its choice of raters. The query is parsed and encoded again for safety."""
     kept = QueryDict(query, mutable=True).urlencode()
     return reverse("disagreement", args=[slug, pk]) + (f"?{kept}" if kept else "")
 
@@ -130,7 +130,7 @@ def order_of(request: HttpRequest) -> By:
 
 
 def choice_of(request: HttpRequest, **more: str) -> QueryDict:
-    """The choice of raters and the order, without the place in the list."""
+    """Return the choice of raters and the order as a query, without the page cursor."""
     query = request.GET.copy()
     for name in CURSORS:
         query.pop(name, None)
@@ -149,7 +149,7 @@ def _links(request: HttpRequest, page: disagreements.Page) -> dict[str, str]:
 
 
 def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
-    """A page of splits with what is said of each: its item, its answer's beginning, and everybody's value."""
+    """Return a page of disagreements, each with its item, the start of its answer, and all ratings."""
     keys = [split.unit for split in splits]
     values = values_by_unit(question, keys)
     shown = _shown_units(question, keys)
@@ -160,12 +160,12 @@ def _rows(question: Question, splits: list[Split]) -> list[dict[str, Any]]:
             "sides": [Side(rater, values.get((split.unit, rater.key))) for rater in question.raters],
         }
         for split in splits
-        if split.unit in shown  # Of a comparison that is kept, a person may have taken their words back.
+        if split.unit in shown  # In a stored comparison, a unit may have lost its ratings since.
     ]
 
 
 def _shown_units(question: Question, keys: list[int]) -> dict[int, dict[str, Any]]:
-    """By unit, its item and the answers to it, as far as a list shows them."""
+    """Return each unit's item and answers, shortened for a list."""
     if question.in_pairs:
         pairs = answers_of(question, keys)
         return {

@@ -1,4 +1,4 @@
-"""Judges of a draw: first the draw and what it can cost, then the verdicts."""
+"""Judges with randomly drawn models: first the draw and its cost, then the verdicts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from runs_app.views.permissions import editable_experiment
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_draw_judges(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET asks what to draw; POST draws, shows what was drawn and its cost, and once that was seen asks the judges."""
+    """Show the form (GET). Draw and show the cost, or, after that was confirmed, ask the judges (POST)."""
     experiment = editable_experiment(request, slug)
     form = DrawnJudgesForm(request.POST or None, experiment=experiment, user=request.user)
     if "draw" in request.POST:

@@ -1,4 +1,4 @@
-"""The grading tab of an experiment: what grades its answers, how far, with what result; and asking one more judge."""
+"""The grading tab of an experiment: its graders, their progress and results, and the form that adds a judge."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from runs_app.planning.plan import PlanError
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 from runs_app.views.run_control import Action, actions_for
 
-FLAGS = ("truncated", "refused")  # Of answers that are judged as any.
-POLLED_S = 60  # The page follows a judge until so long after its last call, when its replies have been read.
+FLAGS = ("truncated", "refused")  # Flags of answers that are judged like any other.
+POLLED_S = 60  # The page refreshes for this time after a judge's last call, until its replies have been read.
 
 
 @require_safe
@@ -63,7 +63,7 @@ def experiment_grading(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _shown(experiment: Experiment, line: GradeLine, editable: bool, newer: Mapping[int, Newer]) -> dict[str, Any]:
-    """A line with its links and the buttons of its runs."""
+    """Return a line with its links and the buttons of its runs."""
     return {
         "line": line,
         "totals": line.totals,
@@ -88,7 +88,7 @@ def _again(experiment: Experiment, line: GradeLine) -> str:
 
 
 def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
-    """The answers of which this condition could read nothing, for this reason; of pairs, the calls that gave it."""
+    """Return the address of the answers with this error code; for pairs, of the calls."""
     if line.in_pairs:
         return f"{reverse('trial_list')}?{urlencode({'run': line.runs[0].pk})}" if line.runs else ""
     query: dict[str, Any] = {"experiment": experiment.slug, "graded_by": line.condition.pk, "unread": code}
@@ -96,7 +96,7 @@ def _answers_with(experiment: Experiment, line: GradeLine, code: str) -> str:
 
 
 def _splits(experiment: Experiment, line: GradeLine) -> str:
-    """Where the members of a panel disagree, the largest splits first."""
+    """Return the address of the panel members' disagreements, largest first."""
     members = line.condition.parameters.get("members", []) if line.condition.panel_id else []
     if not members:
         return ""
@@ -107,7 +107,7 @@ def _splits(experiment: Experiment, line: GradeLine) -> str:
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_judge(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows what the judge in the address would be asked, and the cost; POST asks it."""
+    """Show the judge's request and its cost (GET), or ask the judge (POST)."""
     experiment = editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     choice = JudgeForm(data if "grader" in data else None, experiment=experiment, user=request.user)
@@ -157,7 +157,7 @@ def _asked(request: HttpRequest, experiment: Experiment, form: JudgeForm, estima
 
 
 def told(report: Sequence[JudgingReport]) -> str:
-    """What was asked for and what was not, in sentences."""
+    """Describe what was requested and what was not, in sentences."""
     added, unasked = (sum(getattr(one, name) for one in report) for name in ("added", "unasked"))
     said = [f"{format_count(added)} {'verdict is' if added == 1 else 'verdicts are'} requested."] if added else []
     if unasked:
@@ -170,7 +170,7 @@ def told(report: Sequence[JudgingReport]) -> str:
 @require_POST
 @members_only
 def experiment_convene(request: HttpRequest, slug: str) -> HttpResponse:
-    """Take the scores of a panel's members together, here."""
+    """Combine the scores of a panel's members, during the request."""
     experiment = editable_experiment(request, slug)
     form = PanelForm(request.POST, user=request.user)
     if not form.is_valid():

@@ -1,4 +1,4 @@
-"""Rubrics of items: asking a model for them, reading them beside the items, correcting and approving them."""
+"""Item rubrics: requesting them from a model, reading them beside the items, correcting and approving them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def text_sets(request: HttpRequest) -> HttpResponse:
 @require_safe
 @members_only
 def text_set(request: HttpRequest, name: str, version: int) -> HttpResponse:
-    """The items of its dataset, each with its text; `?only=missing` or `?only=corrected` for some of them."""
+    """Show the items of the dataset with their texts. `?only=missing` or `?only=corrected` restricts them."""
     texts = _visible(request, name, version)
     page = Paginator(_items(texts, request.GET.get("only", "")), PER_PAGE).get_page(request.GET.get("page"))
     items = list(page.object_list)
@@ -86,7 +86,7 @@ def _items(texts: TextSet, only: str) -> Any:
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def text_of_item(request: HttpRequest, name: str, version: int, pk: int) -> HttpResponse:
-    """One item with its text, to be corrected; every correction asks why."""
+    """Show one item with its text, and correct it. Every correction needs a reason."""
     texts = _visible(request, name, version)
     if not request.user.has_perm(EDIT):
         raise Http404
@@ -149,7 +149,7 @@ def text_set_act(request: HttpRequest, name: str, version: int, verb: str) -> Ht
 @require_http_methods(["GET", "HEAD", "POST"])
 @members_only
 def experiment_write(request: HttpRequest, slug: str) -> HttpResponse:
-    """GET shows what writing rubrics by the choice in the address would cost; POST asks for them."""
+    """Show the cost of writing item rubrics by the choice in the address (GET), or request them (POST)."""
     experiment = editable_experiment(request, slug)
     data = request.POST if request.method == "POST" else request.GET
     form = WriterForm(data if "template" in data else None, user=request.user, initial={"name": f"{slug}-rubrics"})

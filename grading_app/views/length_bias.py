@@ -1,4 +1,4 @@
-"""Whether a judge rewards length, for one way of grading at a time."""
+"""The length bias of a judge, for one grade condition at a time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _conditions(experiment: Experiment) -> list[GradeCondition]:
 
 
 def _chosen(request: HttpRequest, conditions: list[GradeCondition]) -> GradeCondition | None:
-    """As the address says, or else the first one; None for one that is not there."""
+    """Return the condition in the address, or by default the first; None if it does not exist."""
     wanted = request.GET.get("by", "")
     return next((one for one in conditions if wanted in ("", str(one.pk))), None)
 

@@ -1,4 +1,4 @@
-"""Two answers on which those who chose between them differ."""
+"""A pair of answers on which raters differ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from runs_app.views.permissions import visible_experiment
 @require_safe
 @readers_only
 def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
-    """One pair: what was asked, both answers, and each rater's choice and reasons side by side."""
+    """Show one pair: the question, both answers, and each rater's choice and reasons side by side."""
     experiment = visible_experiment(request, slug)
     wanted = request.GET.copy()
     wanted["units"] = PAIRS
@@ -30,7 +30,7 @@ def pair_disagreement(request: HttpRequest, slug: str, pk: int) -> HttpResponse:
     standing = standing_now(question)
     context = {
         "experiment": experiment,
-        "trial": pair[0],  # Of which the page of one answer shows the item.
+        "trial": pair[0],  # The template for one answer shows this trial's item.
         "first": pair[0],
         "second": pair[1],
         "place": disagreements.place_of(question, unit, order_of(request), standing.row if standing else None),

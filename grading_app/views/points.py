@@ -1,4 +1,4 @@
-"""The points of an adaptive experiment: what is known at each, why it stopped, and what was saved."""
+"""The points of an adaptive experiment: the estimate of each, the reason why it stopped, and the saved calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PER_PAGE = 100
 @require_safe
 @readers_only
 def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
-    """All points, or those of one wave, condition or status, named in the address."""
+    """Show all points, or the points of one wave, condition or status in the address."""
     experiment = visible_experiment(request, slug)
     spec = adaptive_of(experiment)
     wave = chosen_wave(request, experiment)
@@ -62,7 +62,10 @@ def experiment_points(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
-    """Of the setting nearest to this one: on the shortest scale, where the half-width is the largest share of it."""
+    """Return the coverage of the most similar simulated setting.
+
+    For ratings the shortest scale is used, because there the half-width is the largest share of the scale.
+    """
     if not spec.is_rated:
         return coverage_near(spec.targetci, spec.round)
     lengths = [line.scale[1] - line.scale[0] for line in lines if line.scale]
@@ -70,7 +73,7 @@ def _covered(spec: AdaptiveSpec, lines: list[PointLine]) -> Covered | None:
 
 
 def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
-    """404 for a status that there is not."""
+    """Return the lines of the status and condition in the address. Raise Http404 for an unknown status."""
     status = request.GET.get("status", "")
     if status and status not in Point.Status.values:
         raise Http404
@@ -79,7 +82,7 @@ def _chosen(request: HttpRequest, lines: list[PointLine]) -> list[PointLine]:
 
 
 def _statuses(lines: list[PointLine]) -> list[dict[str, Any]]:
-    """Those that any point has, with how many have it."""
+    """Return the statuses that occur, each with its number of points."""
     counts = [(status, sum(line.status == status.value for line in lines)) for status in Point.Status]
     return [{"value": status.value, "label": status.label, "n": n} for status, n in counts if n]
 

@@ -1,4 +1,4 @@
-"""The pages of those who ask for ratings. The group sees every queue; its owner and operators change it."""
+"""The pages of rating queues for members. All members see every queue; the owner and operators can change it."""
 
 from __future__ import annotations
 
@@ -92,14 +92,16 @@ def queue_export(request: HttpRequest, name: str) -> StreamingHttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def queue_new(request: HttpRequest) -> HttpResponse:
-    owner: Any = request.user  # A member, so nobody anonymous.
+    owner: Any = request.user  # members_only excludes anonymous users.
     return _form_page(request, RatingQueue(owner=owner), "New queue")
 
 
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
-    """A new queue over the answers of an experiment that one may change: showing them to raters is sharing them."""
+    """Create a queue over the answers of an experiment. It needs the right to edit, because raters will see the
+    answers.
+    """
     experiment = editable_experiment(request, slug)
     owner: Any = request.user
     queue = RatingQueue(
@@ -128,7 +130,7 @@ def _form_page(request: HttpRequest, queue: RatingQueue, heading: str) -> HttpRe
 
 
 def _where_queues_begin(queue: RatingQueue) -> str:
-    """Where the button of a new queue stands: of answers, on the page that compares who rated them."""
+    """Return the page with the button of a new queue; for answers, the agreement page."""
     if queue.experiment is None:
         return reverse("rating_queue_list")
     return reverse("experiment_agreement", args=[queue.experiment.slug])
@@ -166,7 +168,7 @@ VERBS: dict[str, Callable[[RatingQueue, Any, str], tuple[str, Any]]] = {
 
 
 def _actions(queue: RatingQueue) -> list[dict[str, str]]:
-    """The buttons that would do something now, in the words of partials/action.html."""
+    """Return the buttons that apply now, in the format of partials/action.html."""
     frozen = "The design can no longer change after this." if queue.status == "draft" else "Raters can continue."
     offered = {
         "draft": [
@@ -207,7 +209,7 @@ def queue_act(request: HttpRequest, name: str, verb: str) -> HttpResponse:
 @members_only
 @never_cache
 def queue_invite(request: HttpRequest, name: str) -> HttpResponse:
-    """Makes links and shows them, this once: the database keeps their hashes alone."""
+    """Create invitation links and show them once. The database stores only their hashes."""
     queue, form = _editable(request, name), InviteForm(request.POST)
     if not form.is_valid():
         messages.error(request, f"Number of links: {form.errors['count'][0]}")
@@ -236,7 +238,7 @@ def queue_assign(request: HttpRequest, name: str) -> HttpResponse:
 @members_only
 @never_cache
 def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpResponse:
-    """Release or exclude a rater, or make a new link for one."""
+    """Release or exclude a rater, or create a new link for one."""
     queue = _editable(request, name)
     assignment = get_object_or_404(queue.assignments.select_related("user", "queue"), number=number)
     try:
@@ -252,7 +254,7 @@ def rater_act(request: HttpRequest, name: str, number: int, verb: str) -> HttpRe
 
 
 def _reason(request: HttpRequest) -> str:
-    """As it was entered. QueueError where it cannot be kept: nothing is done for a reason that is lost."""
+    """Return the entered reason. Raise QueueError if it is not valid, so that nothing happens without its reason."""
     form = ReasonForm(request.POST)
     if not form.is_valid():
         raise queues.QueueError(first_form_error(form))

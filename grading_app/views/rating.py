@@ -1,7 +1,8 @@
-"""The rater's pages: one thing at a time, and nothing about it but itself.
+"""The rater's pages: one unit at a time, with nothing that could bias its rating.
 
-Blind by construction: templates get an address of the image by the rater's place, or the item's text, and the words
-of the dimension. No key, category, norm, hash or count of others ever reaches them; a test reads all that is sent.
+The pages are blind by construction. Templates get the address of the image by its position, or the item's text, and the
+labels of the dimension. They never get a key, category, norm, hash or count of other ratings. A test reads everything
+that is sent.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ BACKEND = "django.contrib.auth.backends.ModelBackend"
 @require_safe
 @never_cache
 def rating_queue(request: HttpRequest) -> HttpResponse:
-    """What this person is asked to rate; straight into it, where it is one thing alone."""
+    """Show the queues of this rater. Redirect to the queue if there is only one."""
     mine = list(RaterAssignment.objects.of(request.user).select_related("queue").order_by("queue__created_at"))
     if len(mine) == 1 and not is_reader(request.user):
         return redirect("rating_item", mine[0].queue.name)
@@ -50,7 +51,7 @@ def rating_queue(request: HttpRequest) -> HttpResponse:
 def of_rater(
     view: Callable[[HttpRequest, RaterAssignment], HttpResponse],
 ) -> Callable[[HttpRequest, str], HttpResponse]:
-    """A page about one's own place in a queue: any other is not there. Once the queue is closed it says so instead."""
+    """Pass the user's own assignment to the view; 404 for any other queue. Show a notice if the queue is closed."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, name: str) -> HttpResponse:
@@ -75,7 +76,7 @@ def _own(request: HttpRequest, name: str) -> RaterAssignment:
 @never_cache
 @of_rater
 def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpResponse:
-    """The welcome, the thing that is due, or the thanks."""
+    """Show the welcome page, the unit that is due, or the thanks."""
     waiting = session.due(assignment)
     context = {"queue": assignment.queue, "assignment": assignment, "progress": session.progress(assignment)}
     if not assignment.started_at:
@@ -88,8 +89,11 @@ def rating_item(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
 
 
 def _shown(waiting: Rating) -> dict[str, Any]:
-    """All that a rater sees of an item: its text only where it has no image, since with one it may be a caption. Of an
-    answer: what was asked of it, whole, the answer, and by a rubric what that shows; nothing of who gave it."""
+    """Return everything that a rater sees of a unit.
+
+    An item's text is shown only without an image, because with an image it may be a caption. For an answer, the rater
+    sees the full question, the answer, and the material that the rubric shows. Nothing shows which model answered.
+    """
     queue = waiting.assignment.queue
     aspect = aspect_of(waiting, queue)
     return {
@@ -107,8 +111,10 @@ def _shown(waiting: Rating) -> dict[str, Any]:
 
 
 def _answered(waiting: Rating) -> dict[str, Any]:
-    """Its choices belong to the question, and what the rubric shows beside it; answers are read by themselves, without
-    the columns beside them."""
+    """Return the answers, with the question's choices and the material that the rubric shows beside it.
+
+    The answers are read separately, without the trial's other columns.
+    """
     if waiting.trial_id is None:
         return {"is_answer": False}
     answers = dict(Trial.objects.filter(pk__in=[waiting.trial_id, waiting.rival_id]).values_list("pk", "answer"))
@@ -165,9 +171,9 @@ def rating_undo(request: HttpRequest, assignment: RaterAssignment) -> HttpRespon
 @require_safe
 @never_cache
 def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse:
-    """The image that is due, or one before it, which a slow line may still be loading when its rating is given.
+    """Return the image that is due, or an earlier one, which a slow connection may still be loading.
 
-    None after it. Its address is the rater's place; its file's name is not told.
+    Later images are not available. The address holds only the position, and the file's name is hidden.
     """
     assignment = _own(request, name)
     shown = session.shown(assignment, position) if assignment.queue.is_open else None
@@ -187,7 +193,7 @@ def rating_image(request: HttpRequest, name: str, position: int) -> FileResponse
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def rating_join(request: HttpRequest, token: str) -> HttpResponse:
-    """The page of an invitation. Opening it changes nothing, since mail programs open links; its button uses it up."""
+    """Show an invitation. Opening it changes nothing, because mail programs open links; its button redeems it."""
     invitation = usable(token)
     if invitation is None:
         return render(request, "grading_app/rating/join_gone.html", status=404)
@@ -209,7 +215,7 @@ def _signer(where: Rating | RaterAssignment) -> Signer:
 
 
 def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, float]:
-    """Which place the page showed, and how many seconds ago."""
+    """Return the position that the page showed, and how many seconds ago."""
     try:
         position, _, since = _signer(assignment).unsign(request.POST.get("shown", "")).partition(":")
     except BadSignature:
@@ -218,7 +224,7 @@ def _place(request: HttpRequest, assignment: RaterAssignment) -> tuple[int, floa
 
 
 def _value(request: HttpRequest) -> float:
-    """A finite number; a comma may stand for the point, as keyboards of phones have it."""
+    """Return a finite number. A decimal comma is accepted, because phone keyboards have it."""
     text = request.POST.get("rating", "")
     try:
         value = float(text[:24].replace(",", "."))
@@ -232,7 +238,7 @@ def _value(request: HttpRequest) -> float:
 @require_safe
 @never_cache
 def rating_text(request: HttpRequest, name: str, position: int, part: str) -> HttpResponse:
-    """The whole of a long text that is due: the question, or the first or second answer. Nothing tells whose it is."""
+    """Return the full text of a part that is due: the question, or an answer, without its model."""
     assignment = _own(request, name)
     waiting = session.due(assignment) if assignment.queue.is_open and assignment.started_at else None
     if waiting is None or waiting.position != position:

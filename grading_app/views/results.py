@@ -1,4 +1,4 @@
-"""Results of an experiment: its tables, its figures, and the rows behind them as files."""
+"""The results of an experiment: its tables, its figures, and its rows as files."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ CONTENT_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
-SNAPSHOTS = 50  # Listed; all are there.
+SNAPSHOTS = 50  # The most snapshots on the page. All are stored.
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 WIDTHS = {"": WIDE, "narrow": NARROW}
-# In the address of a list of trials, but no filter of an export: which page it shows, and of which experiment.
+# Parameters of the trial list that are not export filters: the page and the experiment.
 NO_FILTERS = ("experiment", "after", "before", "page", "sort")
 
 
@@ -80,7 +80,7 @@ def _results_page(request: HttpRequest, experiment: Experiment, rules: RuleForm 
     {"default-src": ["'none'"], "script-src": ["'none'"], "style-src": ["'unsafe-inline'"], "img-src": ["data:"]}
 )  # type: ignore[untyped-decorator]
 def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpResponse:
-    """A figure as SVG. `theme` is light or dark, else the reader's; `width` is narrow, else half a page."""
+    """Return a figure as SVG. `theme` is light, dark, or by default the reader's. `width` is narrow, or half a page."""
     experiment = visible_experiment(request, slug)
     wave = chosen_wave(request, experiment)
     figure, theme = FIGURES.get(name), THEMES.get(request.GET.get("theme", ""))
@@ -98,7 +98,7 @@ def experiment_figure(request: HttpRequest, slug: str, name: str) -> HttpRespons
 @require_POST
 @members_only
 def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask for grades by the chosen rules; the task queue makes them."""
+    """Request grades by the chosen rules; the task queue computes them."""
     from django_q.tasks import async_task
 
     experiment = editable_experiment(request, slug)
@@ -116,7 +116,7 @@ def experiment_grade(request: HttpRequest, slug: str) -> HttpResponse:
 def experiment_export(
     request: HttpRequest, slug: str, table: str, file_format: str
 ) -> HttpResponse | StreamingHttpResponse:
-    """Streams a table of the experiment; the address may hold the filters of the list of trials."""
+    """Stream a table of the experiment. The address may hold the filters of the trial list."""
     experiment = visible_experiment(request, slug)
     given = {name: str(value) for name, value in request.GET.items() if value and name not in NO_FILTERS}
     try:
@@ -148,7 +148,7 @@ def _answers(experiment: Experiment, frames: Frames) -> AnswerTable | None:
 
 
 def _note_on(lines: list[ScoreLine]) -> str:
-    """How the intervals of this table were made."""
+    """Return a note on how the intervals of this table were made."""
     notes = ["Standard errors are clustered by item."]
     if any(not line.measure.is_share for line in lines):
         notes.append("Intervals of means: Student's, over items.")
@@ -161,7 +161,7 @@ def _note_on(lines: list[ScoreLine]) -> str:
 
 
 def shown_figure(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, str]) -> dict[str, Any] | None:
-    """A figure for the page: where its picture is, its words and its numbers. Draws nothing."""
+    """Return a figure for the page: the addresses of its picture, its texts and its numbers. Nothing is drawn."""
     frame = figure.frame(frames)
     if frame is None:
         return None
@@ -182,7 +182,7 @@ def shown_figure(figure: AnyFigure, frames: Frames, slug: str, where: dict[str, 
 
 
 def _exports(experiment: Experiment, wave: Wave | None) -> list[dict[str, str]]:
-    """The files that are most often wanted; of the shown wave alone, where the table has waves."""
+    """Return the most requested files. If a wave is chosen, tables with waves are restricted to it."""
     of_wave = f"?{urlencode({'wave': wave.number})}" if wave else ""
     wanted = [
         ("trials", "csv", of_wave, "Trials, CSV for spreadsheets"),

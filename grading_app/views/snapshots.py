@@ -1,4 +1,4 @@
-"""Making a snapshot from the page of results, and its file."""
+"""The creation of a snapshot from the results page, and the download of its file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from grading_app.models import Snapshot
 from runs_app.views.permissions import editable_experiment, visible_experiment
 
 MAKE = "grading_app.tasks.snapshot_experiment"
-SECONDS = 3000  # Of a task that writes all tables; below the time after which the queue would hand it out again.
+# The time limit of a task that writes all tables. It is below the time after which the queue would repeat the task.
+SECONDS = 3000
 
 
 class SnapshotForm(forms.Form):
@@ -26,7 +27,7 @@ class SnapshotForm(forms.Form):
 @require_POST
 @members_only
 def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
-    """Ask for a snapshot; the task queue writes it."""
+    """Request a snapshot; the task queue writes it."""
     from django_q.tasks import async_task
 
     experiment = editable_experiment(request, slug)
@@ -48,7 +49,7 @@ def snapshot_make(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @readers_only
 def snapshot_file(request: HttpRequest, slug: str, digest: str) -> FileResponse:
-    # Two of one second, label and author have one digest, and one file.
+    # Snapshots of the same second, label and author have the same digest, and share one file.
     snapshot = Snapshot.objects.filter(experiment=visible_experiment(request, slug), digest=digest).first()
     if snapshot is None:
         raise Http404

@@ -1,4 +1,4 @@
-"""Two waves of an experiment side by side: has the model drifted?"""
+"""The comparison of two waves of an experiment, to detect drift of a model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from runs_app.views.permissions import visible_experiment
 @require_safe
 @readers_only
 def experiment_waves(request: HttpRequest, slug: str) -> HttpResponse:
-    """`a` and `b` are labels or numbers; without them the first wave and the last."""
+    """Show two waves. `a` and `b` are labels or numbers; by default the first wave and the last."""
     experiment = visible_experiment(request, slug)
     waves = list(experiment.waves.all())
     context: dict[str, Any] = {"experiment": experiment, "state": page_state(experiment), "waves": waves}
@@ -42,12 +42,12 @@ def _chosen(waves: list[Wave], wanted: str, otherwise: int) -> Wave:
 
 
 def name_of(wave: Wave) -> str:
-    """What an address calls it."""
+    """Return the wave's name in addresses."""
     return wave.label or str(wave.number)
 
 
 def _sides(waves: list[Wave], a: Wave, b: Wave) -> list[dict[str, Any]]:
-    """For the page: either choice with an address for each wave, the other choice being kept."""
+    """Return both choices for the page, with an address for each wave. The other choice stays."""
     return [
         {"title": title, "choices": [_choice(wave, one, side, other, other_side) for wave in waves]}
         for title, side, one, other_side, other in (("From", "a", a, "b", b), ("To", "b", b, "a", a))
@@ -75,7 +75,7 @@ def _shown(experiment: Experiment, a: Wave, b: Wave) -> dict[str, Any]:
 
 
 def _aside(experiment: Experiment) -> list[str]:
-    """Queues in which people rated answers on dimensions: those are no scores."""
+    """Return the queues in which people rated answers on dimensions. These ratings are not scores."""
     on_dimensions = experiment.rating_queues.filter(rubric=None, assignments__ratings__value__isnull=False)
     return list(on_dimensions.order_by("name").values_list("name", flat=True).distinct())
 

@@ -1,4 +1,4 @@
-"""`manage.py demo`: from an empty database to published numbers, in small, then the site to look around in."""
+"""`manage.py demo`: a small study from an empty database to published numbers, then the site itself."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ class Command(OutputCommand):
             raise CommandError(str(error), returncode=WORK_FAILED) from None
 
     def _demonstrate(self) -> tuple[str, SimulatorConfig]:
-        """The job. The password to look at it with, and the models as they were."""
+        """Run the study. Return the password for the site, and the configuration of the simulated models."""
         self.say("All of this can be typed, too, or done in the browser.")
         if any(os.environ.get(key) for key in KEYS):
             self.say(SAID_ABOUT_KEYS)
         migrate()
         password = demo_data.password_of_user()
-        # The worker takes some seconds to get ready: meanwhile there is enough to do.
+        # The worker takes some seconds to start. The work below goes on meanwhile.
         with nullcontext() if demo_data.is_finished() else kept_running(_worker()):
             self._curate()
             models = demo_data.simulated_models()
@@ -82,7 +82,8 @@ class Command(OutputCommand):
             raise CommandError("not every trial is done", returncode=WORK_FAILED)
         return password, models
 
-    # --- the journeys ------------------------------------------------------------------------------------------------
+    # --- the steps of the study
+    # -----------------------------------------------------------------------------------------
 
     def _curate(self) -> None:
         self._head("Curate")
@@ -133,13 +134,14 @@ class Command(OutputCommand):
             for line in demo_data.results(slug):
                 self.say(f"  {line}")
 
-    # --- saying ------------------------------------------------------------------------------------------------------
+    # --- output
+    # ---------------------------------------------------------------------------------------------------------
 
     def _head(self, text: str) -> None:
         self.stdout.write(f"\n{text}", self.style.MIGRATE_HEADING)
 
     def _do(self, *words: str, silently: bool = False) -> None:
-        """Say a command as it would be typed, run it, and say what it said."""
+        """Print a command as it would be typed, run it, and print its output."""
         said = StringIO()
         if not silently:
             self.say(f"$ manage.py {shlex.join(words)}")

@@ -38,7 +38,7 @@ class Command(OutputCommand):
 
 
 def _filters(texts: list[str]) -> dict[str, str]:
-    """Return name -> value. ExportError for a name that is given twice: no row can have two values."""
+    """Return name -> value. Raise ExportError for two values of one name, because no row can have both."""
     filters: dict[str, str] = {}
     for name, value in map(_pair, texts):
         if filters.setdefault(name, value) != value:

@@ -62,7 +62,7 @@ class Command(OutputCommand):
             bad_input(str(error))
 
     def _grade(self, experiment: Experiment, wave: Wave | None, options: dict[str, Any]) -> None:
-        """Rules where some are named, or nothing is; judges likewise."""
+        """Grade by the chosen rules and judges. If none is chosen, use those of the design."""
         is_open = not any(options[name] for name in ("grader", "rubric", "texts", "panel", "scorer"))
         said = self._by_rules(experiment, wave, options) if is_open or options["scorer"] else 0
         if is_open:
@@ -107,7 +107,7 @@ class Command(OutputCommand):
             by=actor(options["user"]),
             force=options["force"],
             approved=found,
-            revive=options["only"] is None,  # A run that was cancelled goes on as a whole.
+            revive=options["only"] is None,  # A cancelled run can only resume as a whole.
             only=options["only"],
         )
         for one in report:

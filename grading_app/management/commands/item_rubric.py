@@ -1,4 +1,4 @@
-"""`manage.py item_rubric VERB ...`: a rubric for each item, written by a model and corrected by people."""
+"""`manage.py item_rubric VERB ...`: item rubrics, written by a model and corrected by people."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Command(OutputCommand):
             made = make_snapshot(experiment, by=actor(options["user"]), **said)
             write_export(read_file(path_of(made)), options["out"])
         except BrokenPipeError:
-            raise  # The reader of the standard output has left: manage.py ends quietly.
+            raise  # The reader of the standard output has left. manage.py then ends without a message.
         except (SnapshotError, OSError) as error:
             bad_input(str(error))
         self.stderr.write(f"{made.digest}  {sum(made.rows.values()):,} rows, {made.size:,} bytes")

@@ -1,4 +1,4 @@
-"""`manage.py verify_snapshot FILE.zip`: exit code 1, and a line for each difference, where it is not as it was made."""
+"""`manage.py verify_snapshot FILE.zip`: print each difference from the original; exit with code 1 if there is any."""
 
 from __future__ import annotations
 
