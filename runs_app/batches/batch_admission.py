@@ -25,8 +25,8 @@ from runs_app.models import Endpoint, ProviderBatch
 
 logger = logging.getLogger("evalsite.drain")
 
-# A round is one batch. The first decisions of an adaptive run may already ask for more cases. No batch is made of them
-# while answers of the run are collected, or while one of its points waits for a decision.
+# A round is one batch. The first decisions of an adaptive run may already ask for more cases. These wait for a batch
+# while answers of the run are collected or one of its points awaits a decision.
 RUNS_WITH_WORK = """
 SELECT r.id, r.experiment_id, m.endpoint_id FROM runs_app_run r
 JOIN runs_app_condition c ON c.id = r.condition_id

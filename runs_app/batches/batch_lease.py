@@ -137,7 +137,7 @@ def take_lease(worker_id: int) -> BatchLease | None:
 
 
 def held_claims(hold: BatchLease, *, after: int = 0, among: Collection[int] | None = None) -> list[Claim]:
-    """Return up to 200 trials that this batch still holds, by ascending id: those in `among`, or all."""
+    """Return the next PORTION trials that this batch still holds, by ascending id: those in `among`, or all."""
     named = None if among is None else sorted(among)
     batch = hold.batch
     with connection.cursor() as cursor:

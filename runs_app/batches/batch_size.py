@@ -19,7 +19,7 @@ def batch_size(pending: int, most: int, left_usd: Decimal | None, each_usd: Deci
 
 
 def poll_interval_s(age_s: float) -> float:
-    """Return the seconds until the next poll of a batch at work: a tenth of its age, between 1 and 300."""
+    """Return the seconds until a batch is polled again: a tenth of its age, between 1 and 300."""
     return min(max(age_s / 10, SHORTEST_LOOK_S), LONGEST_LOOK_S)
 
 

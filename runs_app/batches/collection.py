@@ -61,7 +61,7 @@ async def collect_results(hold: BatchLease, api: BatchApi, sql: Sql) -> bool:
 
 
 async def _portions(lines: AsyncIterator[Line], most: int) -> AsyncIterator[list[Line]]:
-    """Yield lines in portions, at most so many in all: a provider's endless reply must not be read for ever."""
+    """Yield lines in portions, at most `most` lines in all, so that reading an endless reply ends."""
     portion: list[Line] = []
     size = read = 0
     async for line in lines:

@@ -1,5 +1,5 @@
 """The life of a trial from its claim to its record: admit, request, call, conclude, record, settle, sweep.
 
-This package imports nothing of the web or of a provider's library. Every transaction takes its locks in one order:
-endpoints, experiments, runs, then trials.
+Nothing here handles web requests or calls a provider's library. All transactions take their locks in one order, which
+`runs_app.engine.counters` explains.
 """

@@ -77,7 +77,7 @@ class PointDecision:
 
 
 def points_due() -> dict[CounterKeys, dict[int, int]]:
-    """Return the open points without a pending or running trial, by run: their present number of cases, by point id."""
+    """Return the number of cases of each open point without pending or running trials, by run and point id."""
     with connection.cursor() as cursor:
         cursor.execute(DUE, {"most": MOST_AT_ONCE})
         found: dict[CounterKeys, dict[int, int]] = defaultdict(dict)

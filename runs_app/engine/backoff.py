@@ -27,8 +27,8 @@ def backoff_s(
     """Return the seconds to wait after the attempt of that number (from 1).
 
     The wait doubles from `base` up to `cap`. The caller draws `jitter_unit` from 0 to 1, and it takes off up to half.
-    Calls that failed together are so not tried again together. A Retry-After, in seconds, is the least to wait. It
-    counts up to a quarter of an hour, and the same draw adds up to a tenth.
+    So calls that failed together are not retried together. A Retry-After, in seconds, is the least to wait. It counts
+    up to a quarter of an hour, and the same draw adds up to a tenth.
     """
     doubled = min(cap, base * 2.0 ** min(max(attempt, 1) - 1, 60))
     wait = doubled * (1 - jitter_unit / 2)

@@ -59,7 +59,7 @@ class EndpointFeedback:
     """The result of some calls for their endpoint.
 
     `answered` and `overloaded` count calls by outcome. `requests` and `tokens` are those used beyond the estimate.
-    `allowance` is the provider's last statement of what is left of its rates.
+    `allowance` holds the rates that the provider last said are left.
     """
 
     answered: int

@@ -38,10 +38,10 @@ def share_slots(
 
     `slots` are free at the endpoint. `left_usd` is the rest of each experiment's budget (None: no budget). Experiments
     of the highest priority take what they want first. Among equals, slots are given one by one. Each goes to the
-    experiment with the fewest calls in flight, and in it to the run with the fewest. An experiment with many conditions
-    so gets no more than one share. Each slot is paid from its experiment's budget before it is given. `left_tokens` is
-    the rest of the endpoint's token rate (None: no limit). The last slot may overdraw it, since a large call might else
-    never start.
+    experiment with the fewest calls in flight, and in it to the run with the fewest. So an experiment with many
+    conditions gets no more than one share. Each slot is paid from its experiment's budget before it is given.
+    `left_tokens` is the rest of the endpoint's token rate (None: no limit). The last slot may overdraw it, because a
+    large call might otherwise never start.
     """
     left, given = dict(left_usd), {demand.run_id: 0 for demand in demands}
     queues = _queues(demands)

@@ -98,7 +98,7 @@ def _being_asked() -> CallFailure:
 
 
 def _usable(job: Job, known: Mapping[str, CallReply]) -> CallReply | None:
-    """Return the cached answer, or None if the design reruns answers of its kind; it would never change."""
+    """Return the cached answer, or None if the design reruns answers of its kind: a cached one never changes."""
     reply = known.get(job.cache_key or "")
     if reply is None or not (job.reruns_empty or job.reruns_unreadable):
         return reply

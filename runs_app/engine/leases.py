@@ -19,8 +19,8 @@ from runs_app.models import Attempt, Trial
 # Seconds. A lease that PostgreSQL cannot add to a time must not end the sweep and the renewals of other runs.
 LEASE_S = f"greatest(1, least({BOUNDS['experiment']['lease_s'].high}, e.lease_s))"
 
-# No worker could renew a lease while the server was away. So leases of claims made before its start last one more
-# period from that start.
+# No worker could renew a lease while the server was away. So leases of earlier claims last at least one more period
+# from its start.
 ENDED = f"""t.status = 'running' AND t.lease_until < clock_timestamp()
     AND (t.claimed_at > pg_postmaster_start_time()
         OR clock_timestamp() > pg_postmaster_start_time() + {LEASE_S} * interval '1 second')"""

@@ -135,7 +135,7 @@ class LockedCounters:
         return [key for key, delta in self.deltas.by_run.items() if self.runs[key].may_end_after(delta)]
 
     def _failing(self) -> list[int]:
-        """Return ids of runs that earlier failures keep from claiming. No result of theirs comes to stop them."""
+        """Return ids of runs that earlier failures must stop. They claim nothing, so no result would stop them."""
         return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NOTHING)]
 
 

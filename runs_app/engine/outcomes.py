@@ -31,7 +31,7 @@ class Outcome:
     """The outcome of a trial's attempt: its new status, and its columns.
 
     `wait_s` is the wait before a retry, `pause_s` the time to leave the endpoint alone. `unspent` gives the trial back
-    without counting the attempt. `allowance` is what the provider says is left of its rates.
+    without counting the attempt. `allowance` holds the rates that the provider says are left.
     """
 
     status: str

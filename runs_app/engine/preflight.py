@@ -202,7 +202,7 @@ def _request(preflight: Preflight) -> CallRequest:
     )
 
 
-# Why none is made -----------------------------------------------------------------------------------------------------
+# Reasons to make none -------------------------------------------------------------------------------------------------
 
 
 def _why_closed(opened: LockedPreflight) -> str:

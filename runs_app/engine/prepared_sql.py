@@ -58,7 +58,7 @@ def to_pg_json(rows: Iterable[dict[str, Any]]) -> str:
     rows = list(rows)
     try:
         text = to_json(rows).decode()
-    except PydanticSerializationError:  # Half a surrogate pair.
+    except PydanticSerializationError:  # A lone surrogate.
         text = None
     if text is not None and "\\u0000" not in text:
         return text

@@ -2,7 +2,7 @@
 
 A bucket holds the rate of ten seconds. It refills slowly enough that no minute exceeds its rate. The concurrency limit
 grows while it is in use and calls are answered. It is cut when the endpoint says that it is overloaded. This is
-additive increase, multiplicative decrease (Chiu & Jain 1989). Until the first cut, the limit doubles.
+additive increase, multiplicative decrease (Chiu & Jain 1989). At the start the limit doubles, until the first cut.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from runs_app.llm.rate_limit_headers import Allowance
 
 BURST = 1 / 6  # The part of a minute's rate that a bucket holds.
-SLOWEST = 0.99  # A minute. A bucket for one request a minute holds that whole rate, so it would never refill otherwise.
+SLOWEST = 0.99  # Per minute. A bucket holds all of a rate of 1, so without this minimum it would never refill.
 FIRST_LIMIT = 16.0
 CUT = 0.7
 # Calls that were in flight at a cut may report the same overload again, so these reports do not count.
@@ -37,7 +37,7 @@ class RateLimiterState:
     """The stored state of an endpoint's rate limiter. Times are seconds since 1970 by the database's clock.
 
     `day` is the provider's. The buckets may fall below zero by the tokens that one batch used beyond its estimate, and
-    refill first. `said_...` is what the provider says is left, valid until the time of the same name.
+    refill first. `said_...` are the amounts that the provider says are left, valid until the time of the same name.
     """
 
     limit: float = FIRST_LIMIT
@@ -178,7 +178,7 @@ def consume_tokens(throttle: RateLimiterState, requests: int, tokens: int) -> Ra
 def apply_allowance(
     throttle: RateLimiterState, allowance: Allowance, *, in_flight: int, now: float
 ) -> RateLimiterState:
-    """Apply the provider's last statement of what is left of its rates.
+    """Apply the provider's last statement of the rates that are left.
 
     The provider may not have counted the `in_flight` calls yet. So this many fewer may start, until their answers come.
     """

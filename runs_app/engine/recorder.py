@@ -40,7 +40,7 @@ class Result:
     `status` is the trial's new status. An `unspent` trial is given back without counting the attempt. `wait_s` is the
     wait before a retry, `pause_s` the time to leave its endpoint alone. `trial` and each of `calls` hold columns by
     name, as in TRIAL_COLUMNS and ATTEMPT_COLUMNS; a missing column is empty. An answer with a `cache_key` is cached
-    under it. `allowance` is what the provider says is left of its rates.
+    under it. `allowance` holds the rates that the provider says are left.
     """
 
     claim: Claim
@@ -149,7 +149,7 @@ END_CANCELLED = "UPDATE runs_app_trial SET status = 'cancelled', not_before = NU
 
 
 def _end_cancelled(books: LockedCounters, results: Sequence[Result]) -> None:
-    """Cancel trials that wait for a retry in a run that was cancelled meanwhile: they would wait for ever."""
+    """Cancel trials that wait for a retry in a run that was cancelled meanwhile: they would wait forever."""
     waiting = [
         result
         for result in results

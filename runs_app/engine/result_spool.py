@@ -5,8 +5,8 @@ a line of a file that the process holds locked. The lock ends with the process. 
 machine or on any that shares the folder, then records the lines. So only calls in flight are paid again, even though an
 answer frees its slot before it is written.
 
-Recording twice changes nothing (token, and one row per call), so a line may stay here after it was recorded. The file
-is not flushed to the disk: it survives the end of a process, but not a power cut.
+Recording twice changes nothing, because of the token and the one row per call. So a line may stay here after it was
+recorded. The file is not flushed to the disk: it survives the end of a process, but not a power cut.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ResultSpool:
         try:
             line = LINES.dump_json(result) + b"\n"
             written = os.write(self._file, line)
-        except PydanticSerializationError:  # Half a surrogate pair, which only the recorder replaces.
+        except PydanticSerializationError:  # A lone surrogate, which only the recorder replaces.
             logger.warning("the answer of trial %s is not kept in the journal", result.claim.trial_id)
         except OSError as error:
             self._do_without(error)

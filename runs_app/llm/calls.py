@@ -112,10 +112,10 @@ class Shaped:
 class CallReply:
     """A model's reply. Times are in milliseconds. Tokens are None if the provider does not state them.
 
-    `text` excludes the thinking that the provider or a <think> block separates, which is in `reasoning`. `raw_text` is
-    the text as received. Input tokens include cached ones, output tokens include reasoning. `list_usd` is the cost
-    without the provider's cache, None if no list has a price. `stated_usd` is the cost that the provider states.
-    `allowance` is what the provider says is left of its rates.
+    Thinking that the provider or a <think> block separates is in `reasoning`, not in `text`. `raw_text` is the text as
+    received. Input tokens include cached ones, output tokens include reasoning. `list_usd` is the cost without the
+    provider's cache, None if no list has a price. `stated_usd` is the cost that the provider states. `allowance` holds
+    the rates that the provider says are left.
     """
 
     text: str

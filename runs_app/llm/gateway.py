@@ -87,7 +87,7 @@ async def _called(request: CallRequest) -> CallReply:
         return read_reply(request, response, exchange, _milliseconds_since(started), _listed_cost)
     except CallFailure as failure:
         raise _with_circumstances(_with_bill(request, failure, exchange), exchange, started) from None
-    except Exception as error:  # noqa: BLE001 - whatever a provider's adapter raises is a failed call
+    except Exception as error:  # noqa: BLE001 - any exception of a provider's adapter is a failed call
         billed = _with_bill(request, exchange.failure_after(error), exchange)
         raise _with_circumstances(billed, exchange, started) from None
 
@@ -132,7 +132,8 @@ def _milliseconds_since(started: float) -> int:
 def warm_up() -> None:
     """Import litellm and the modules of its first call, then exclude all of it from garbage collection.
 
-    Call this once in a worker before work starts. It takes seconds, but else each collection walks litellm's objects.
+    Call this once in a worker before work starts. It takes seconds, but without it each collection walks litellm's
+    objects.
     """
     for provider in PROVIDER_URLS:
         # Prepared like a call to import the provider's adapter, then dropped.
@@ -259,7 +260,7 @@ def _is_listed(provider: str, model: str) -> bool:
     """Return whether litellm lists a price. Cached for each model, because litellm is slow for unlisted ones."""
     try:
         known = _litellm().get_model_info(model=model, custom_llm_provider=provider)
-    except Exception:  # noqa: BLE001 - it raises a bare Exception for a model that it does not know
+    except Exception:  # noqa: BLE001 - it raises a bare Exception for a model that is not listed
         return False
     return known.get("input_cost_per_token") is not None and known.get("output_cost_per_token") is not None
 

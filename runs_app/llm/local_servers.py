@@ -26,7 +26,7 @@ async def evict(request: CallRequest) -> None:
     headers = {} if key == KEYLESS else {"Authorization": f"Bearer {key}"}
     try:
         await exchange.post(f"{root}/api/generate", json={"model": request.model, "keep_alive": 0}, headers=headers)
-    except Exception as error:  # noqa: BLE001 - a server that hangs may well not answer this either
+    except Exception as error:  # noqa: BLE001 - a server that hangs may not answer this either
         logger.warning("%s could not be unloaded: %s", request.model, type(error).__name__)
     else:
         logger.warning("%s stalled and was unloaded", request.model)

@@ -254,7 +254,7 @@ def with_marked_head(
 
     `messages` were rendered with `variables`. `shared` names the variables, besides those of the dimension, that are
     the same for all items. Texts are split at the mark and otherwise unchanged. No mark is set if no turn names an
-    item, or if the shared part is too short for every provider's cache.
+    item, or if the shared part is too short for any cache.
     """
     filled = [turn for turn in prompt if turn["role"] != "system" or substitute(turn["content"], variables).strip()]
     at, offset = _end_of_head(filled, SHARED | set(shared))

@@ -61,7 +61,7 @@ def visible_text(text: str) -> str:
 
 
 def parse_rating(text: str | None, scale: Scale) -> Parsed:
-    """Return the rating in a reply and the step that found it. This never raises, whatever the text.
+    """Return the rating in a reply and the step that found it. This never raises, for any text.
 
     Errors: "empty" (nothing visible), "no_rating_found", "out_of_scale", "not_an_integer" (for example 3.5 in JSON).
     """

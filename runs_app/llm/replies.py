@@ -111,7 +111,7 @@ def _cost(
 ) -> tuple[Decimal | None, CostSource]:
     """Return the cost of the call and its source: a price list, or the provider's statement if that is larger.
 
-    A provider that bills more than the list price could else exceed the budget unnoticed.
+    A provider that bills more than the list price could otherwise exceed the budget unnoticed.
     """
     cost, source = _cost_by_list(request, usage, tokens, listed_cost)
     if stated is not None and (cost is None or stated > cost):

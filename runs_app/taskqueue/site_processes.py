@@ -99,7 +99,7 @@ def serve(
 
 
 def _tidy_up() -> None:
-    """Give back the tasks of an `up` that was killed on this machine, and close folders that were left open."""
+    """Give back the tasks of an `up` that was killed on this machine, and restrict folders that are too open."""
     for folder in (settings.MEDIA_ROOT, settings.JOURNAL_DIR):
         close_folder(Path(folder))
     for board in Noticeboard.left_behind(settings.DATA_DIR):
