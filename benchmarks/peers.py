@@ -31,8 +31,9 @@ SCRIPTS = Path(__file__).resolve().parent / "peer_scripts"
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another tool. `command` returns a command line from its folder, the number of questions, calls in flight, and the
-    URL.
+    """Another tool.
+
+    `command` returns a command line from a folder, the number of questions, calls in flight and URL.
     """
 
     name: str
@@ -48,8 +49,9 @@ def _pip(*packages: str) -> Callable[[Path], list[list[str]]]:
 
 
 def _script(name: str) -> Callable[[Path, int, int, str], list[str]]:
-    """Return a command that runs one of `peer_scripts` with the tool's Python. The provider's URL is in the
-    environment.
+    """Return a command that runs one of `peer_scripts` with the tool's Python.
+
+    The environment has the provider's URL.
     """
 
     def command(folder: Path, n: int, in_flight: int, url: str) -> list[str]:
@@ -108,9 +110,7 @@ def asked(peer: Peer, folder: Path, url: str, options: argparse.Namespace) -> di
 
 
 def _run(command: list[str], folder: Path) -> tuple[float, float]:
-    """Return seconds of wall time and of processor time. Raise Failed, with the last lines of output, if the command
-    fails.
-    """
+    """Return seconds of wall time and of processor time. Raise Failed, with the last output, if the command fails."""
     quiet = {
         "PROMPTFOO_DISABLE_TELEMETRY": "1",
         "PROMPTFOO_DISABLE_UPDATE": "1",

@@ -1,6 +1,6 @@
 """The speed of planning a large design: `python benchmarks/planning.py [TRIALS]`, on a temporary database.
 
-It prints seconds and rows per second for a first plan, for the same plan again, and for one sample more.
+It prints seconds and rows per second. It plans three times: a first plan, the same plan again, and one sample more.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ FILL = """INSERT INTO runs_app_trial (run_id, item_id, sample_idx, status, attem
 
 
 def stored_answers(rows: int, slug: str = "stored") -> Experiment:
-    """Return an experiment of five models over a thousand items, with `rows` done trials (rounded down to a full
-    design).
+    """Return an experiment of five models over a thousand items, with `rows` done trials.
 
-    The tables are vacuumed, as autovacuum does soon after. Otherwise the first reader would have to write each page.
+    The number of trials is rounded down to a full design. The tables are vacuumed, as autovacuum does soon after.
+    Otherwise the first reader would have to write each page.
     """
     samples = max(1, rows // ITEMS // MODELS)
     experiment = factories.make_experiment(

@@ -34,8 +34,9 @@ class GradingConfig(AppConfig):
         return scorers_with_parameter()
 
     def stored_scorer(self, written: str | Mapping[str, Any]) -> str | dict[str, str]:
-        """Return the scorer in the format of a design, from `regex:PATTERN` or a mapping. Raise ValueError if it is not
-        valid.
+        """Return the scorer in the format of a design, from `regex:PATTERN` or a mapping.
+
+        Raise ValueError if invalid.
         """
         from grading_app.scoring.grading import read_rule
 
@@ -68,16 +69,13 @@ class GradingConfig(AppConfig):
         return unread_verdicts(experiment)
 
     def rule_scores(self, experiment: Experiment) -> list[dict[str, Any]]:
-        """Return, for each rule of the experiment, the number of scored answers, and of unreadable ones by
-        error code."""
+        """Return the number of scored answers of each rule, and of its unreadable answers by error code."""
         from grading_app.scoring.grading import rule_scores
 
         return rule_scores(experiment)
 
     def judges_of(self, experiment: Experiment) -> list[dict[str, Any]]:
-        """Return the judges of the design and the added ones, for a manifest: the texts that each reads, and its
-        prices.
-        """
+        """Return the judges of the design and the added ones for a manifest: their texts and prices."""
         from grading_app.judging.manifest_entry import judges_of
 
         return judges_of(experiment)

@@ -27,16 +27,18 @@ class AdjudicationError(ValueError):
 
 
 def may_adjudicate(user: Any, experiment: Experiment) -> bool:
-    """Return True for people who may change the experiment, and for curators. The caller has checked that it is
-    visible.
+    """Return True for people who may change the experiment, and for curators.
+
+    The caller has checked that the user may see the experiment.
     """
     return CURATOR in roles_of(user) or Experiment.objects.editable_by(user).filter(pk=experiment.pk).exists()
 
 
 @transaction.atomic
 def adjudicate(trial: Trial, *, scale: Scale, score: float, reason: str, by: Any) -> Adjudication:
-    """Settle this answer's score on this scale, for the first time or again. Raise AdjudicationError if it is not
-    valid.
+    """Settle this answer's score on this scale, for the first time or again.
+
+    Raise AdjudicationError if the score, the reason or the answer is not valid.
     """
     if not math.isfinite(score) or not scale.low <= score <= scale.high:
         raise AdjudicationError(f"The score has to be on the scale from {scale}.")
@@ -70,9 +72,7 @@ def _condition(experiment: Experiment, scale: Scale) -> GradeCondition:
 
 
 def points_of(scale: Scale) -> list[tuple[float, str]]:
-    """Return the points of a scale of few whole numbers, or of named points. Return none if any number may be the
-    score.
-    """
+    """Return the points of a scale of few whole numbers, or of named points; none if any number may be the score."""
     names, low, high = dict(scale.points), float(scale.low), float(scale.high)
     if low.is_integer() and high.is_integer() and 1 < high - low < MOST_POINTS:
         return [(float(at), names.get(float(at), "")) for at in range(int(low), int(high) + 1)]

@@ -38,9 +38,7 @@ MOST_PAIRED = 12  # more raters than this: no list of all pairs
 
 @dataclass(frozen=True)
 class Line:
-    """One measure: its estimate, or the reason why it has none. `fits`: the measure of its kind that suits the scale
-    best.
-    """
+    """One measure: its estimate, or the reason why it has none. `fits`: the measure suits the scale best."""
 
     name: str
     estimate: Estimate | None

@@ -16,9 +16,7 @@ ORDERED = "SELECT id, one, other FROM scope WHERE id = ANY(%(units)s)"
 
 
 def pair_with(experiment: Experiment, verdict: int) -> int | None:
-    """Return the id of the pair of this verdict: the key of the pair's first verdict. None if it is not in this
-    experiment.
-    """
+    """Return the id of this verdict's pair, the key of its first verdict; None if it is not in this experiment."""
     known = Preference.objects.filter(condition__experiment=experiment)
     found = known.filter(pk=verdict).first()
     if found is None:

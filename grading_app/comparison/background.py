@@ -1,5 +1,4 @@
-"""Comparisons that take too long for a request: a page enqueues them, a worker computes them, a row stores the
-result."""
+"""Comparisons that take too long for a request: a page enqueues them, a worker computes them, a row holds them."""
 
 from __future__ import annotations
 
@@ -116,8 +115,9 @@ def _address(question: Question, roles: Roles) -> str:
 
 
 def work_out(pk: int, address: str) -> None:
-    """Compute the comparison and the order of disagreements, and store both. Ratings that arrive meanwhile outdate
-    them.
+    """Compute the comparison and the order of disagreements, and store both.
+
+    Ratings that arrive during the work outdate the result.
     """
     row = Comparison.objects.select_related("experiment").filter(pk=pk).first()
     if row is None:

@@ -24,9 +24,7 @@ VERSION = 5  # Increase it when the same ratings are measured differently.
 
 @dataclass(frozen=True)
 class Roles:
-    """The raters that the page shows in detail: a judge, the people it is compared with, and two raters for the
-    confusion matrix.
-    """
+    """The raters in detail: a judge, the people it is compared with, and two raters for the confusion matrix."""
 
     judge: Rater | None
     people: list[Rater]
@@ -47,9 +45,10 @@ class Compared:
 
 
 def roles_of(question: Question, wanted: dict[str, str]) -> Roles:
-    """Return the roles from the address. By default: the first rater that is not a person, and the first two raters.
+    """Return the roles from the address, or by default the first judge or panel, and the first two raters.
 
-    People are the human raters. If there are none, the adjudicated scores take their place.
+    Without a judge or panel, the first rater that is not a person takes its place. People are the human raters. If
+    there are none, the adjudicated scores take their place.
     """
     known = {rater.key: rater for rater in question.raters}
     people = [rater for rater in question.raters if rater.kind in HUMAN]

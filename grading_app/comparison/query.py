@@ -30,8 +30,7 @@ FIRST_CHOICE = 6  # The number of raters that are compared by default.
 
 @dataclass(frozen=True)
 class Question:
-    """The raters to compare, and the units. `chosen` may hold groups; in `raters` they are expanded to single
-    people."""
+    """The raters to compare, and the units. `chosen` may hold groups; in `raters` they are expanded to people."""
 
     experiment: Experiment
     units: str

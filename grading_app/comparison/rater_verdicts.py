@@ -40,8 +40,7 @@ class Side:
 
 
 def sides_of(trial: Trial, raters: list[Rater], criterion: str = "") -> list[Side]:
-    """Return a side for every rater of the question, also without a verdict: on one criterion, or on the whole
-    score."""
+    """Return a side for every rater of the question, also without a verdict: on one criterion, or in total."""
     gradings = {f"g{grading.condition_id}": grading for grading in Grading.objects.filter(trial=trial)}
     ratings = {
         f"p{rating.assignment_id}-{rating.dimension_id}": rating.value

@@ -87,8 +87,8 @@ MET = """SELECT p.id, p.condition_id, gc.kind, ta.item_id,
         AND (%(condition)s::bigint IS NULL OR %(condition)s IN (ra.condition_id, rb.condition_id))
         AND (%(dimension)s::bigint IS NULL OR ta.dimension_id = %(dimension)s)
         AND (%(category)s = '' OR i.category = %(category)s)"""
-# The key of the first verdict identifies a pair, whoever gave it. A judge that saw both orders gives one choice: if the
-# order changes the verdict, it counts as a tie (Zheng et al. 2023, section 3.4).
+# The key of the first verdict identifies a pair, whichever rater gave it. A judge that saw both orders gives one
+# choice: if the order changes the verdict, it counts as a tie (Zheng et al. 2023, section 3.4).
 SAID_OF_PAIRS = f"""met AS ({MET}), scope AS (
     SELECT min(id) AS id, item_id, one, other FROM met GROUP BY item_id, one, other
 ), said AS (
@@ -192,8 +192,7 @@ def given_by(question: Question) -> tuple[str, dict[str, Any]]:
 
 
 def _scales(question: Question) -> dict[str, list[Any]]:
-    """Return the offset and the divisor of each rater's values: 0 and 1 unless values are shown as shares of the
-    scale."""
+    """Return the offset and the divisor of each rater's values: 0 and 1, unless values are shares of the scale."""
     scales = [rater.scale if question.as_shares else None for rater in question.raters]
     return {
         "raters": [rater.key for rater in question.raters],

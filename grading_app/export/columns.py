@@ -44,7 +44,7 @@ def spreadsheet_cell(column: Column) -> str:
 def json_members(some: Sequence[Column]) -> str:
     """Return SQL for a JSON object without its braces.
 
-    It is faster than row_to_json, which first makes a row of the cells and looks up the type of each cell in each row.
+    It is faster than row_to_json. That function first makes a row of the cells, and looks up the type of each cell.
     """
     pieces = [piece for column in some for piece in (f"""',"{column.name}":'""", _json_value(column))]
     pieces[0] = pieces[0].replace(",", "", 1)

@@ -1,5 +1,6 @@
-"""The file of a snapshot: a zip with the sha256 of each part. The same content gives the same bytes. Memory is
-constant.
+"""The file of a snapshot: a zip with the sha256 of each part, written in constant memory.
+
+The same content gives the same bytes.
 """
 
 from __future__ import annotations

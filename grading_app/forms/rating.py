@@ -125,9 +125,7 @@ class QueueForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 class AnswerQueueForm(QueueForm):
-    """A draft of a queue over answers of an experiment: which answers, and by which dimensions or rubric they are
-    rated.
-    """
+    """A draft of a queue over answers of an experiment: the answers, and the dimensions or rubric for rating them."""
 
     conditions = forms.ModelMultipleChoiceField(
         queryset=Condition.objects.none(),

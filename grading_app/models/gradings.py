@@ -170,7 +170,7 @@ class Preference(models.Model):
 
 
 class SupersededVerdict(models.Model):
-    """A former state of a grading or a preference that was replaced by a newer verdict, or deleted by its rater.
+    """A former grading or preference that a newer verdict replaced, or that its rater deleted.
 
     Database triggers write these rows (`grading_app_keep_superseded`). They never change.
     """

@@ -1,5 +1,4 @@
-"""Judging models: a rubric is the judge's instructions, a grader is a model with a rubric, a panel is several
-graders."""
+"""Judges: a rubric is the judge's instructions, a grader is a model with a rubric, a panel is several graders."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Results that take too long for a request: pages request them, one worker at a time computes them, a row stores
-them."""
+"""Results that take too long for a request: pages request them, one worker computes them, a row holds them."""
 
 from __future__ import annotations
 

@@ -135,8 +135,7 @@ def rule_labels(experiment: Experiment) -> dict[int, str]:
 
 
 def people_labels(experiment: Experiment) -> dict[int, str]:
-    """Return a label for the people of each queue that graded answers by a rubric, with the number of raters per
-    answer.
+    """Return a label for the people of each queue that graded by a rubric, with their number per answer.
 
     The keys are the negated keys of the queues.
     """

@@ -68,9 +68,7 @@ class GradeLine:
 
     @property
     def verdicts(self) -> int:
-        """The number of pairwise verdicts, read or unread. Each pair counts once in each order, with its newest
-        verdict.
-        """
+        """The number of pairwise verdicts, read or unread. Only the newest verdict of a pair in each order counts."""
         return self.scores.preferred + self.scores.unread
 
     @property

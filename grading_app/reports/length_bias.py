@@ -1,5 +1,4 @@
-"""Length bias of a judge: scores by the length of the answer, within conditions, and how often the longer answer
-wins."""
+"""Length bias of a judge: scores by the answer's length, within conditions, and how often the longer answer wins."""
 
 from __future__ import annotations
 
@@ -106,8 +105,10 @@ def _lengths(condition: GradeCondition) -> Lengths:
 
 
 def _r(moments: Sequence[Sequence[Any]]) -> float | None:
-    """Return r from sums of squares and products (S_xx, S_yy, S_xy), each about its own means; None if nothing
-    varies."""
+    """Return r from sums of squares and products (S_xx, S_yy, S_xy), each about its own means.
+
+    Return None if nothing varies.
+    """
     xx, yy, xy = (sum(row[at] or 0.0 for row in moments) for at in range(3))
     return xy / math.sqrt(xx * yy) if xx > 0 and yy > 0 else None
 

@@ -1,5 +1,4 @@
-"""The style of the figures: one set of colours for light and dark, hairlines, and labels beside the marks, not a
-legend.
+"""The style of the figures: colours for light and dark, hairlines, and labels beside the marks, not a legend.
 
 matplotlib is imported inside the functions, so that pages without a figure do not load it. pyplot is never used,
 because it never frees its figures. Each colour is a pair; the picture follows the reader's theme by CSS `light-dark`.
@@ -148,8 +147,9 @@ def beside(axes: Axes, place: tuple[float, float], text: str, *, right: float = 
 
 
 def shortened(text: str, width: float) -> str:
-    """Cut a text to this width in pixels at the normal size, by the average letter. The middle is cut, because both
-    ends identify it better.
+    """Cut a text to this width in pixels at the normal size, by the average letter.
+
+    The middle is cut, because both ends identify the text better.
     """
     room = max(6, int(width / LETTER))
     if len(text) <= room:
@@ -188,9 +188,7 @@ def svg(draw: Callable[[], Figure], theme: Theme = "auto") -> bytes:
 
 
 def _themed(picture: str, theme: Theme) -> str:
-    """Return the picture with the page's fonts and the theme's colours. "auto" keeps both colours for the reader's
-    setting.
-    """
+    """Return the picture with the page's fonts and the theme's colours. "auto" keeps both colours."""
     picture = picture[picture.index("<svg") :]
     picture = re.sub(r"'DejaVu Sans'[^;\"]*", FONT_FAMILY, picture)
     for light, dark in DARK_OF.items():

@@ -21,10 +21,10 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class ScoreLine:
-    """A mean or share with its interval. If the measure is a share, `mean` is 0 to 1, `sd` is None, and the interval is
-    Wilson's.
+    """A mean or share with its interval.
 
-    Everything but the counts is None if no score could be read. `se`, `low` and `high` are None with one item.
+    If the measure is a share, `mean` is 0 to 1, `sd` is None, and the interval is Wilson's. Everything but the counts
+    is None if no score could be read. `se`, `low` and `high` are None with one item.
     """
 
     measure: Measure

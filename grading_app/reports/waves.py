@@ -126,8 +126,9 @@ def wave_lines(experiment: Experiment, a: Wave, b: Wave) -> list[WaveLine]:
 
 
 def _adjusted(lines: list[WaveLine]) -> list[WaveLine]:
-    """Set the adjusted p. Single conditions and sums over them are two families of tests, because a sum repeats its
-    parts.
+    """Set the adjusted p.
+
+    Single conditions and sums over them are two families of tests, because a sum repeats its parts.
     """
     found = list(lines)
     for is_sum in (True, False):
@@ -182,8 +183,9 @@ def _compared(of_item: str) -> str:
 
 
 def wave_outcomes(experiment: Experiment, a: Wave, b: Wave) -> list[WaveOutcome]:
-    """Return two rows for each condition, wave a first. If there are several conditions, two rows for all come before
-    them.
+    """Return two rows for each condition, wave a first.
+
+    If there are several conditions, two rows for all conditions come before them.
     """
     labels, served = labels_of(experiment), _served(experiment, a, b)
     counted = [{row.condition: row for row in outcomes(_in(experiment, wave))} for wave in (a, b)]

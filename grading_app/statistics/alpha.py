@@ -50,8 +50,7 @@ def _by_distance(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
 
 
 def _by_position(used: Ratings, level: Level) -> Callable[[Floats], Floats]:
-    """Return alpha for scales whose distances are squared differences: of the ratings, or of their mid-ranks
-    (ordinal)."""
+    """Return alpha for scales whose distances are squared differences: of ratings, or of their mid-ranks (ordinal)."""
     unit, sizes = np.nonzero(used.given)[0], used.per_unit
     starts = np.cumsum(sizes) - sizes
     values = used.values[used.given]

@@ -16,7 +16,8 @@ from grading_app.statistics.measures import Coefficient
 from grading_app.statistics.ratings import Floats, Ratings, Whole
 
 MOST_DEGENERATE = 0.1
-FEW_ITEMS = 30  # Over 5, 8 or 20 items, a 95 % interval of alpha covers 67, 83 or 89 %.
+# Over 5, 8 or 20 items, a 95 % interval of alpha covers 67, 83 or 89 %, because resamples vary less than samples.
+FEW_ITEMS = 30
 CELLS_AT_ONCE = 2_000_000  # of resamples x ratings: bounds the memory of a step to tens of megabytes
 
 

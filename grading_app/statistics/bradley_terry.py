@@ -249,8 +249,9 @@ def bradley_terry_by_items(
 
 
 def maximum_likelihood(wins: Floats) -> Floats:
-    """Return log-strengths of mean 0: (tables, names, names) -> (tables, names); NaN for a table without a finite
-    estimate.
+    """Return log-strengths of mean 0: (tables, names, names) -> (tables, names).
+
+    Strengths are NaN for a table without a finite estimate.
     """
     games, won = wins + wins.swapaxes(1, 2), wins.sum(axis=2)
     found = np.full(won.shape, np.nan)
@@ -310,8 +311,9 @@ def refuse_unbounded(wins: Floats, names: Sequence[Hashable]) -> None:
 
 
 def _reached(wins: Floats) -> NDArray[np.bool_]:
-    """Return where the row beat the column, directly or through others: (tables, names, names). Each name reaches
-    itself.
+    """Return where the row beat the column, directly or through others: (tables, names, names).
+
+    Each name reaches itself.
     """
     size = wins.shape[1]
     reached = (wins > 0) | np.eye(size, dtype=bool)

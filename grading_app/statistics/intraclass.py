@@ -106,8 +106,9 @@ def _spread(form: Form, ms: MeanSquares, confidence: float) -> Spread | None:
 
 
 def _by_ratio(rows: float, noise: float, df: tuple[float, float], k: int, confidence: float) -> tuple[float, float]:
-    """Return the limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise, without dividing by
-    noise.
+    """Return the limits of (1,1) and (3,1): (F / f - 1) / (F / f + k - 1) for F = rows / noise.
+
+    The formula is written without a division by noise.
     """
     divisors = _quantile(confidence, *df), 1 / _quantile(confidence, df[1], df[0])
     low, high = ((rows - f * noise) / (rows + (k - 1) * f * noise) for f in divisors)

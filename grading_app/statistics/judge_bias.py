@@ -65,8 +65,9 @@ def cluster_sums(clusters: Clusters, times: Floats, values: Floats) -> ClusterSu
 
 
 def judge_slope(ratings: Ratings, judge: Hashable, line: Line = "deming", error_ratio: float = 1.0) -> Coefficient:
-    """Return the slope of the judge's ratings (y) on the people's means (x). Below 1 the judge avoids the ends of the
-    scale.
+    """Return the slope of the judge's ratings (y) on the people's means (x).
+
+    Below 1 the judge avoids the ends of the scale.
 
     deming: both have measurement error; error_ratio = error variance of the judge / of the people's means;
     slope = (s_yy - e s_xx + sqrt((s_yy - e s_xx)^2 + 4 e s_xy^2)) / (2 s_xy).

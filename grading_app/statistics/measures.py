@@ -37,8 +37,9 @@ class Coefficient:
         return None if np.isnan(value) else value
 
     def result(self, confidence: float = 0.95) -> Estimate:
-        """Return the estimate, with its interval by formula if there is one. `bootstrap` gives an interval to any
-        measure.
+        """Return the estimate, with its interval by formula if there is one.
+
+        `bootstrap` gives an interval to any measure.
         """
         estimate = self.estimate
         spread = self.spread(confidence) if self.spread and estimate is not None else None

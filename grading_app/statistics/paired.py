@@ -56,12 +56,11 @@ def change_of(
 
 
 def sign_flip_p(differences: Sequence[float]) -> float:
-    """Return the share of all sign patterns whose sum is at least as far from zero as the observed sum (two-sided,
-    exact).
+    """Return the exact two-sided p: the share of sign patterns whose sum is as far from zero as the observed sum.
 
-    Without a change, the two means of an item could be swapped, so both signs are equally likely. The test assumes
-    nothing else about the distribution. R. A. Fisher (1935), The design of experiments, section 21. Raise ValueError
-    for no differences, or for more than FEW.
+    Patterns that are further from zero count too. Without a change, the two means of an item could be swapped, so both
+    signs are equally likely. The test assumes nothing else about the distribution. R. A. Fisher (1935), The design of
+    experiments, section 21. Raise ValueError for no differences, or for more than FEW.
     """
     import numpy as np
 

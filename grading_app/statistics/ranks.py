@@ -22,9 +22,7 @@ class Ranking:
         self.tie_of[self.order] = tie
 
     def tie_sizes(self, times: Floats) -> Floats:
-        """Return how often each distinct value counts, ascending: (resamples, n) weights -> (resamples, distinct
-        values).
-        """
+        """Return how often each distinct value counts, ascending: (resamples, n) -> (resamples, distinct values)."""
         upto = np.cumsum(times[:, self.order], axis=1)[:, self.ends]
         return np.diff(upto, axis=1, prepend=0.0)
 
@@ -36,8 +34,7 @@ class Ranking:
 
 
 def kendalls_w(ratings: Ratings) -> Coefficient:
-    """Return Kendall's coefficient of concordance of m raters who each order the same n units, corrected for ties (0 to
-    1).
+    """Return Kendall's coefficient of concordance of m raters who order the same n units, corrected for ties (0 to 1).
 
     W = 12 S / (m^2 (n^3 - n) - m T). S is the sum of squares of the units' rank sums about their mean m (n + 1) / 2,
     with mid-ranks for ties. T = sum over raters and ties of t units of t^3 - t.

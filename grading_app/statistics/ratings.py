@@ -17,7 +17,7 @@ Rater = TypeVar("Rater", bound=Hashable)
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """The number of units that each item has in each row, if a row stands for many units that are alike.
+    """The items of rows that stand for many units that are alike.
 
     units: (kinds of items, rows), how many units of each row an item of this kind has.
     alike: (kinds of items,), the number of items of that kind.

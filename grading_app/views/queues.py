@@ -99,9 +99,7 @@ def queue_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def queue_of_answers(request: HttpRequest, slug: str) -> HttpResponse:
-    """Create a queue over the answers of an experiment. It needs the right to edit, because raters will see the
-    answers.
-    """
+    """Create a queue over the answers of an experiment. It needs the right to edit: raters will see the answers."""
     experiment = editable_experiment(request, slug)
     owner: Any = request.user
     queue = RatingQueue(

@@ -36,7 +36,7 @@ CONTENT_TYPES = {
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
 }
-SNAPSHOTS = 50  # The most snapshots on the page. All are stored.
+SNAPSHOTS = 50  # The maximum number on the page. All snapshots are stored.
 THEMES: dict[str, Theme] = {"": "auto", "light": "light", "dark": "dark"}
 WIDTHS = {"": WIDE, "narrow": NARROW}
 # Parameters of the trial list that are not export filters: the page and the experiment.

@@ -28,8 +28,9 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class ByCategory:
-    """The panels and categories. `categories` go from the easiest to the hardest, over all conditions; a panel may lack
-    some.
+    """The panels and categories. `categories` go from the easiest to the hardest over all conditions.
+
+    A panel may lack some categories.
     """
 
     panels: list[Panel]
