@@ -51,9 +51,12 @@ CHOICE = Scale(0, 1, ((0, "the second"), (0.5, "neither"), (1, "the first")))
 class Rater:
     """A rater, or a group of raters that is chosen as one (the people of a queue). `key` is used in addresses.
 
-    g12: grade condition 12. r3: the people of queue 3, who rate by a rubric. own: the rating that the answer itself
-    contains. q3-7: the people of queue 3 on dimension 7. p5-7: one of these people, with assignment 5. c4: condition
-    4's mean rating of an item. s4: condition 4's first rating of an item. norm: the dataset's norms.
+    g12: grade condition 12.
+    r3: the people of queue 3, who rate by a rubric.
+    own: the rating that the answer itself contains.
+    q3-7: the people of queue 3 on dimension 7. p5-7: the person with assignment 5, on dimension 7.
+    c4: condition 4's mean rating of an item. s4: condition 4's first rating of an item.
+    norm: the dataset's norms.
     """
 
     key: str

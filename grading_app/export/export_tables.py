@@ -18,7 +18,7 @@ class ExportTable:
     sections: selects the ids of the sections, for example runs, by the parameter `experiment`.
     keys: selects the ids of the rows of one `section`.
     rows: joins the columns' tables, restricted to the rows of one `section` with a key above `low` and at most `high`.
-    order: the key by which the rows of a page are ordered; empty if a page has one row at most.
+    order: the key by which the rows of a page are ordered; empty if a page has a single key.
     """
 
     name: str

@@ -49,11 +49,13 @@ FROM seat JOIN left_out l ON l.panel = seat.panel GROUP BY 1, 2 ORDER BY 3 DESC 
 class Scores:
     """The sums of a condition's verdicts. `mean` is None if no score could be read.
 
-    codes: (error code, count) of unreadable verdicts, the most frequent first. length: Pearson's r of score and length
-    of the answer in characters, over `length_n` answers; None if either does not vary. graded: the number of gradings,
-    read or unread. preferred: pairwise verdicts that could be read. noted: as `codes`, for answers that were scored
-    without a call, were cut off or refused. left_out: for a panel, answers that a member graded and the panel could
-    not. missing: for a panel, (condition of a member, number of these answers without its verdict).
+    codes: (error code, count) of unreadable verdicts, the most frequent first.
+    length: Pearson's r of score and length of the answer in characters, over `length_n` answers. None if either does
+    not vary.
+    graded: the number of gradings, read or unread. preferred: the pairwise verdicts that could be read.
+    noted: as `codes`, for answers that were scored without a call, were cut off or refused.
+    left_out: for a panel, the number of answers that a member graded and the panel could not.
+    missing: for a panel, (condition of a member, number of these answers without its verdict).
     """
 
     mean: Mean | None = None

@@ -22,9 +22,11 @@ FEWEST_FITTED = 4
 class CorrectedMean:
     """Three estimates of the people's mean.
 
-    corrected: by prediction-powered inference. people: from the people's ratings alone. judge: the judge's own mean
-    over all units, with its bias. judge_share: the weight of the judge, 0 to 1 (1 unless tuned). rectifier: the mean of
-    people minus judge, on the units that both rated.
+    corrected: by prediction-powered inference.
+    people: from the people's ratings alone.
+    judge: the judge's own mean over all units, with its bias.
+    judge_share: the weight of the judge, 0 to 1 (1 unless tuned).
+    rectifier: the mean of people minus judge, on the units that both rated.
     """
 
     corrected: Estimate
@@ -38,8 +40,8 @@ class CorrectedMean:
 class _Sample:
     """The ratings that the corrected mean uses.
 
-    f: the judge on units that people did not rate. y, g: people and judge on the units that people rated. unrated,
-    rated: the items of both parts, kind by kind the same. times_f, times_y: the number of units of each row.
+    f: the judge on units that people did not rate. y, g: people and judge on the units that people rated.
+    unrated, rated: the items of both parts, kind by kind the same. times_f, times_y: the number of units of each row.
     """
 
     f: Floats
