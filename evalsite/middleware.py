@@ -85,12 +85,18 @@ class StorableRequestMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
-        if isinstance(exception, OverflowError) and request.method == "GET" and request.GET:
+        if isinstance(exception, OverflowError | ValueError) and _has_lookup(request):
             return _refuse(request, "A number in the address is too large or too small.")
         if not isinstance(exception, ValueError | DataError) or request.method != "POST":
             return None
         name = _name_with_nul(request.POST.lists())
         return _refuse_nul(request, f"The field {name}") if name else None
+
+
+def _has_lookup(request: HttpRequest) -> bool:
+    """Whether the address of a list of the admin holds a lookup, such as `created_at__year`: Django checks no range."""
+    match = request.resolver_match
+    return bool(match and match.app_name == "admin") and any("__" in name for name in request.GET)
 
 
 def _name_with_nul(parameters: Iterable[tuple[str, Iterable[object]]]) -> str:
