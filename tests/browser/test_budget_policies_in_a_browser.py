@@ -33,7 +33,7 @@ def test_the_first_items_are_launched_and_then_the_rest(draft, owner, visitor, c
     page.get_by_role("link", name="Launch", exact=True).click()
     expect(page.get_by_text("Policy dev: the first 1 of 6 items, 1 of 2 samples, call by call.")).to_be_visible()
     checked_in_all_views(page, "policy-launch")
-    page.get_by_role("button", name="Launch", exact=True).click()
+    page.get_by_role("button", name="Launch experiment", exact=True).click()
     expect(page.locator("#live")).to_contain_text("0 of 1")
     drain_beside(answering("Paris"))
     assert Run.objects.get().status == "done"
@@ -41,7 +41,7 @@ def test_the_first_items_are_launched_and_then_the_rest(draft, owner, visitor, c
     page.reload()
     page.get_by_role("link", name="Launch the rest").click()
     expect(page.get_by_text("Trials to run")).to_be_visible()
-    page.get_by_role("button", name="Launch", exact=True).click()
+    page.get_by_role("button", name="Launch experiment", exact=True).click()
     expect(page.get_by_text("Launched: 11 new trials, 12 in all, in 1 run.")).to_be_visible()
     assert Trial.objects.filter(status="done", answer="Paris").count() == 1
     page.goto(reverse("experiment_edit", args=["capitals"]))

@@ -89,7 +89,7 @@ def exclude_the_second_from_the_keyboard(page):
     page.keyboard.type("Too dark to make out")
     page.keyboard.press("Enter")
     expect(second.get_by_text("Excluded: Too dark to make out")).to_be_visible()
-    expect(page.locator("#summary")).to_contain_text("31 in use, 1 excluded")
+    expect(page.locator("#summary")).to_contain_text("31 active, 1 excluded")
     expect(second.locator("[data-item]")).to_be_focused()
     expect(page).to_have_url(re.compile(r"/datasets/photographs/1/$"))
 
@@ -160,7 +160,7 @@ def test_items_of_the_table_are_excluded_and_included_from_the_keyboard(curator,
     page.keyboard.press("x")
     page.keyboard.type("Two of a kind")
     page.keyboard.press("Enter")
-    expect(page.locator("tbody tr")).to_have_count(before - 1)  # The filter shows what is in use.
+    expect(page.locator("tbody tr")).to_have_count(before - 1)  # The filter shows active items only.
     assert list(photographs.items.filter(excluded=True).values_list("key", "note")) == [(key, "Two of a kind")]
     expect(page.locator("tbody tr").nth(1).locator("[data-item]")).to_be_focused()
     page.goto(reverse("dataset_table", args=["photographs", 1]) + "?excluded=true")

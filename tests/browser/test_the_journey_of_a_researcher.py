@@ -42,7 +42,7 @@ def fill_design(page):
     page.get_by_label(re.compile(r"small ·")).check()
     page.get_by_label(re.compile("plain@1")).check()
     page.get_by_label(re.compile("short@1")).check()
-    page.get_by_label("Samples").fill("3")
+    page.get_by_label("Samples", exact=True).fill("3")
     page.locator("#id_max_usd").fill("5")
 
 
@@ -52,7 +52,7 @@ def test_design_launch_watch_and_read(ready, visitor):
     page.get_by_role("link", name="New experiment").first.click()
     fill_design(page)
     panel = page.locator("#outlook")
-    page.get_by_label("Samples").blur()
+    page.get_by_label("Samples", exact=True).blur()
     expect(panel).to_contain_text("Trials15")
     page.get_by_label(re.compile("unpriced ·")).check()
     expect(panel).to_contain_text("price unknown")
@@ -67,7 +67,7 @@ def test_design_launch_watch_and_read(ready, visitor):
     expect(page.locator("#preview")).to_contain_text("What is 3 plus 3?")
     page.get_by_role("link", name="Launch").click()
     expect(page.get_by_text("Trials to run")).to_be_visible()
-    page.get_by_role("button", name="Launch").click()
+    page.get_by_role("button", name="Launch experiment").click()
     expect(page.locator("#live")).to_contain_text("0 of 15")
     watch(page)
     steer(page)
@@ -94,8 +94,8 @@ def steer(page):
     page.locator("[data-rows] a").first.click()
     expect(page.get_by_role("row", name=re.compile("Lunch"))).to_be_visible()
     page.get_by_label("Calls in flight").fill("7")
-    page.get_by_role("button", name="Change").click()
-    expect(page.get_by_text("At most 7 calls in flight")).to_be_visible()
+    page.get_by_role("button", name="Change limit").click()
+    expect(page.get_by_text("The limit is 7 calls in flight from the next claim on.")).to_be_visible()
     assert Run.objects.get().max_concurrency == 7
 
 
@@ -109,7 +109,7 @@ def test_everything_works_without_a_script(ready, visitor):
     assert not Experiment.objects.exists()
     page.get_by_role("button", name="Save draft").click()
     page.get_by_role("link", name="Launch").click()
-    page.get_by_role("button", name="Launch").click()
+    page.get_by_role("button", name="Launch experiment").click()
     page.locator("summary", has_text="Cancel").click()
     form = page.locator("details[open]")
     form.get_by_label("Reason").fill("Wrong prompt")

@@ -13,7 +13,7 @@
   function ask(link) {
     const excluded = link.dataset.excluded === "yes";
     const key = link.textContent.trim();
-    asked = { at: links().indexOf(link), id: link.id, said: excluded ? `${key} is in use again` : `${key} is excluded` };
+    asked = { at: links().indexOf(link), id: link.id, said: excluded ? `${key} is active again` : `${key} is excluded` };
     form.action = `${form.dataset.itemsUrl}${link.dataset.item}/act/${excluded ? "include" : "exclude"}/`;
     find("#note-title").textContent = excluded ? `Include ${key} again?` : `Exclude ${key}?`;
     find("[data-note-submit]").textContent = excluded ? "Include" : "Exclude";
