@@ -105,7 +105,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     rate_by_keys(visitor, make_rater(queue))
     page = visitor(owner)
     page.goto("/experiments/apples/agreement/")
-    expect(page.get_by_text(f"{2 * ITEMS} units with two ratings or more")).to_be_visible()
+    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expect(page.get_by_role("heading", name="against people")).to_be_visible()
@@ -114,7 +114,7 @@ def test_two_people_and_a_judge_meet(visitor, queue, owner):
     expect(page.get_by_text("distances by the ranks between them")).to_be_visible()
     see_pictures(page)
     page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
-    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Compare raters").click()
     expect(page.get_by_text("Only one rater")).to_be_visible()
     expect(page).to_have_url(re.compile("rater=g"))
 

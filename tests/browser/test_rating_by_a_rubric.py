@@ -100,14 +100,14 @@ def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
     page.goto("/experiments/apples/agreement/")
     see_numbers(page, Grading.objects.values_list("trial", "condition", "score"))
     page.get_by_label("Unit").select_option(label="Answers, on complete of strict@1")
-    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Compare raters").click()
     page.wait_for_url("**units=criterion*")
     see_numbers(page, [(row.trial_id, row.condition_id, row.level("complete")) for row in Grading.objects.all()])
 
 
 def see_numbers(page, triples):
     ratings = ratings_from(triples)
-    expect(page.get_by_text(f"{2 * ITEMS} units with two ratings or more")).to_be_visible()
+    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
     for name in ("judge-a", "rater 1", "rater 2"):
         expect(page.get_by_role("cell", name=name).first).to_be_visible()
     expected = {
