@@ -34,7 +34,7 @@ class Blocker:
     @property
     def sentence(self) -> str:
         """Return the reason with its time, for a terminal."""
-        return f"{self.text} It goes on at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
+        return f"{self.text} Continues at {self.until:%Y-%m-%d %H:%M:%S} UTC." if self.until else self.text
 
     @property
     def facts(self) -> dict[str, Any]:

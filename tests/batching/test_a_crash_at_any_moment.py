@@ -12,7 +12,7 @@ from tests.batching.world import Killed, batched_run, give_up_waiting, next_run,
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TRIALS = 3
-ONLY_READ = {"_jobs", "sought", "is_gone"}  # Before these is as before what follows them.
+ONLY_READ = {"_jobs", "search_keys", "is_surely_lost"}  # Before these is as before what follows them.
 
 
 class Crasher:

@@ -86,7 +86,7 @@ def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
     assert ProviderBatch.objects.get().sought_until is None
 
 
-@pytest.mark.parametrize("moment", ["before sought", "before look_again", "after look_again"])
+@pytest.mark.parametrize("moment", ["before search_keys", "before schedule_search", "after schedule_search"])
 def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, moment):
     run = batched_run(provider.url, "anthropic")
     lose_the_answer(provider)

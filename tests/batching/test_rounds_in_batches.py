@@ -94,7 +94,7 @@ def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatc
     assert (launched.status, find_differences()) == ("done", [])
 
 
-@pytest.mark.parametrize("moment", ["after record_all", "after _end"])
+@pytest.mark.parametrize("moment", ["after record_each", "after _end"])
 def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
     with pytest.raises(Killed):
         work(crash=killing(moment))

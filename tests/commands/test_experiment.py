@@ -354,7 +354,7 @@ def test_dev_launches_the_first_items_and_full_the_rest_by_command(manage, lab, 
     assert "2 new trials, 4 in all" in manage("experiment", "launch", "pilot", "--policy", "full").out
     changed = manage("experiment", "set", "pilot", "--policy", "full", "--user", "root")
     assert changed.code == 0, changed.err
-    change = Experiment.objects.get().history.get(what="budget policy")
+    change = Experiment.objects.get().history.get(what="launch policy")
     assert (change.from_value, change.to_value, str(change.by)) == ("dev", "full", "root")
 
 

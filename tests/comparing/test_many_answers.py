@@ -227,5 +227,5 @@ def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_
     work(asked)
     page = opened(client, experiment, query=query)
     assert len(page.context["compared"].measured.covered) == 2
-    assert "2 raters are compared at a time; 1 of those that were chosen is left out" in page.content.decode()
-    assert "1 of those that were chosen" in opened(client, experiment, "disagreements", query).content.decode()
+    assert "At most 2 raters are compared at a time; 1 selected rater is left out." in page.content.decode()
+    assert "1 selected rater is left out" in opened(client, experiment, "disagreements", query).content.decode()

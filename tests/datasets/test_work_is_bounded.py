@@ -53,7 +53,7 @@ def test_similar_names_are_looked_up_for_the_first_missing_images_alone(monkeypa
         compared.append(len(list(candidates)))
         return []
 
-    monkeypatch.setattr(archives, "get_close_matches", get_close_matches)
+    monkeypatch.setattr("evalsite.lib.hints.get_close_matches", get_close_matches)
     finder = ImageFinder(Names([f"folder/image{n:05}.png" for n in range(5_000)]), hints=20)
     for number in range(1_000):
         with pytest.raises(NotFound, match="is not among the 5000 images"):

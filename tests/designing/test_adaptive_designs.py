@@ -246,8 +246,8 @@ def test_an_empty_form_asks_every_case(client, draft, form):
     ("change", "told"),
     [
         ({"adaptive-targetci": ""}, "Target half-width: Fill in this field too."),
-        ({"adaptive-targetci": "7"}, "Half-width wanted: the half-width of an accuracy is a share between 0 and 1"),
-        ({"adaptive-targetci": "-1"}, "Half-width wanted: Must be between 0 and 1,000,000."),
+        ({"adaptive-targetci": "7"}, "Target half-width: the half-width of an accuracy is a share between 0 and 1"),
+        ({"adaptive-targetci": "-1"}, "Target half-width: Must be between 0 and 1,000,000."),
         ({"adaptive-round": "600"}, "Points: a round of 600 is more than the 256"),
     ],
 )

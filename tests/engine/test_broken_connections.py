@@ -44,7 +44,7 @@ def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, m
 
 def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
     monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
-    failing_once(monkeypatch, worker_module, "turn", OperationalError("gone"))
+    failing_once(monkeypatch, worker_module, "run_cycle", OperationalError("gone"))
     asked = []
 
     async def call(request):
@@ -92,14 +92,14 @@ def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
 
 def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
     monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
-    real = worker_module.asking.ask
+    real = worker_module.requests.prepare_request
 
     def ask(design, question, sample_idx):
         if question.key == "item-1":
             raise KeyError("a bug")
         return real(design, question, sample_idx)
 
-    monkeypatch.setattr(worker_module.asking, "ask", ask)
+    monkeypatch.setattr("runs_app.engine.jobs.requests.prepare_request", ask)
     drain(answering())
     run.refresh_from_db()
     assert (run.n_done, run.n_failed) == (4, 2)
@@ -109,7 +109,7 @@ def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypa
 def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
     Experiment.objects.update(lease_s=1)
     monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
-    beats = failing_once(monkeypatch, worker_module.Registration, "beat", ValueError("a bug"))
+    beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "beat", ValueError("a bug"))
 
     async def call(request):
         async with asyncio.timeout(60):

@@ -106,10 +106,10 @@ def test_only_one_module_writes_or_escapes_csv_cells():
     ]
     writers = {path.name for path in files if "csv.writer(" in (text := path.read_text()) or "DictWriter(" in text}
     copies = {path.name for path in files if "FORMAT csv" in path.read_text()}
-    assert writers == {"results.py"}
-    assert copies == {"exporting.py"}
+    assert writers == {"queue_results.py"}
+    assert copies == {"formats.py"}
     for path in files:
-        if path.name in {"results.py", "export_columns.py"} and path.parent.name in {"rating", "grading_app"}:
+        if (path.parent.name, path.name) in {("rating", "queue_results.py"), ("export", "columns.py")}:
             assert "from grading_app.export.spreadsheet import" in path.read_text(), path
 
 

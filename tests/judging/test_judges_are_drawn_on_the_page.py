@@ -97,5 +97,5 @@ def test_a_draw_that_was_edited_on_the_way_is_refused(study):
     client = signed_in(study.owner)
     _, sent = drawn(client)
     page = client.post(PAGE, {**sent, "draw-pinned": "x" + sent["draw-pinned"]})
-    assert "draw again" in page.content.decode()
+    assert "Draw again" in page.content.decode()
     assert not Grader.objects.exists()

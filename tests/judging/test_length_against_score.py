@@ -165,7 +165,7 @@ def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, expe
     picture = client.get(page.context["figure"]["address"])
     assert picture.content.startswith(b"<svg")
     assert client.get(page.context["figure"]["narrow"]).status_code == 200
-    assert "not there" in client.get(reverse("grading_length", args=["pilot"]), {"by": "77777"}).content.decode()
+    assert "do not exist" in client.get(reverse("grading_length", args=["pilot"]), {"by": "77777"}).content.decode()
     assert client.get(reverse("grading_length_figure", args=["pilot"]), {"by": "x"}).status_code == 404
 
 

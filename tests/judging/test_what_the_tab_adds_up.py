@@ -111,7 +111,7 @@ def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_not
     client.force_login(answered.owner)
     page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
     assert "3 answers left out." in page
-    assert "two (standard@1) gave no verdict on 3" in page
+    assert "Missing verdicts: two (standard@1) 3" in page
     assert "Mean; all 2 must judge." in page
 
 

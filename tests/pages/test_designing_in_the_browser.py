@@ -248,7 +248,7 @@ def test_neither_or_both_are_refused(parts, as_):
     file = SimpleUploadedFile("design.yaml", YAML.encode())
     for given in ({}, {"text": YAML, "file": file}):
         response = as_("researcher").post("/experiments/new/file/", given)
-        assert "one of the two" in " ".join(response.context["form"].non_field_errors())
+        assert "Either choose a file or paste its text" in " ".join(response.context["form"].non_field_errors())
 
 
 def test_a_file_that_is_no_text_is_refused(parts, as_):

@@ -41,7 +41,7 @@ def status(capsys):
 def test_a_run_that_may_go_on_gives_no_reason(waiting, as_, capsys):
     assert blockers_of(Run.objects.with_design()) == []
     assert "waiting:" not in status(capsys)
-    assert "It goes on at" not in as_("owner").get(PROGRESS).content.decode()
+    assert "Continues at" not in as_("owner").get(PROGRESS).content.decode()
 
 
 def test_requests_of_a_day_that_are_used_up_are_told_until_its_midnight(waiting, as_, capsys):
@@ -49,10 +49,10 @@ def test_requests_of_a_day_that_are_used_up_are_told_until_its_midnight(waiting,
     midnight = datetime.combine(timezone.now().astimezone(UTC).date() + timedelta(days=1), datetime.min.time(), UTC)
     (blocker,) = blockers_of(Run.objects.with_design())
     assert (blocker.text, blocker.until) == ("Endpoint lab has used up its 5 requests a day.", midnight)
-    assert f"waiting: {blocker.text} It goes on at {midnight:%Y-%m-%d} 00:00:00 UTC." in status(capsys)
+    assert f"waiting: {blocker.text} Continues at {midnight:%Y-%m-%d} 00:00:00 UTC." in status(capsys)
     for address in (PROGRESS, f"/runs/{waiting.pk}/", ENDPOINTS, f"/endpoints/{Endpoint.objects.get().pk}/live/"):
         page = as_("owner").get(address).content.decode()
-        assert "Endpoint lab has used up its 5 requests a day. It goes on at" in page
+        assert "Endpoint lab has used up its 5 requests a day. Continues at" in page
         assert f"{midnight:%Y-%m-%d}T00:00:00" in page
     call_command("status", "pilot", "--json")
     assert json.loads(capsys.readouterr().out)["blockers"][0]["until"] == midnight.isoformat()
@@ -73,15 +73,15 @@ def test_the_day_is_that_of_the_endpoint_and_yesterdays_requests_do_not_count(wa
     [
         (
             lambda soon: {"paused_until": soon, "pause_reason": "slow down"},
-            "Endpoint lab backs off: slow down It goes on at",
+            "Endpoint lab backs off: slow down Continues at",
         ),
         (
             lambda soon: {"throttle": stored(said_requests=0, requests_until=soon.timestamp())},
-            "Endpoint lab says that no request is left. It goes on at",
+            "Endpoint lab says that no request is left. Continues at",
         ),
         (
             lambda soon: {"throttle": stored(said_tokens=0, tokens_until=soon.timestamp())},
-            "Endpoint lab says that no token is left. It goes on at",
+            "Endpoint lab says that no token is left. Continues at",
         ),
         (lambda soon: {"is_active": False}, "Endpoint lab is inactive: no call starts."),
     ],

@@ -144,7 +144,7 @@ def test_a_prompt_that_repeats_a_long_text_is_refused_with_its_name_the_item_and
 
 
 def test_items_are_not_measured_for_a_prompt_that_cannot_be_too_long(monkeypatch):
-    monkeypatch.setattr("runs_app.planning.token_bounds.asking.question_of", None)
+    monkeypatch.setattr("runs_app.planning.token_bounds.requests_module.build_question", None)
     dataset, prompt = make_dataset(["x" * 200_000]), make_prompt("echo", messages=QUESTION)
     assert token_bounds.longest_request(prompt, dataset, []) == ("", 0)
 

@@ -58,7 +58,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ({"user": "{{input}}"}, "No turn says {{answer}}: the judge would not see what it judges."),
         ({"user": "{{answer}} {{labels}}"}, "{{labels}} has no value in a rubric of this kind."),
         ({"kind": "pairwise", "user": "{{answer}}"}, "unknown variable {{answer}}"),
-        ({"scale_min": 1, "scale_max": 1}, "The end of the scale must be above its start."),
+        ({"scale_min": 1, "scale_max": 1}, "The scale must end above where it starts."),
         ({"kind": "criteria", "user": "{{answer}}", "system": ""}, "Must be a list of at least one criterion"),
         ({"kind": "label", "user": "{{answer}}", "system": "", "labels": "right | 1"}, "at least two labels"),
         (
@@ -88,7 +88,7 @@ def test_a_starter_of_no_kind_is_not_found(as_user, researcher):
         ),
         (
             {"user": "", "system": "", "messages": '[{"role": "user", "content": "{{answer}}\\ud800"}]'},
-            "What is written is not Unicode text at character 11.",
+            "This is not Unicode text at character 11.",
         ),
         (
             {"kind": "criteria", "user": "{{answer}}", "system": "", "criteria": "true | 0 | says so"},
