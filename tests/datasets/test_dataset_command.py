@@ -120,7 +120,12 @@ def test_a_whole_curation(draft):
     dataset("archive", "small@1", "--reason", "superseded")
     assert "small@2 (draft)" in dataset("duplicate", "small@1")
     shown = dataset("show", "small@1", "--items")
-    for words in ("small@1 (archived)", "status approved: ready", "status archived: superseded", "command line"):
+    for words in (
+        "small@1 (archived)",
+        "status draft → approved: ready",
+        "status approved → archived: superseded",
+        "command line",
+    ):
         assert words in shown
     assert small.items.first().key in shown
 

@@ -90,10 +90,11 @@ def _namespace(stack, name):
 def database_on(machine, embedded):
     """The cluster of an embedded server that is stopped, served to the network from that machine."""
     cluster = embedded.data_dir / "data"
-    with (cluster / "pg_hba.conf").open("a") as rules:
-        rules.write(f"host all all {NET}.0/24 trust\n")
     embedded._make_socket_dir()
-    settings = {"listen_addresses": machine.address, "port": PORT, "unix_socket_directories": embedded.socket_dir}
+    embedded._write_access_rules()
+    with embedded._hba_file.open("a") as rules:
+        rules.write(f"host all all {NET}.0/24 trust\n")
+    settings = {"listen_addresses": machine.address, "port": PORT, **embedded._places()}
     options = [f"--{name}={value}" for name, value in settings.items()]
     owner = cluster.stat()
     as_owner = ["setpriv", f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups"]

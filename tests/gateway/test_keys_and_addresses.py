@@ -233,7 +233,7 @@ def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, mo
 @pytest.mark.processes
 def test_the_door_can_be_imported_without_what_is_behind_it() -> None:
     """A web process may import the gateway: litellm, which is large, comes with the first call only."""
-    code = "import sys; from runs_app import gateway; print([name for name in sys.modules if 'litellm' in name])"
+    code = "import sys; from runs_app.llm import gateway; print([name for name in sys.modules if 'litellm' in name])"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
     )

@@ -62,7 +62,8 @@ def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
         later = web.get(tab(answered)).content.decode()
     assert 'id="grading"' in later
     assert "hx-trigger" not in later
-    assert "Nothing was requested: every answer already has a verdict." in web.post(asking(answered), {"grader": "strict"}, follow=True).content.decode()
+    again = web.post(asking(answered), {"grader": "strict"}, follow=True).content.decode()
+    assert "Nothing was requested: every answer already has a verdict." in again
 
 
 def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
@@ -140,7 +141,8 @@ def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, an
         "stranger_standard": (),
         "bench": ("large", "small"),
     }
-    assert "A member of the panel belongs to the same model family as large, small" in web.get(tab(answered)).content.decode()
+    page = web.get(tab(answered)).content.decode()
+    assert "A member of the panel belongs to the same model family as large, small" in page
 
 
 def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactional_db):

@@ -11,18 +11,18 @@ pytestmark = pytest.mark.processes
 STAGE = """
 from django.contrib.auth.models import User
 from django.core.files.uploadedfile import SimpleUploadedFile
-from datasets_app import uploading
+from datasets_app import pending_uploads
 user = User.objects.create_user("reader")
 file = SimpleUploadedFile("items.csv", b"id,question\\nq1,One?\\nq2,Two?\\n")
-waiting = uploading.stage(user, {"items": file}, slug="read", about={})
+waiting = pending_uploads.stage(user, {"items": file}, slug="read", about={})
 waiting.ask("columns")
 print(waiting.folder)
 """
 IMPORT = """
 from django.contrib.auth.models import User
-from datasets_app import uploading
+from datasets_app import pending_uploads
 user = User.objects.get(username="reader")
-uploading.waiting_upload(user.pk, "{token}").ask("import", {{}})
+pending_uploads.waiting_upload(user.pk, "{token}").ask("import", {{}})
 """
 
 

@@ -181,7 +181,7 @@ class Command(VerbCommand):
 
 
 def _files(**paths: Path | None) -> dict[str, FileToRead]:
-    return {part: FileToRead(path, path.name) for part, path in paths.items() if path is not None}
+    return {part: FileToRead(Path(path), Path(path).name) for part, path in paths.items() if path is not None}
 
 
 def _dataset(reference: str, *, exact: bool = False) -> Dataset:
