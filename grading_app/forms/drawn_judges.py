@@ -43,7 +43,7 @@ class DrawnJudgesForm(forms.Form):
     def _drawing(self, data: Any) -> DrawForm:
         drawing = DrawForm(data, stored={})
         drawing.fields["draw"].required = True
-        drawing.fields["draw"].error_messages["required"] = "Say how many."
+        drawing.fields["draw"].error_messages["required"] = "Enter the number of models."
         return drawing
 
     def redrawn(self) -> None:

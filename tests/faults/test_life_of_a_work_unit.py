@@ -192,7 +192,7 @@ class LifeOfAWorkUnit(RuleBasedStateMachine):
         trial = picked(self.claims, picks)[0].trial_id
         self.record_all({claim: outcome for claim in self.claims if claim.trial_id == trial})
 
-    def renew_leases(self, picks):
+    def renew(self, picks):
         claim = picked(self.claims, picks)[0]
         assert renew_leases([claim.trial_id], [claim.token]) == self.holds(claim)
 
