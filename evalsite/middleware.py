@@ -94,7 +94,7 @@ class StorableRequestMiddleware:
 
 
 def _has_lookup(request: HttpRequest) -> bool:
-    """Whether the address of a list of the admin holds a lookup, such as `created_at__year`: Django checks no range."""
+    """Return whether an admin list is filtered by a lookup such as `created_at__year`. Django checks no range there."""
     match = request.resolver_match
     return bool(match and match.app_name == "admin") and any("__" in name for name in request.GET)
 
