@@ -1,0 +1,142 @@
+"""The interval of a mean or share of scores. Every page and file gets it here.
+
+`estimate_mean` chooses the method by the scores and their scale. Callers show `method`, or `reason` without an
+interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+from evalsite.lib.stats.t_interval import student_quantile
+from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
+
+Bounds = tuple[float, float]
+ONE_ITEM = "an interval needs at least two items"
+NO_SPREAD = "all items have the same mean, so their spread is unknown"
+SHARE_BOUNDS: Bounds = (0.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreEstimate:
+    """A mean of scores, or a share if every score is 0 or 1, with its interval.
+
+    n, clusters: the number of scores, and of items. sd: of the scores, n - 1; None for one score. se: clustered by
+    item. low, high: None without an interval; then `method` is empty and `reason` says why. effective_n: of a share,
+    the number of independent answers with the same variance.
+    """
+
+    n: int
+    clusters: int
+    mean: float
+    is_share: bool
+    sd: float | None = None
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+    method: str = ""
+    reason: str = ""
+    effective_n: float | None = None
+
+
+def estimate_mean(sums: ClusterSums, bounds: Bounds | None = None, confidence: float = 0.95) -> ScoreEstimate | None:
+    """Return the mean of clustered scores with the interval that suits them; None for no scores.
+
+    bounds: the ends of the scale; None if it has none or they are unknown.
+    - Scores of 0 and 1 alone (bounds 0 to 1, or unknown): a share, with Wilson's interval at the effective n.
+    - Scores within bounds: `bounded_score_interval`. It never leaves the scale and never has zero width.
+    - Other scores, or a mean outside the bounds: Student's interval, with a standard error clustered by item. Without
+      any spread there is no interval.
+    """
+    if not sums.n:
+        return None
+    if is_share(sums, bounds):
+        return _share(sums, confidence)
+    found = clustered_mean_of(sums, confidence)
+    if found is None:
+        return None
+    common = {"n": found.n, "clusters": found.clusters, "mean": found.mean, "is_share": False, "sd": sums.sd}
+    if found.se is None:
+        return ScoreEstimate(**common, reason=ONE_ITEM)  # type: ignore[arg-type]
+    if bounds is not None and bounds[0] <= found.mean <= bounds[1]:
+        low, high = bounded_score_interval(found.mean, found.se, found.clusters, bounds, confidence)
+        method = f"score interval within the scale, Student's t over {found.clusters:,} items"
+    elif found.se and found.low is not None and found.high is not None:
+        low, high = found.low, found.high
+        method = f"Student's t over {found.clusters:,} items"
+    else:
+        return ScoreEstimate(**common, se=0.0, reason=NO_SPREAD)  # type: ignore[arg-type]
+    return ScoreEstimate(**common, se=found.se, low=low, high=high, method=method)  # type: ignore[arg-type]
+
+
+def is_share(sums: ClusterSums, bounds: Bounds | None = None) -> bool:
+    """Return True if every score is 0 or 1, on a scale from 0 to 1 or on none."""
+    on_scale = bounds is None or (float(bounds[0]), float(bounds[1])) == SHARE_BOUNDS
+    # For scores x from 0 to 1, the sum of x - x^2 is zero only if each is 0 or 1.
+    return on_scale and 0 <= sums.total <= sums.n and abs(sums.squares - sums.total) <= 1e-9 * max(1.0, sums.n)
+
+
+def bounded_score_interval(
+    mean: float, se: float, clusters: int, bounds: Bounds, confidence: float = 0.95
+) -> tuple[float, float]:
+    """Return a score interval of a mean on a scale from L to H, from its clustered standard error.
+
+    With p = (mean - L) / (H - L) and e = se / (H - L), it is Wilson's interval of the share p of n = p (1 - p) / e^2
+    answers, with Student's t of clusters - 1 degrees of freedom in place of z. For scores of 0 and 1 this is the
+    interval of Korn & Graubard (1998) with Wilson's in place of theirs. A mean of other scores on a scale has a smaller
+    variance than a share, so n is larger.
+    e is at least 1 / (2 clusters): one more item may lie half a scale away, however equal the items were. n is at least
+    the number of clusters, because p (1 - p) / clusters is the largest variance of a mean of independent items.
+    Raise ValueError unless L <= mean <= H, se >= 0 and clusters > 1.
+    """
+    low, high = bounds
+    span = high - low
+    if not (span > 0 and low - 1e-9 * span <= mean <= high + 1e-9 * span and se >= 0 and clusters > 1):
+        raise ValueError(f"no mean of a scale: {mean} with error {se} of {clusters} items from {low} to {high}")
+    p = min(1.0, max(0.0, (mean - low) / span))
+    error = max(se / span, 1 / (2 * clusters))
+    n = max(1.0, p * (1 - p) / error**2)
+    if (se / span) ** 2 <= p * (1 - p) / clusters + 1e-12:  # More only if items have unequal numbers of scores.
+        n = max(float(clusters), n)
+    t = student_quantile(confidence, clusters - 1)
+    center, margin = _score(p, n, t)
+    return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
+
+
+def _score(p: float, n: float, t: float) -> tuple[float, float]:
+    """Return center and half-width of the score interval of a share p of n answers, with quantile t."""
+    shrink = 1 + t * t / n
+    return (p + t * t / (2 * n)) / shrink, t * math.sqrt(p * (1 - p) / n + t * t / (4 * n * n)) / shrink
+
+
+def _share(sums: ClusterSums, confidence: float) -> ScoreEstimate | None:
+    found = clustered_share_of(sums, confidence)
+    if found is None:
+        return None
+    counts = (found.n, found.clusters, found.share, True, sums.sd, found.se)
+    if found.low is None or found.high is None or found.effective_n is None:
+        return ScoreEstimate(*counts, reason=ONE_ITEM)
+    at = "" if round(found.effective_n) == found.n else f" at an effective n of {found.effective_n:,.0f}"
+    return ScoreEstimate(*counts, found.low, found.high, f"Wilson{at}", "", found.effective_n)
+
+
+def sum_clusters(values: Sequence[float], clusters: Iterable[Hashable] | None = None) -> ClusterSums:
+    """Return the sums of these scores. `clusters` names the item of each; without it each score is an item of its own.
+
+    Raise ValueError if there are more or fewer names than scores.
+    """
+    items: dict[Hashable, list[float]] = {}
+    for value, item in zip(values, clusters if clusters is not None else range(len(values)), strict=True):
+        items.setdefault(item, []).append(value)
+    groups = [(len(scores), math.fsum(scores)) for scores in items.values()]
+    return ClusterSums(
+        n=float(len(values)),
+        total=math.fsum(values),
+        squares=math.fsum(value * value for value in values),
+        clusters=float(len(groups)),
+        totals_squared=math.fsum(total * total for _, total in groups),
+        sizes_by_totals=math.fsum(n * total for n, total in groups),
+        sizes_squared=float(sum(n * n for n, _ in groups)),
+    )
