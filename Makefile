@@ -59,11 +59,11 @@ lint: install-dev
 
 # The attacks alone. A campaign strikes real runs in the middle, fault after fault, and prints what each one cost.
 faults: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/faults $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/system/faults $(ARGS)
 
 campaign: install-dev
-	$(RUN) -m tests.faults.campaign $(ARGS)
+	$(RUN) -m tests.system.faults.campaign $(ARGS)
 
 # Hostile parameters, forms and files, in an order that follows from a seed: ARGS="--fuzz-requests 20000 --fuzz-seed 7".
 fuzz: install-dev
-	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/fuzz -s --fuzz-requests 5000 $(ARGS)
+	EVALSITE_DATA_DIR="$(TEST_DATA_DIR)" $(RUN) -m pytest tests/system/fuzz -s --fuzz-requests 5000 $(ARGS)

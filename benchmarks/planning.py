@@ -22,7 +22,7 @@ from django.db import connection
 
 from runs_app.models import Trial
 from runs_app.planning import plan as plan_module
-from tests.planning import world
+from tests.integration.planning import world
 
 ITEMS, RUNS, SAMPLES = 1000, 10, 10
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.postgres.conftest import ROOT, open_folder
+from tests.system.postgres.conftest import ROOT, open_folder
 
 
 def environment(place: Path) -> dict[str, str]:

@@ -30,7 +30,7 @@ generated.load_profile("quick")
 
 def pytest_addoption(parser):
     """The fuzzer's size and seed: `make fuzz ARGS="--fuzz-requests 20000 --fuzz-seed 7"`."""
-    parser.addoption("--fuzz-requests", type=int, default=300, help="hostile requests of each part of tests/fuzz")
+    parser.addoption("--fuzz-requests", type=int, default=300, help="hostile requests of each part of the fuzzer")
     parser.addoption("--fuzz-seed", type=int, default=20260301, help="what the fuzzer's order of values follows from")
 
 

@@ -1,7 +1,7 @@
 """Experiments made from recorded answers of real models, for tests that find the folder beside the checkout."""
 
 from tests import factories
-from tests.core.realdata import csv_rows, json_lines
+from tests.unit.realdata import csv_rows, json_lines
 
 SOLVERS = ("6b_finetuning", "6b_verification")
 

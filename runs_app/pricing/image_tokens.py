@@ -2,7 +2,7 @@
 
 Our requests set no detail, which means "auto". We assume the finest detail that the model then chooses. A model without
 a rule is charged by the most expensive rule. Each rule has its source and the date when it was read. The providers' own
-worked examples are in `tests/core/test_image_tokens.py`.
+worked examples are in `tests/unit/test_image_tokens.py`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,45 @@
+"""An approved version has its content hash and the time of its approval: the database keeps none without."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.utils import timezone
+
+from grading_app.models import Rubric
+from runs_app.models import Dimension, Prompt, Sampler
+from runs_app.planning import row_versions
+from tests import factories
+from tests.integration.rubrics.world import make_rubric, make_texts
+
+pytestmark = pytest.mark.django_db
+
+DRAFTS = {
+    "runs_app_prompt": lambda: factories.make_prompt(status="draft"),
+    "runs_app_dimension": lambda: factories.make_dimension(status="draft"),
+    "runs_app_sampler": lambda: factories.make_sampler(status="draft"),
+    "runs_app_textset": lambda: make_texts(factories.make_dataset(), status="draft"),
+    "grading_app_rubric": lambda: make_rubric(status="draft"),
+}
+
+
+@pytest.mark.parametrize("missing", ["content_hash = ''", "approved_at = NULL"])
+@pytest.mark.parametrize("table", DRAFTS)
+def test_bare_sql_approves_nothing_without_its_hash_and_the_time(table, missing):
+    row = DRAFTS[table]()
+    type(row).objects.update(approved_at=timezone.now())
+    sql = f"UPDATE {table} SET status = 'approved', {missing} WHERE id = {row.pk}"
+    with pytest.raises(IntegrityError, match=f"{table}_approval_is_complete"), transaction.atomic():
+        connection.cursor().execute(sql)
+
+
+@pytest.mark.parametrize("table", DRAFTS)
+def test_an_approval_stores_its_time(table):
+    row = DRAFTS[table]()
+    row_versions.approve(row, by="a curator", reason="read and tried")
+    assert row.approved_at is not None
+    assert row_versions.new_version(row, by=None).approved_at is None
+
+
+def test_what_is_made_approved_has_its_time_too():
+    made = [factories.make_prompt(), factories.make_sampler(), factories.make_dimension(), make_rubric()]
+    assert {type(row) for row in made} == {Prompt, Sampler, Dimension, Rubric}
+    assert all(row.approved_at for row in made)

@@ -1,0 +1,200 @@
+"""Prompts in the admin: written as drafts, looked at on real items, approved with a reason, then frozen."""
+
+import json
+
+import pytest
+from django.db import IntegrityError, transaction
+from django.urls import reverse
+
+from datasets_app.models import Asset
+from runs_app.models import Prompt
+from tests.integration.planning.world import QUESTION, make_dataset, make_dimension, make_prompt
+
+LIST, ADD = reverse("admin:runs_app_prompt_changelist"), reverse("admin:runs_app_prompt_add")
+
+
+def page(prompt):
+    return reverse("admin:runs_app_prompt_change", args=[prompt.pk])
+
+
+def preview(prompt):
+    return reverse("admin:runs_app_prompt_preview", args=[prompt.pk])
+
+
+def written(**fields):
+    return {"name": "plain", "answer_format": "text", "system": "", "user": "", "messages": ""} | fields
+
+
+def act(web, verb, *rows, **data):
+    chosen = {"action": verb, "_selected_action": [row.pk for row in rows]}
+    return web.post(LIST, chosen | data, follow=True)
+
+
+def problems_on(response):
+    return [sentence for errors in response.context["errors"] for sentence in errors]
+
+
+def test_a_system_and_a_user_text_become_turns(as_user, researcher):
+    as_user(researcher).post(ADD, written(system="Be brief.", user="\r\n{{input}}\r\n{{choices}}\r\n"))
+    prompt = Prompt.objects.get()
+    assert prompt.messages == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "{{input}}\n{{choices}}"},
+    ]
+    assert (prompt.status, prompt.version, prompt.created_by) == ("draft", 1, researcher)
+
+
+def test_a_longer_conversation_is_written_as_turns(as_user, researcher):
+    turns = [{"role": role, "content": "{{input}}"} for role in ("user", "assistant", "user")]
+    as_user(researcher).post(ADD, written(messages=json.dumps(turns)))
+    assert Prompt.objects.get().messages == turns
+
+
+def test_a_known_name_makes_the_next_version(as_user, researcher):
+    make_prompt("plain")
+    as_user(researcher).post(ADD, written(user="{{key}}"))
+    assert Prompt.objects.get(version=2).messages[0]["content"] == "{{key}}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"user": "{{target}}"}, "Turn 1: {{target}} would show the model the right answer."),
+        (
+            {"user": "{{inptu}}"},
+            "unknown variable {{inptu}}. It may name {{input}}, {{choices}}, {{key}}, {{category}}, {{meta.NAME}}, ",
+        ),
+        ({"user": "x", "messages": json.dumps(QUESTION)}, "Enter either a system and a user text, or all turns"),
+        ({}, "Enter a user text."),
+        ({"messages": '{"role": "user"}'}, "A prompt is a list of at least one turn."),
+        ({"messages": "["}, "Enter a valid JSON."),
+        ({"system": "only this"}, "The last turn must be the user's: it is what the model answers."),
+    ],
+)
+def test_what_is_wrong_with_a_prompt_is_said_and_nothing_is_saved(as_user, researcher, fields, problem):
+    said = problems_on(as_user(researcher).post(ADD, written(**fields)))
+    assert any(problem in sentence for sentence in said)
+    assert not Prompt.objects.exists()
+
+
+def test_a_problem_is_told_at_the_field_that_it_was_written_in(as_user, researcher):
+    web = as_user(researcher)
+    texts = web.post(ADD, written(user="{{target}}")).context["adminform"].form
+    turns = web.post(ADD, written(messages='[{"role": "user", "content": "{{target}}"}]')).context["adminform"].form
+    assert (list(texts.errors), list(turns.errors)) == (["user"], ["messages"])
+
+
+def test_a_draft_can_be_edited_and_its_name_cannot(as_user, researcher):
+    prompt = make_prompt(status="draft")
+    as_user(researcher).post(page(prompt), written(name="other", user="{{key}}"))
+    prompt.refresh_from_db()
+    assert (prompt.name, prompt.messages[-1]["content"]) == ("plain", "{{key}}")
+
+
+def test_the_page_of_a_draft_shows_its_texts_to_be_edited(as_user, researcher):
+    form = as_user(researcher).get(page(make_prompt(status="draft"))).context["adminform"].form
+    assert (form["system"].value(), form["user"].value()) == ("Answer the question.", "{{input}}")
+    assert "{{input}}" not in str(form["messages"])
+
+
+def test_an_approved_prompt_takes_no_edit(as_user, curator):
+    prompt = make_prompt()
+    shown = as_user(curator).get(page(prompt)).content.decode()
+    as_user(curator).post(page(prompt), written(user="{{key}}"))
+    prompt.refresh_from_db()
+    assert prompt.messages == QUESTION
+    assert "<textarea" not in shown
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Prompt.objects.filter(pk=prompt.pk).update(messages=[])
+
+
+def test_approval_asks_why_and_keeps_the_answer(as_user, curator):
+    prompt, web = make_prompt(status="draft"), as_user(curator)
+    assert "Approve: reason" in act(web, "approve", prompt).content.decode()
+    assert "Enter a reason" in act(web, "approve", prompt, confirmed="yes").content.decode()
+    prompt.refresh_from_db()
+    assert prompt.status == "draft"
+    act(web, "approve", prompt, confirmed="yes", reason="read aloud twice")
+    prompt.refresh_from_db()
+    change = prompt.history.get()
+    assert (prompt.status, change.by, change.reason) == ("approved", curator, "read aloud twice")
+    assert "read aloud twice" in web.get(page(prompt)).content.decode()
+
+
+def test_the_button_of_a_page_asks_for_the_reason_too(as_user, curator):
+    prompt = make_prompt(status="draft")
+    asked = as_user(curator).post(page(prompt), written(user="{{input}}", _verb="approve"))
+    assert "Approve: reason" in asked.content.decode()
+
+
+def test_a_researcher_cannot_approve_or_archive(as_user, researcher):
+    prompt = make_prompt(status="draft")
+    for verb in ("approve", "archive"):
+        act(as_user(researcher), verb, prompt, confirmed="yes", reason="me")
+    prompt.refresh_from_db()
+    assert prompt.status == "draft"
+    assert not prompt.history.exists()
+
+
+def test_a_prompt_with_a_problem_is_not_approved(as_user, curator):
+    prompt = make_prompt(messages=[{"role": "user", "content": "{{target}}"}], status="draft")
+    shown = act(as_user(curator), "approve", prompt, confirmed="yes", reason="in a hurry").content.decode()
+    assert "cannot be approved" in shown
+    prompt.refresh_from_db()
+    assert prompt.status == "draft"
+
+
+def test_archive_takes_an_approved_prompt_out_of_use(as_user, curator):
+    prompt = make_prompt()
+    act(as_user(curator), "archive", prompt, confirmed="yes", reason="superseded")
+    prompt.refresh_from_db()
+    assert prompt.status == "archived"
+
+
+def test_a_new_version_is_a_draft_of_the_same_content(as_user, researcher):
+    prompt = make_prompt()
+    act(as_user(researcher), "new_version", prompt, confirmed="yes")
+    copy = Prompt.objects.get(version=2)
+    assert (copy.name, copy.status, copy.messages) == ("plain", "draft", prompt.messages)
+    assert (copy.created_by, copy.content_hash) == (researcher, prompt.content_hash)
+
+
+def test_only_a_draft_can_be_deleted(as_user, curator):
+    draft, approved = make_prompt(status="draft"), make_prompt("other")
+    for prompt in (draft, approved):
+        as_user(curator).post(reverse("admin:runs_app_prompt_delete", args=[prompt.pk]), {"post": "yes"})
+    assert list(Prompt.objects.all()) == [approved]
+
+
+def test_the_preview_shows_the_exact_messages_of_an_item(as_user, researcher):
+    turns = [{"role": "user", "content": "{{input}} {{dimension_instructions}} {{scale_min}}-{{scale_max}}"}]
+    prompt = make_prompt(messages=turns, answer_format="rating", status="draft")
+    dataset, joy = make_dataset(["one?", "<b>two</b>?"]), make_dimension("joy", high=5)
+    shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk, "item": "q000001", "dimension": joy.pk})
+    (turn,) = shown.context["shown"]["turns"].turns
+    assert turn.text.startswith("<b>two</b>? How much joy? 1-5\n\nAnswer with JSON alone")
+    assert "&lt;b&gt;two&lt;/b&gt;" in shown.content.decode()
+
+
+def test_the_preview_shows_the_picture_and_the_text_after_it(as_user, researcher):
+    image = Asset.objects.create(sha256="a" * 64, format="png", width=2, height=1, size=1)
+    prompt = make_prompt(messages=[{"role": "user", "content": "{{image}} What is this?"}])
+    dataset = make_dataset(1, image=image)
+    shown = as_user(researcher).get(preview(prompt), {"dataset": dataset.pk}).content.decode()
+    assert f'src="{image.url}"' in shown
+    assert "What is this?" in shown
+
+
+def test_the_preview_says_what_keeps_an_item_from_being_asked(as_user, researcher):
+    prompt, dataset = make_prompt(messages=[{"role": "user", "content": "{{image}}"}]), make_dataset(1)
+    web = as_user(researcher)
+    shown = web.get(preview(prompt), {"dataset": dataset.pk}).content.decode()
+    assert "this item has no image" in shown
+    assert "every trial would fail" in shown
+    assert (
+        "no item with this key" in web.get(preview(prompt), {"dataset": dataset.pk, "item": "nothing"}).content.decode()
+    )
+
+
+def test_the_preview_of_a_prompt_that_is_not_there_is_not_found(as_user, researcher):
+    assert as_user(researcher).get(reverse("admin:runs_app_prompt_preview", args=[10**9])).status_code == 404

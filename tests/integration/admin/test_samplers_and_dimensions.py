@@ -1,0 +1,63 @@
+import pytest
+from django.urls import reverse
+
+from runs_app.models import Dimension, Sampler
+from tests.integration.planning.world import make_dimension, make_sampler
+
+
+def add(web, kind, **fields):
+    return web.post(reverse(f"admin:runs_app_{kind}_add"), fields)
+
+
+def test_a_sampler_whose_extra_is_left_empty_has_none(as_user, researcher):
+    add(as_user(researcher), "sampler", name="greedy", temperature="0", extra="")
+    assert Sampler.objects.get().content == {"temperature": 0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "problem"),
+    [
+        ("sampler", {"name": "s", "temperature": "3"}, "Must be between 0 and 2."),
+        ("sampler", {"name": "s", "extra": '{"api_key": "x"}'}, "Cannot be set: api_key. Allowed are"),
+        ("sampler", {"name": "Not A Slug"}, "Use small letters"),
+        ("sampler", {"name": "s", "extra": '{"stop": NaN}'}, "contains nan, which is no number of JSON"),
+        ("sampler", {"name": "s", "extra": '{"stop": "\\ud800"}'}, "is not Unicode text at character 1"),
+        (
+            "dimension",
+            {"name": "d", "instructions": "x", "scale_min": "5", "scale_max": "1"},
+            "must be above its start",
+        ),
+        (
+            "dimension",
+            {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": '{"6": "far"}'},
+            "These points are not on the scale: 6.",
+        ),
+        (
+            "dimension",
+            {"name": "d", "instructions": "x", "scale_min": "1", "scale_max": "5", "labels": "[1]"},
+            "Enter a mapping",
+        ),
+        ("dimension", {"name": "d", "instructions": "x", "scale_min": "", "scale_max": "5"}, "This field is required."),
+    ],
+)
+def test_what_is_refused_is_said_and_not_saved(as_user, researcher, kind, fields, problem):
+    response = add(as_user(researcher), kind, **fields)
+    assert any(problem in sentence for errors in response.context["errors"] for sentence in errors)
+    assert not Sampler.objects.exists()
+    assert not Dimension.objects.exists()
+
+
+@pytest.mark.parametrize(("kind", "make"), [("sampler", make_sampler), ("dimension", make_dimension)])
+def test_what_is_in_use_takes_a_new_version_and_no_edit(as_user, researcher, kind, make):
+    row, web = make(status="approved"), as_user(researcher)
+    shown = web.get(reverse(f"admin:runs_app_{kind}_change", args=[row.pk])).content.decode()
+    assert "<textarea" not in shown
+    assert 'name="_save"' not in shown
+    web.post(
+        reverse(f"admin:runs_app_{kind}_changelist"),
+        {"action": "new_version", "_selected_action": [row.pk], "confirmed": "yes"},
+    )
+    assert list(type(row).objects.order_by("version").values_list("version", "status")) == [
+        (1, "approved"),
+        (2, "draft"),
+    ]

@@ -1,0 +1,96 @@
+"""A worker that dies at any moment of a batch's life: the next goes on, nothing is lost, nothing is paid twice."""
+
+import itertools
+
+import pytest
+
+from runs_app.batches.http_client import ApiClient
+from runs_app.models import Attempt, ProviderBatch
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import Killed, batched_run, give_up_waiting, next_run, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TRIALS = 3
+ONLY_READ = {"_jobs", "search_keys", "is_surely_lost"}  # Before these is as before what follows them.
+
+
+class Crasher:
+    """Raises at one point among those that are passed: before each piece of SQL, before and after each request."""
+
+    def __init__(self, monkeypatch, *, only_requests):
+        self.at, self.only_requests = None, only_requests
+        self.passed = []
+        self._around_requests(monkeypatch)
+
+    def arm(self, at):
+        self.at, self.passed = at, []
+
+    def __call__(self, point):
+        if self.only_requests:
+            return
+        if point.startswith("before ") and point.removeprefix("before ") not in ONLY_READ:
+            self._pass(point)
+
+    def _pass(self, point):
+        if self.at is None:
+            return
+        self.passed.append(point)
+        if len(self.passed) > self.at:
+            self.at = None
+            raise Killed(point)
+
+    def _around_requests(self, monkeypatch):
+        send, lines = ApiClient._json, ApiClient.lines
+
+        async def sending(door, method, path, *arguments, **named):
+            self._pass(f"before {method} {path}")
+            reply = await send(door, method, path, *arguments, **named)
+            self._pass(f"after {method} {path}")
+            return reply
+
+        async def reading(door, path):
+            self._pass(f"before lines of {path}")
+            async for line in lines(door, path):
+                yield line
+                self._pass(f"within lines of {path}")
+
+        monkeypatch.setattr(ApiClient, "_json", sending)
+        monkeypatch.setattr(ApiClient, "lines", reading)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_whoever_comes_next_goes_on(provider, kind, monkeypatch):
+    monkeypatch.setattr("runs_app.batches.collection.LINES", 2)
+    experiment = batched_run(provider.url, kind, items=TRIALS).experiment
+    # The database's part is the same for all providers.
+    crasher = Crasher(monkeypatch, only_requests=kind == "anthropic")
+    points = []
+    for number in itertools.count():
+        run = experiment.runs.get() if number == 0 else next_run(experiment, number)
+        crasher.arm(number)
+        try:
+            work(crash=crasher)
+        except Killed as crash:
+            points.append(str(crash))
+        is_last = crasher.at is not None
+        crasher.at = None
+        give_up_waiting()
+        work()
+        check(run, points[-1:])
+        if is_last:
+            break
+    assert find_differences() == []
+    counted = provider.counters()
+    assert counted["batches"] == ProviderBatch.objects.count() == len(points) + 1
+    assert (counted["batch_calls"], counted["answers"]) == (TRIALS * (len(points) + 1),) * 2
+    assert {"before POST /batches", "after POST /batches"} <= set(points) or kind == "anthropic"
+    assert any(point.startswith("within lines") for point in points)
+
+
+def check(run, point):
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", TRIALS), point
+    batch = ProviderBatch.objects.get(run=run)
+    assert (batch.status, batch.n_answered) == ("collected", TRIALS), point
+    assert list(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == ["ok"] * TRIALS, point

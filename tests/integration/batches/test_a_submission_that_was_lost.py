@@ -1,0 +1,168 @@
+"""A provider whose batches have no names, and a submission whose answer never came: waited for, told, never doubled."""
+
+import json
+import urllib.request
+
+import pytest
+
+from runs_app import run_control
+from runs_app.batches.http_client import ApiClient
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import Killed, batched_run, give_up_waiting, killing, next_run, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NEVER_S = 1e6
+
+
+def is_looked_for():
+    return ProviderBatch.objects.filter(error__contains="was lost").exists()
+
+
+def is_waited_for():
+    return ProviderBatch.objects.filter(error__contains="may be it").exists()
+
+
+def lose_the_answer(provider, until=is_looked_for):
+    """The provider has a batch that does not end, and we do not know."""
+    provider.set_faults(batch_faults={"lost_submission": 1}, batch_waits={"done": NEVER_S})
+    work(until=until)
+    provider.set_faults(batch_faults={})
+    give_up_waiting()
+
+
+def all_at_work_end(provider):
+    provider.set_faults(batch_waits={})
+
+
+def never_arrives(monkeypatch, times=1):
+    """The next submissions are cut before the provider has them."""
+    post, lost = ApiClient.post, []
+
+    async def losing(door, path, **named):
+        if path.endswith("/batches") and len(lost) < times:
+            lost.append(path)
+            raise CallFailure(ErrorClass.TIMEOUT, "no reply")
+        return await post(door, path, **named)
+
+    monkeypatch.setattr(ApiClient, "post", losing)
+
+
+def submit_as_a_stranger(provider, n):
+    """Another program of the same account has a batch of so many calls at work."""
+    provider.set_faults(batch_waits={"done": NEVER_S})
+    asked = [{"role": "user", "content": f"Question {number} of {n}"} for number in range(n)]
+    calls = [
+        {"custom_id": f"theirs-{number}", "params": {"model": "other", "max_tokens": 5, "messages": [turn]}}
+        for number, turn in enumerate(asked)
+    ]
+    address, body = f"{provider.url}/messages/batches", json.dumps({"requests": calls}).encode()
+    with urllib.request.urlopen(urllib.request.Request(address, body), timeout=60) as reply:  # noqa: S310 - loopback
+        return json.load(reply)["id"]
+
+
+def ended_once(run, provider, *, batches):
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)
+    assert set(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == {"ok"}
+    counted = provider.counters()
+    assert (counted["batches"], counted["answered_again"]) == (batches, 0)
+    assert find_differences() == []
+
+
+def test_the_one_that_may_be_it_is_waited_for_and_named(provider):
+    run = batched_run(provider.url, "anthropic")
+    lose_the_answer(provider)
+    work(until=is_waited_for)
+    batch = ProviderBatch.objects.get()
+    assert (batch.status, provider.counters()["batches"]) == ("submitting", 1)
+    assert (batch.sought_until - batch.created_at).total_seconds() == pytest.approx(86_400, abs=120)
+    all_at_work_end(provider)
+    work()
+    ended_once(run, provider, batches=1)
+    assert ProviderBatch.objects.get().provider_id in batch.error
+    assert ProviderBatch.objects.get().sought_until is None
+
+
+@pytest.mark.parametrize("moment", ["before search_keys", "before schedule_search", "after schedule_search"])
+def test_workers_that_die_while_it_is_looked_for_make_no_second_one(provider, moment):
+    run = batched_run(provider.url, "anthropic")
+    lose_the_answer(provider)
+    with pytest.raises(Killed):
+        work(crash=killing(moment))
+    work(until=is_waited_for)
+    all_at_work_end(provider)
+    work()
+    ended_once(run, provider, batches=1)
+
+
+def test_a_strangers_batch_of_that_size_is_waited_for_and_then_the_calls_are_submitted_again(provider, monkeypatch):
+    run = batched_run(provider.url, "anthropic")
+    stranger = submit_as_a_stranger(provider, 6)
+    never_arrives(monkeypatch)
+    work(until=is_waited_for)
+    assert stranger in ProviderBatch.objects.get().error
+    give_up_waiting()
+    with pytest.raises(AssertionError, match="did not come to an end"):
+        work(steps=3)
+    assert provider.counters()["batches"] == 1
+    all_at_work_end(provider)
+    work()
+    ended_once(run, provider, batches=2)
+    assert ProviderBatch.objects.get().provider_id != stranger
+
+
+def test_a_strangers_batch_of_another_size_or_of_later_keeps_nothing_waiting(provider, monkeypatch):
+    run = batched_run(provider.url, "anthropic")
+    submit_as_a_stranger(provider, 7)
+    never_arrives(monkeypatch)
+    work(until=is_looked_for)
+    submit_as_a_stranger(provider, 6)
+    give_up_waiting(hours=2)
+    work(until=lambda: provider.counters()["batches"] == 3)
+    assert not is_waited_for()
+    all_at_work_end(provider)
+    work()
+    ended_once(run, provider, batches=3)
+
+
+def test_of_two_that_were_lost_the_one_that_arrived_is_told_by_its_calls(provider, monkeypatch):
+    first = batched_run(provider.url, "anthropic")
+    never_arrives(monkeypatch)
+    work(until=is_looked_for)
+    second = next_run(Experiment.objects.get(), 1)
+    lose_the_answer(provider, until=lambda: provider.counters()["batches"] == 1)
+    work(until=lambda: ProviderBatch.objects.filter(error__contains="may be it").count() == 2)
+    all_at_work_end(provider)
+    work()
+    ended_once(first, provider, batches=2)
+    ended_once(second, provider, batches=2)
+    assert "found again" in " ".join(change.reason for change in second.batches.get().history)
+
+
+def test_a_cancelled_run_waits_for_the_one_that_may_be_its_own_and_keeps_what_it_answers(provider):
+    run = batched_run(provider.url, "anthropic")
+    lose_the_answer(provider)
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
+    work(until=is_waited_for)
+    assert ProviderBatch.objects.get().status == "cancelling"
+    all_at_work_end(provider)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("cancelled", 6, 1)
+    assert Trial.objects.filter(status="done").count() == provider.counters()["answers"]
+    assert find_differences() == []
+
+
+def test_a_batch_of_that_size_that_is_not_ours_and_has_ended_keeps_nothing_waiting(provider, monkeypatch):
+    batched_run(provider.url, "anthropic")
+    work()
+    ProviderBatch.objects.update(provider_id="msgbatch_forgotten")  # As if another program had made it.
+    run = next_run(Experiment.objects.get(), 1)
+    never_arrives(monkeypatch)
+    work(until=is_looked_for)
+    give_up_waiting()
+    work()
+    ended_once(run, provider, batches=2)

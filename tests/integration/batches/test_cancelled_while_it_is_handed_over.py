@@ -1,0 +1,94 @@
+"""A batch is cancelled, or its run stopped, in the very moment in which a worker hands it over, or before."""
+
+import asyncio
+
+import pytest
+from django.db import connections
+
+from runs_app import run_control
+from runs_app.batches.batch_worker import APIS
+from runs_app.models import Endpoint, ProviderBatch, Run
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.tasks import drain_is_needed
+from tests.integration.batches.world import Killed, batched_run, killing, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def cancel():
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
+
+
+def pause():
+    run_control.pause(Run.objects.all(), by="tester", reason="a look at it")
+
+
+def take_out_of_use():
+    Endpoint.objects.update(is_active=False)
+
+
+def go_on():
+    Endpoint.objects.update(is_active=True)
+    run_control.resume(Run.objects.all(), by="tester")
+
+
+def before(monkeypatch, kind, step, *, do):
+    """This is done when a worker is about to take that step at the provider, once."""
+    real, waiting = getattr(APIS[kind], step), [do]
+
+    def in_a_thread():
+        waiting.pop()()
+        connections.close_all()
+
+    async def done_first(self, *arguments, **named):
+        if waiting:
+            await asyncio.to_thread(in_a_thread)
+        return await real(self, *arguments, **named)
+
+    monkeypatch.setattr(APIS[kind], step, done_first)
+
+
+def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch):
+    run = batched_run(provider.url)
+    before(monkeypatch, "openai", "upload", do=cancel)
+    work()
+    run.refresh_from_db()
+    assert provider.counters()["batches"] == 0
+    assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_cancelled_during_its_submission_it_is_cancelled_at_the_provider(provider, monkeypatch, kind):
+    run = batched_run(provider.url, kind)
+    provider.set_faults(batch_waits={"done": 1000})
+    before(monkeypatch, kind, "create", do=cancel)
+    work(steps=400)
+    run.refresh_from_db()
+    batch = ProviderBatch.objects.get()
+    assert batch.provider_id
+    assert (run.status, run.n_cancelled, run.n_attempts, batch.status) == ("cancelled", 6, 0, "cancelled")
+    assert "submitted" not in [change.to_value for change in batch.history]
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("stop", [pause, take_out_of_use])
+@pytest.mark.parametrize("moment", ["before _jobs", "before save", "upload"])
+def test_what_was_not_handed_over_goes_back_where_a_run_or_an_endpoint_is_stopped(provider, monkeypatch, stop, moment):
+    run = batched_run(provider.url)
+    if moment == "upload":
+        before(monkeypatch, "openai", "upload", do=stop)
+    else:
+        with pytest.raises(Killed):
+            work(crash=killing(moment))
+        stop()
+    work()
+    run.refresh_from_db()
+    assert (ProviderBatch.objects.get().status, run.n_pending, run.n_attempts) == ("cancelled", 6, 0)
+    assert provider.counters()["batches"] == 0
+    assert not drain_is_needed()
+    go_on()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts, provider.counters()["batches"]) == ("done", 6, 6, 1)
+    assert find_differences() == []

@@ -1,0 +1,46 @@
+"""A judge of an experiment in batches gives its verdicts in batches, too, at their price."""
+
+from decimal import Decimal
+
+import pytest
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading
+from runs_app.models import LanguageModel, ProviderBatch, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import PRICES, batched_run, work
+from tests.integration.judging.conftest import make_grader
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_verdicts_are_asked_for_in_a_batch_at_half_the_price(provider, kind):
+    answers = batched_run(provider.url, kind, max_usd=5)
+    work()
+    experiment, before = answers.experiment, provider.counters()["batch_calls"]
+    grader = make_grader(model=LanguageModel.objects.get())
+    (report,) = judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    assert (report.added, report.run.is_batched) == (6, True)
+    work()
+    read_verdicts(experiment)
+
+    run = Run.objects.get(pk=report.run.pk)
+    assert (run.status, run.n_done) == ("done", 6)
+    assert ProviderBatch.objects.get(run=run).n_answered == 6
+    assert provider.counters()["batch_calls"] - before == 6
+    assert Grading.objects.filter(judged_by__run=run).count() == 6
+    for trial in Trial.objects.filter(run=run):
+        at_list_price = trial.input_tokens * PRICES["input_price"] + trial.output_tokens * PRICES["output_price"]
+        assert float(trial.cost_usd) == pytest.approx(float(at_list_price) / 2_000_000, abs=1e-8)
+        assert trial.cost_usd <= run.reserve_usd < Decimal("0.2")
+    assert find_differences() == []
+
+
+def test_where_the_judges_endpoint_takes_no_batches_verdicts_are_calls(provider):
+    answers = batched_run(provider.url)
+    work()
+    (report,) = judge(answers.experiment, [make_grader()], list(answers.experiment.waves.all()), by="test")
+    assert not report.run.is_batched
+    assert report.run.batches.count() == 0

@@ -1,0 +1,106 @@
+"""Adaptive runs in batches: a round of all points is one batch, and is decided once it was collected."""
+
+import pytest
+
+from runs_app import run_control
+from runs_app.engine.adaptive_rounds import RoundScheduler
+from runs_app.engine.worker import has_calls_left, has_work_left
+from runs_app.models import Endpoint, Point, ProviderBatch, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.batches.world import PRICES, Killed, killing, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RULE = {
+    "by": "category",
+    "scorer": "exact_match",
+    "round": 4,
+    "max": 8,
+    "targetci": 0.2,
+}  # Too narrow for four answers, whatever they say.
+
+
+@pytest.fixture
+def launched(provider):
+    """Three points: two have items for two rounds, one for a single round."""
+    endpoint = factories.make_endpoint("lab", base_url=provider.url, batch_api="openai", key_env="BATCH_KEY")
+    items = [
+        {"key": f"{point}-{n}", "input": f"{point} {n}", "target": "x", "category": point}
+        for point, size in (("first", 8), ("second", 8), ("short", 4))
+        for n in range(size)
+    ]
+    experiment = factories.make_experiment(
+        "rounds",
+        dataset=factories.make_dataset("places", items),
+        models=[factories.make_model("small", endpoint=endpoint, **PRICES)],
+        adaptive=RULE,
+        scorers=["exact_match"],
+        batch=True,
+        cache=False,
+        max_usd=None,
+    )
+    run_control.launch(experiment, by=experiment.owner)
+    return Run.objects.get()
+
+
+def decide():
+    return bool(RoundScheduler().decide_now())
+
+
+def decide_and_go_on():
+    while decide():
+        work()
+
+
+def test_each_round_is_one_batch_of_all_points_that_go_on(launched, provider):
+    Endpoint.objects.update(batch_max_open=4)
+    assert launched.is_batched
+    work()
+    assert list(ProviderBatch.objects.values_list("status", "n_requests")) == [("collected", 12)]
+    assert has_calls_left()
+    decide_and_go_on()
+    launched.refresh_from_db()
+    assert launched.status == "done"
+    assert not Point.objects.filter(status="open").exists()
+    sizes = list(ProviderBatch.objects.order_by("pk").values_list("n_requests", flat=True))
+    assert sizes == [12, 8]
+    assert sorted(len(point.rounds) for point in Point.objects.all()) == [1, 2, 2]
+    assert Trial.objects.count() == provider.counters()["answers"] == 20
+    assert find_differences() == []
+
+
+def test_a_batch_at_work_keeps_no_drain_of_the_task_queue_busy(launched, provider):
+    provider.set_faults(batch_waits={"done": 1e6})
+    work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
+    assert has_work_left()
+    assert not has_calls_left()
+
+
+def test_no_batch_is_made_while_a_point_waits_to_be_decided(launched, monkeypatch):
+    work()
+    monkeypatch.setattr("runs_app.engine.adaptive_rounds.MOST_AT_ONCE", 1)
+    assert decide()
+    assert Trial.objects.filter(status="pending").count() == 4
+    work()
+    assert ProviderBatch.objects.count() == 1
+    while decide():
+        pass
+    work()
+    assert [batch.n_requests for batch in ProviderBatch.objects.order_by("pk")] == [12, 8]
+    while decide():
+        pass
+    launched.refresh_from_db()
+    assert (launched.status, find_differences()) == ("done", [])
+
+
+@pytest.mark.parametrize("moment", ["after record_each", "after _end"])
+def test_a_worker_that_dies_while_it_collects_or_decides_loses_no_decision(launched, provider, moment):
+    with pytest.raises(Killed):
+        work(crash=killing(moment))
+    work()
+    decide_and_go_on()
+    launched.refresh_from_db()
+    assert launched.status == "done"
+    assert Trial.objects.count() == provider.counters()["answers"] == launched.n_attempts
+    assert find_differences() == []

@@ -1,0 +1,72 @@
+"""A provider that knows no schemas: in a batch, too, the same is asked again without one; both are on the record."""
+
+from dataclasses import replace
+
+import pytest
+
+from runs_app.llm import gateway
+from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.batches.world import batched_run, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def rating_run(provider, kind="openai", **fields):
+    prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
+    dimensions = [factories.make_dimension()]
+    provider.set_faults(json_schema=False)
+    return batched_run(provider.url, kind, prompts=[prompt], dimensions=dimensions, max_attempts=1, **fields)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_the_next_batch_asks_without_a_schema_and_no_attempt_is_spent_on_the_refusal(provider, kind):
+    run = rating_run(provider, kind, items=24)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 24, 48, 0)
+    first, second = ProviderBatch.objects.order_by("pk")
+    calls = set(Attempt.objects.values_list("token", "outcome", "error_class", "call"))
+    assert calls == {(first.key, "transient", "response_format_unsupported", 0), (second.key, "ok", "", 0)}
+    assert set(Attempt.objects.filter(token=first.key).values_list("cost_usd", flat=True)) == {0}
+    assert set(Trial.objects.values_list("attempts", "error_class")) == {(1, "")}
+    assert Trial.objects.filter(rating__isnull=False).exists()
+    assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (24, 0)
+    assert find_differences() == []
+
+
+def test_what_fails_without_a_schema_fails_as_any_other_call(provider):
+    run = rating_run(provider, stop_failure_rate=1)
+    work(until=lambda: Trial.objects.filter(error_class="response_format_unsupported", status="pending").count() == 6)
+    provider.set_faults(errors={"400": 1})
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_failed, run.errors["bad_request"]) == ("done", 6, 6)
+    assert ProviderBatch.objects.count() == 2
+    assert find_differences() == []
+
+
+def test_an_answer_of_a_batch_without_a_rating_is_asked_again_in_the_next_one(provider, monkeypatch):
+    run = rating_run(provider, on_unreadable="rerun")
+    Experiment.objects.update(max_attempts=3)
+    provider.set_faults(json_schema=True)
+    read = gateway.read
+    first = {}
+
+    async def unreadable_at_first(request, *reply):
+        asked = str(request.messages)
+        came = await read(request, *reply)
+        return came if first.setdefault(asked, came) is not came else replace(came, text="no idea", raw_text="no idea")
+
+    monkeypatch.setattr(gateway, "read", unreadable_at_first)
+    work()
+    assert set(Trial.objects.values_list("status", "error_class")) == {("pending", "unreadable_answer")}
+    Trial.objects.update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.errors) == ("done", 6, {"unreadable_answer": 6})
+    assert set(Trial.objects.values_list("attempts", "parse_error")) == {(2, "")}
+    assert set(Attempt.objects.filter(outcome="transient").values_list("raw_response", flat=True)) == {"no idea"}
+    assert run.spent_usd == sum(Attempt.objects.values_list("cost_usd", flat=True)) > 0
+    assert find_differences() == []

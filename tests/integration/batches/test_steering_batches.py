@@ -1,0 +1,207 @@
+"""Budgets, cancellations, concurrency and the cache, where calls go out in batches."""
+
+import time
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from runs_app import run_control
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.engine.worker import has_work_left
+from runs_app.models import Attempt, Experiment, ProviderBatch, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.tasks import drain_is_needed
+from tests import factories
+from tests.integration.batches.world import Killed, batched_run, endpoint, killing, next_run, work
+from tests.integration.engine.conftest import answering, drain
+from tests.system.faults.test_many_at_one_instant import at_once
+from tests.system.processes.workers import wait_until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+
+
+def is_submitted():
+    return ProviderBatch.objects.filter(status="submitted").exists()
+
+
+def at_work_for(provider, seconds):
+    """Whether the provider has had the batch for so long: however late a busy machine handed it over."""
+    since = []
+
+    def is_so():
+        if not since and provider.counters()["batches"]:
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() - since[0] > seconds
+
+    return is_so
+
+
+@BOTH
+def test_a_cancelled_run_cancels_its_batch_and_keeps_what_was_answered(provider, kind):
+    run = batched_run(provider.url, kind, items=20)
+    provider.set_faults(batch_waits={"done": 24.0})
+    work(steps=4000, until=at_work_for(provider, 1.3))
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
+    work(steps=400)
+    run.refresh_from_db()
+    batch = ProviderBatch.objects.get()
+    assert (run.status, batch.status, run.n_running) == ("cancelled", "cancelled", 0)
+    assert 0 < run.n_done == batch.n_answered == provider.counters()["answers"] < 20
+    assert run.n_done + run.n_cancelled == 20
+    assert run.spent_usd > 0
+    assert "enough" in [change.reason for change in batch.history]
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("moment", ["before _jobs", "before save"])
+def test_a_batch_that_was_never_submitted_is_cancelled_without_a_word_to_the_provider(provider, moment):
+    run = batched_run(provider.url)
+
+    with pytest.raises(Killed):
+        work(crash=killing(moment))
+    run_control.cancel(Run.objects.all(), by="tester", reason="enough")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_cancelled, ProviderBatch.objects.get().status) == ("cancelled", 6, "cancelled")
+    assert provider.counters()["batches"] == 0
+    assert find_differences() == []
+
+
+def test_cancelling_one_batch_pauses_its_run(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a wrong prompt")
+    work(steps=400)
+    run.refresh_from_db()
+    assert (run.status, run.n_pending, run.n_attempts) == ("paused", 6, 0)
+    assert ProviderBatch.objects.get().status == "cancelled"
+    assert not run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="again")
+    provider.set_faults(batch_waits={})
+    run_control.resume(Run.objects.all(), by="tester")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+    assert find_differences() == []
+
+
+def test_a_batch_is_no_larger_than_the_budget_pays(provider):
+    run = batched_run(provider.url, max_usd=Decimal("0.025"))
+    seen = []
+
+    def within_budget():
+        experiment = Experiment.objects.get()
+        assert experiment.spent_usd + experiment.reserved_usd <= experiment.max_usd
+        seen.append(ProviderBatch.objects.latest("pk").n_requests)
+        return False
+
+    work(until=within_budget)
+    run.refresh_from_db()
+    assert max(seen) == 2
+    assert (run.status == "done") == (run.n_done == 6)
+    assert run.status in ("done", "paused")
+    assert find_differences() == []
+
+
+def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(provider):
+    run = batched_run(provider.url, items=8, max_usd=Decimal("0.125"))  # It pays twelve of sixteen.
+    beside = next_run(run.experiment, 1)
+    type(endpoint()).objects.update(batch_max_requests=5, batch_max_open=100)
+    made = [key for keys in at_once(*[admit_batches] * 8) for key in keys]
+    experiment = Experiment.objects.get()
+    assert experiment.reserved_usd == Decimal("0.12") <= experiment.max_usd
+    assert Trial.objects.filter(status="running").count() == 12
+    assert sum(ProviderBatch.objects.filter(pk__in=made).values_list("n_requests", flat=True)) == 12
+    assert {run.pk, beside.pk} == set(ProviderBatch.objects.values_list("run", flat=True))
+    assert find_differences() == []
+
+
+def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
+    run = batched_run(provider.url, items=20)
+    provider.set_faults(batch_waits={"done": 24.0})
+    work(steps=4000, until=at_work_for(provider, 1.3))
+    assert run_control.cancel_batch(ProviderBatch.objects.get(), by="tester", reason="a pause")
+    work(steps=400)
+    run.refresh_from_db()
+    kept, paid = run.n_done, run.spent_usd
+    assert 0 < kept < 20
+    assert paid > 0
+    provider.set_faults(batch_waits={})
+    run_control.resume(Run.objects.all(), by="tester")
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 20, 20)
+    assert ProviderBatch.objects.latest("pk").n_requests == 20 - kept
+    assert (provider.counters()["answers"], provider.counters()["answered_again"]) == (20, 0)
+    assert find_differences() == []
+
+
+def test_bounds_hold_over_all_runs_of_an_endpoint(provider):
+    run = batched_run(provider.url, items=7)
+    type(endpoint()).objects.update(batch_max_requests=2, batch_max_open=2)
+    most = []
+
+    def count():
+        most.append(ProviderBatch.objects.open().count())
+        return False
+
+    provider.set_faults(batch_waits={"done": 0.3})
+    work(steps=400, until=count)
+    run.refresh_from_db()
+    assert (run.status, max(most)) == ("done", 2)
+    assert sorted(ProviderBatch.objects.values_list("n_requests", flat=True)) == [1, 2, 2, 2]
+
+
+def test_what_a_batch_holds_is_no_call_in_flight(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    type(endpoint()).objects.update(max_concurrency=1, adaptive=False)
+    other = factories.make_experiment(
+        "beside", dataset=run.experiment.dataset, models=[run.condition.model], max_usd=None
+    )
+    (beside,) = factories.make_runs(other)
+    factories.plan_trials(beside)
+    Run.objects.filter(pk=run.pk).update(status="paused")
+    wait_until(lambda: drain(answering(), until_idle=False, seconds=1) == 0)
+    beside.refresh_from_db()
+    assert (beside.status, beside.n_done) == ("done", 6)
+    assert (endpoint().in_batches, endpoint().in_flight) == (6, 0)
+
+
+def test_what_was_answered_before_is_not_sent(provider):
+    run = batched_run(provider.url, cache=True, cache_buster=False)
+    work()
+    again = factories.make_experiment(
+        "again",
+        dataset=run.experiment.dataset,
+        models=[run.condition.model],
+        prompts=[run.condition.prompt],
+        samplers=[run.condition.sampler],
+        max_usd=None,
+    )
+    (replay,) = factories.make_runs(again)
+    Run.objects.filter(pk=replay.pk).update(is_batched=True)
+    factories.plan_trials(replay)
+    work()
+    replay.refresh_from_db()
+    assert (replay.status, replay.n_done, replay.spent_usd) == ("done", 6, 0)
+    assert provider.counters()["batches"] == 1
+    assert Attempt.objects.filter(outcome="cached").count() == Trial.objects.filter(from_cache=True).count() == 6
+    assert find_differences() == []
+
+
+def test_the_task_queue_drains_for_a_batch_only_when_there_is_something_to_do(provider):
+    batched_run(provider.url)
+    assert drain_is_needed()
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=is_submitted)
+    later = timezone.now() + timedelta(minutes=3)
+    ProviderBatch.objects.update(next_poll_at=later, claim=None, lease_until=None)
+    assert not drain_is_needed()
+    assert has_work_left()
+    ProviderBatch.objects.update(next_poll_at=timezone.now())
+    assert drain_is_needed()

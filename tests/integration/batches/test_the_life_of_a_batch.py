@@ -1,0 +1,38 @@
+"""A batch from trials to answers, at both kinds of providers."""
+
+import pytest
+
+from runs_app.models import Attempt, ProviderBatch, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import batched_run, endpoint, work
+from tests.integration.engine.conftest import answering, drain
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_every_trial_is_answered_once_at_half_the_price(provider, kind):
+    run = batched_run(provider.url, kind)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed) == ("done", 6, 0)
+    batch = ProviderBatch.objects.get()
+    assert (batch.status, batch.n_requests, batch.n_answered, batch.n_failed) == ("collected", 6, 6, 0)
+    assert batch.provider_id
+    counted = provider.counters()
+    assert (counted["batches"], counted["batch_calls"], counted["answered_again"]) == (1, 6, 0)
+    for trial in Trial.objects.all():
+        at_list_price = (trial.input_tokens * 100 + trial.output_tokens * 200) / 1_000_000
+        assert float(trial.cost_usd) == pytest.approx(at_list_price / 2, abs=1e-8)
+        assert trial.answer
+    assert batch.spent_usd == batch.saved_usd == run.spent_usd > 0
+    assert set(Attempt.objects.values_list("token", flat=True)) == {batch.key}
+    assert endpoint().in_batches == endpoint().in_flight == 0
+    assert find_differences() == []
+
+
+def test_a_drain_counts_the_answers_of_batches_among_its_results(provider):
+    run = batched_run(provider.url)
+    assert drain(answering()) == 6
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)

@@ -1,0 +1,190 @@
+"""Lost answers, expiry, refusals and gaps: each trial ends once, and each call is paid once."""
+
+import dataclasses
+
+import pytest
+
+from runs_app.batches.http_client import ApiClient
+from runs_app.batches.openai import OpenAiBatches
+from runs_app.batches.protocol import Phase
+from runs_app.engine.leases import sweep_expired
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Experiment, ProviderBatch, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import batched_run, give_up_waiting, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+BOTH = pytest.mark.parametrize("kind", ["openai", "anthropic"])
+
+
+def has_failed_once():
+    return ProviderBatch.objects.filter(tries__gt=0).exists()
+
+
+def outcomes():
+    return sorted(Attempt.objects.values_list("outcome", flat=True))
+
+
+@BOTH
+def test_a_submission_whose_answer_is_lost_is_found_again(provider, kind):
+    run = batched_run(provider.url, kind)
+    provider.set_faults(batch_faults={"lost_submission": 1})
+    work(until=has_failed_once)
+    assert ProviderBatch.objects.get().provider_id == ""
+    provider.set_faults(batch_faults={})
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+    assert (provider.counters()["batches"], provider.counters()["answers"]) == (1, 6)
+    assert outcomes() == ["ok"] * 6
+    assert find_differences() == []
+
+
+def test_an_upload_whose_answer_is_lost_is_found_by_its_name(provider, monkeypatch):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"lost_upload": 1})
+    uploads = []
+    post = ApiClient.post
+
+    async def counting(door, path, **named):
+        uploads.append(path)
+        return await post(door, path, **named)
+
+    monkeypatch.setattr(ApiClient, "post", counting)
+    work(until=has_failed_once)
+    provider.set_faults(batch_faults={})
+    work()
+    run.refresh_from_db()
+    assert (run.status, uploads) == ("done", ["/files", "/batches"])
+
+
+def test_a_submission_that_may_still_arrive_is_not_made_again(provider, monkeypatch):
+    run = batched_run(provider.url)
+    post, lost = ApiClient.post, []
+
+    async def losing(door, path, **named):
+        if path == "/batches" and not lost:
+            lost.append(path)
+            raise CallFailure(ErrorClass.TIMEOUT, "no reply")
+        return await post(door, path, **named)
+
+    monkeypatch.setattr(ApiClient, "post", losing)
+    work(until=has_failed_once)
+    with pytest.raises(AssertionError, match="did not come to an end"):
+        work(steps=4)
+    assert provider.counters()["batches"] == 0
+    give_up_waiting()
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
+
+
+@BOTH
+def test_what_an_expired_batch_did_not_ask_is_asked_in_the_next(provider, kind):
+    run = batched_run(provider.url, kind)
+    provider.set_faults(batch_faults={"expired": 1})
+    work(until=lambda: ProviderBatch.objects.filter(status="expired").exists())
+    provider.set_faults(batch_faults={})
+    assert Trial.objects.filter(status="pending", attempts=1, error_class="batch_expired").count() == 3
+    assert set(Attempt.objects.exclude(outcome="ok").values_list("cost_usd", flat=True)) == {0}
+    Trial.objects.filter(status="pending").update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 9)
+    assert provider.counters()["answers"] == 6
+    assert find_differences() == []
+
+
+@BOTH
+def test_what_no_line_speaks_of_costs_an_attempt_and_keeps_its_reservation(provider, kind):
+    run = batched_run(provider.url, kind, max_usd=10, max_attempts=1)
+    provider.set_faults(batch_faults={"missing": 1})
+    work()
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed, run.n_unpriced) == (3, 3, 3)
+    assert set(Trial.objects.filter(status="failed").values_list("error_class", flat=True)) == {"malformed_reply"}
+    assert float(Experiment.objects.get().reserved_usd) == pytest.approx(0.03)
+    assert find_differences() == []
+
+
+def test_a_batch_that_is_refused_gives_all_back_and_its_run_says_why(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"invalid": 1})
+    work()
+    run.refresh_from_db()
+    batch = ProviderBatch.objects.get()
+    assert (run.status, batch.status) == ("stopped", "failed")
+    assert "refused a batch" in run.stop_reason
+    assert "invalid" in batch.error
+    assert set(Trial.objects.values_list("status", "attempts", "reserved_usd")) == {("pending", 0, 0)}
+    assert not Attempt.objects.exists()
+    assert find_differences() == []
+
+
+def test_a_provider_without_room_is_asked_again_later(provider):
+    run = batched_run(provider.url)
+    provider.set_faults(batch_faults={"full": 1})
+    work()
+    run.refresh_from_db()
+    assert (run.status, ProviderBatch.objects.get().status) == ("running", "failed")
+    assert Trial.objects.filter(status="pending", attempts=0, not_before__isnull=False).count() == 6
+    provider.set_faults(batch_faults={})
+    Trial.objects.filter(status="pending").update(not_before=None)
+    work()
+    run.refresh_from_db()
+    assert run.status == "done"
+
+
+@BOTH
+def test_a_call_that_fails_within_a_batch_fails_as_any_other(provider, kind):
+    run = batched_run(provider.url, kind, items=60, stop_failure_rate=1)  # So many that none of either is no chance.
+    provider.set_faults(errors={"400": 0.4, "refusal": 0.3} if kind == "openai" else {"400": 0.4})
+    work()
+    run.refresh_from_db()
+    assert run.status == "done"
+    assert 0 < run.n_failed == run.errors["bad_request"] < 60
+    assert run.n_failed + run.n_done == 60
+    assert Trial.objects.filter(refused=True).exists() == (kind == "openai")
+    assert find_differences() == []
+
+
+def test_nothing_but_its_batch_ends_a_claim(provider):
+    batched_run(provider.url)
+    provider.set_faults(batch_waits={"done": 1000})
+    work(until=lambda: ProviderBatch.objects.filter(status="submitted").exists())
+    assert Trial.objects.filter(status="running", lease_until=None, worker=None).count() == 6
+    assert sweep_expired() == 0
+    assert find_differences() == []
+
+
+@BOTH
+def test_an_answer_that_names_no_batch_is_as_good_as_lost(provider, kind, monkeypatch):
+    run = batched_run(provider.url, kind)
+    post, asked = ApiClient.post, []
+
+    async def forgetting(door, path, **named):
+        reply = await post(door, path, **named)
+        asked.append(path)
+        return reply if path == "/files" else {"status": "odd"}
+
+    monkeypatch.setattr(ApiClient, "post", forgetting)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, provider.counters()["batches"]) == ("done", 6, 1)
+    assert [path for path in asked if path.endswith("batches")] == [asked[-1]]
+
+
+def test_results_that_are_not_there_yet_are_not_missing(provider, monkeypatch):
+    run = batched_run(provider.url)
+    look, looks = OpenAiBatches.look, []
+
+    async def going_back(api, provider_id):
+        looks.append(provider_id)
+        state = await look(api, provider_id)
+        return dataclasses.replace(state, phase=Phase.WORKING) if len(looks) in (2, 3) else state
+
+    monkeypatch.setattr(OpenAiBatches, "look", going_back)
+    work()
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", 6, 6)
+    assert len(looks) == 4

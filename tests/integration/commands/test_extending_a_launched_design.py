@@ -1,0 +1,172 @@
+"""`experiment extend`: a launched design grows, and what was asked and paid stays as it is."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from runs_app.models import Attempt, Condition, Experiment, LanguageModel, Manifest, Prompt, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.factories import make_model
+from tests.integration.engine.conftest import answering, drain
+
+PRICED = (
+    "model",
+    "set",
+    "sim",
+    "--price-source",
+    "a list",
+    "--input-price",
+    "1",
+    "--output-price",
+    "2",
+    "--max-output-tokens",
+    "50",
+)
+
+
+@pytest.fixture
+def launched(manage, lab, design):
+    for command in (("experiment", "create", design()), PRICED, ("experiment", "launch", "pilot", "--yes")):
+        done = manage(*command)
+        assert done.code == 0, done.err
+    return Experiment.objects.get()
+
+
+@pytest.fixture
+def second(launched):
+    return make_model("second", endpoint=LanguageModel.objects.get(name="sim").endpoint)
+
+
+def test_a_model_joins_and_only_its_trials_are_new(manage, launched, second, operator):
+    before = list(Condition.objects.values_list("pk", "condition_id"))
+    kept = set(Trial.objects.values_list("pk", flat=True))
+    done = manage("experiment", "extend", "pilot", "--model", "second", "--reason", "Compare", "--user", "root")
+    assert done.code == 0, done.err
+    assert "1 new conditions, 2 new trials: at most $" in done.out
+    assert "pilot is extended: 2 new trials, 4 in all, in 2 runs" in done.out
+    assert list(Condition.objects.values_list("pk", "condition_id"))[:1] == before
+    assert kept < set(Trial.objects.values_list("pk", flat=True))
+    assert (Trial.objects.count(), Run.objects.filter(status="running").count()) == (4, 2)
+    (change,) = launched.history.filter(what="language model")
+    assert (change.to_value, change.by, change.reason) == ("second", operator, "Compare")
+
+
+def test_the_manifest_of_the_extension_holds_the_grown_design_and_what_was_approved(manage, launched, second):
+    manage("experiment", "extend", "pilot", "--model", "second")
+    newest, first = Manifest.objects.all()
+    assert [len(manifest.content["conditions"]) for manifest in (first, newest)] == [1, 2]
+    assert newest.launch["estimate"]["to_do"] == 4
+
+
+def test_all_axes_and_samples_join_at_once(manage, launched, second, tmp_path):
+    for kind, name in (("prompts", "terse"), ("samplers", "warm")):
+        path = tmp_path / f"{name}.yaml"
+        inline = '{name: terse, user: "Short: {{input}}"}' if kind == "prompts" else "{name: warm, temperature: 1}"
+        path.write_text(f"{kind}: [{inline}]\n")
+        assert manage("experiment", "extend", "pilot", path).code == 0
+    assert manage("experiment", "extend", "pilot", "--model", "second", "--samples", "2").code == 0
+    assert Condition.objects.count() == 8
+    assert Trial.objects.count() == 8 * 2 * 2
+    assert Prompt.objects.get(name="terse").status == "approved"
+    assert launched.history.get(what="samples").to_value == "2"
+
+
+def test_an_edited_file_adds_what_it_has_more_and_takes_nothing_away(manage, launched, second, tmp_path):
+    spec = json.loads(manage("experiment", "show", "pilot", "--json").out)
+    edited = tmp_path / "edited.yaml"
+    edited.write_text(json.dumps(spec | {"models": ["second"], "max_attempts": 5}))
+    done = manage("experiment", "extend", "pilot", edited)
+    assert done.code == 0, done.err
+    assert "max_attempts of the file is not taken over" in done.err
+    assert sorted(launched.language_models.values_list("name", flat=True)) == ["second", "sim"]
+    assert Trial.objects.count() == 4
+
+
+def test_what_is_there_already_changes_nothing(manage, launched, second):
+    manage("experiment", "extend", "pilot", "--model", "second")
+    again = manage("experiment", "extend", "pilot", "--model", "second")
+    assert (again.code, again.out.strip()) == (0, "pilot has all of this already: nothing to add")
+    assert (Manifest.objects.count(), Trial.objects.count()) == (2, 4)
+
+
+def test_a_dry_run_shows_the_cost_and_leaves_nothing_behind(manage, launched, tmp_path):
+    path = tmp_path / "more.yaml"
+    path.write_text('prompts: [{name: terse, user: "Short: {{input}}"}]\n')
+    shown = manage("experiment", "extend", "pilot", path, "--dry-run")
+    assert (shown.code, Trial.objects.count(), Prompt.objects.count()) == (0, 2, 1)
+    assert "joins pilot: prompt terse@1" in shown.out
+    assert "1 new conditions, 2 new trials" in shown.out
+
+
+def test_under_a_budget_a_model_without_a_price_is_refused(manage, launched, second):
+    Experiment.objects.update(max_usd=5)
+    LanguageModel.objects.filter(name="second").update(input_price=None)
+    refused = manage("experiment", "extend", "pilot", "--model", "second", "--yes")
+    assert refused.code == 2
+    assert "unknown price: model second has no price, and the experiment has a budget" in refused.err
+    assert (launched.language_models.count(), Trial.objects.count(), Manifest.objects.count()) == (1, 2, 1)
+
+
+def test_an_extension_above_the_budget_ends_with_4_and_with_yes_it_warns(manage, launched, second):
+    Experiment.objects.update(max_usd=Decimal("0.0001"))
+    assert manage("experiment", "extend", "pilot", "--model", "second").code == 4
+    assert launched.language_models.count() == 1
+    done = manage("experiment", "extend", "pilot", "--model", "second", "--yes")
+    assert done.code == 0
+    assert "the ceiling is above the budget" in done.err
+
+
+def test_an_extension_above_the_limit_wants_to_be_confirmed(manage, launched, second):
+    Experiment.objects.update(confirm_above_usd=Decimal("0.000001"))
+    assert manage("experiment", "extend", "pilot", "--model", "second").code == 3
+    assert launched.language_models.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model", "nobody"), "models[0]: there is no language model nobody"),
+        (("--samples", "0"), "samples: there are 1 already; this can only grow"),
+        (("--dimension", "valence"), "dimensions"),
+    ],
+)
+def test_what_cannot_join_is_refused_by_its_key(manage, launched, words, said):
+    refused = manage("experiment", "extend", "pilot", *words)
+    assert refused.code == 2
+    assert said in refused.err
+
+
+def test_a_draft_is_edited_and_not_extended(manage, lab, design):
+    manage("experiment", "create", design())
+    refused = manage("experiment", "extend", "pilot", "--samples", "3")
+    assert (refused.code, Trial.objects.count()) == (2, 0)
+    assert "is a draft: edit it instead" in refused.err
+
+
+def test_a_file_for_another_dataset_is_refused(manage, launched, tmp_path):
+    path = tmp_path / "more.yaml"
+    path.write_text("dataset: others@1\nsamples: 2\n")
+    assert "dataset: pilot asks about questions@1" in manage("experiment", "extend", "pilot", path).err
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_finished_experiment_grows_and_nothing_is_asked_twice(manage, launched, second):
+    drain(answering("four", cost_usd=Decimal("0.01")))
+    paid = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
+    spent = Experiment.objects.get().spent_usd
+    assert manage("experiment", "extend", "pilot", "--model", "second", "--samples", "2", "--yes").code == 0
+    assert Run.objects.filter(status="running").count() == 2
+    drain(answering("five", cost_usd=Decimal("0.01")))
+    now = dict(Attempt.objects.values_list("trial_id", "cost_usd"))
+    assert {trial: now[trial] for trial in paid} == paid
+    assert Attempt.objects.count() == Trial.objects.filter(status="done").count() == 8
+    assert Experiment.objects.get().spent_usd == spent + 6 * Decimal("0.01")
+    assert Trial.objects.filter(pk__in=paid, answer="four").count() == 2
+    assert find_differences() == []
+
+
+def test_creating_from_the_edited_file_says_how_to_extend(manage, launched, design):
+    refused = manage("experiment", "create", design())
+    assert refused.code == 2
+    assert "`experiment extend pilot " in refused.err

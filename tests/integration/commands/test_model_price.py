@@ -1,0 +1,130 @@
+"""List prices are taken over from litellm's package, with their source and date; what it does not list is named."""
+
+import json
+from datetime import date
+from decimal import Decimal
+
+import pytest
+
+from runs_app.models import Endpoint, LanguageModel
+from runs_app.pricing import litellm_data, price_list
+from tests.integration.planning.world import make_endpoint, make_model
+
+LISTED = {
+    "gpt-4o": {
+        "litellm_provider": "openai",
+        "input_cost_per_token": 2.5e-06,
+        "output_cost_per_token": 1e-05,
+        "cache_read_input_token_cost": 1.25e-06,
+    },
+    "claude-fine": {
+        "litellm_provider": "anthropic",
+        "input_cost_per_token": 3e-06,
+        "output_cost_per_token": 1.5e-05,
+        "cache_creation_input_token_cost": 3.75e-06,
+        "input_cost_per_token_above_200k_tokens": 6e-06,
+    },
+    "gemini/gemini-flash": {
+        "litellm_provider": "gemini",
+        "input_cost_per_token": 1e-07,
+        "output_cost_per_token": 4e-07,
+    },
+    "embedder": {"litellm_provider": "openai", "input_cost_per_token": 1e-07},
+}
+
+
+@pytest.fixture(autouse=True)
+def listed(tmp_path, monkeypatch):
+    (tmp_path / price_list.LIST).write_text(json.dumps(LISTED))
+    monkeypatch.setattr(litellm_data, "litellm_folder", lambda: tmp_path)
+
+
+def at(provider, name, model, **fields):
+    endpoint = make_endpoint(f"at-{provider}", provider=provider)
+    return make_model(name, endpoint=endpoint, **({"model": model, "input_price": None, "output_price": None} | fields))
+
+
+def test_a_price_is_taken_over_with_its_source_and_date_and_old_and_new_are_said(manage):
+    at("openai", "big", "gpt-4o", input_price=Decimal("5"), cache_write_price=Decimal("1"))
+    done = manage("model", "price", "big")
+    model = LanguageModel.objects.get()
+    assert done.code == 0
+    assert "big: input $5 -> $2.5, output unknown -> $10, cache read unknown -> $1.25, cache write $1 -> unknown" in (
+        done.out
+    )
+    assert (model.input_price, model.output_price) == (Decimal("2.5"), Decimal("10"))
+    assert (model.cache_read_price, model.cache_write_price) == (Decimal("1.25"), None)
+    assert model.price_source == price_list.source()
+    assert abs((model.price_date - date.today()).days) <= 1  # noqa: DTZ011
+
+
+def test_each_provider_has_its_own_names_in_the_list(manage):
+    at("anthropic", "fine", "claude-fine")
+    at("gemini", "flash", "gemini-flash")
+    done = manage("model", "price", "fine", "flash")
+    prices = dict(LanguageModel.objects.values_list("name", "input_price"))
+    assert prices == {"fine": Decimal("3"), "flash": Decimal("0.1")}
+    assert "dearer above 200k tokens, which is not taken over" in done.out
+
+
+@pytest.mark.parametrize(
+    ("provider", "model"),
+    [("openai", "no-such-model"), ("openrouter", "gpt-4o"), ("hosted_vllm", "gpt-4o"), ("openai", "embedder")],
+)
+def test_a_named_model_that_is_not_listed_ends_it_and_nothing_is_changed(manage, provider, model):
+    at("openai", "big", "gpt-4o")
+    at(provider, "other", model)
+    refused = manage("model", "price", "big", "other")
+    assert refused.code == 2
+    assert f"lists no price of {model} at {provider}" in refused.err
+    assert not LanguageModel.objects.exclude(input_price=None).exists()
+
+
+def test_all_takes_what_is_listed_and_names_the_rest(manage):
+    at("openai", "big", "gpt-4o")
+    at("openai", "own", "no-such-model")
+    at("openai", "old", "gpt-4o", is_active=False)
+    make_model("gratis", endpoint=make_endpoint("free", is_free=True), model="gpt-4o", input_price=None)
+    done = manage("model", "price", "--all")
+    assert done.code == 0
+    assert list(LanguageModel.objects.filter(input_price=Decimal("2.5")).values_list("name", flat=True)) == ["big"]
+    assert "own: " in done.out
+    assert "gratis: its endpoint is free" in done.out
+    assert "old: " not in done.out
+    assert "1 models priced by" in done.out
+
+
+def test_a_dry_run_says_and_changes_nothing(manage):
+    at("openai", "big", "gpt-4o")
+    done = manage("model", "price", "--all", "--dry-run")
+    assert "input unknown -> $2.5" in done.out
+    assert LanguageModel.objects.get().input_price is None
+
+
+@pytest.mark.parametrize("given", [[], ["big", "--all"], ["nobody"]])
+def test_it_says_which_models_are_meant(manage, given):
+    at("openai", "big", "gpt-4o")
+    refused = manage("model", "price", *given)
+    assert refused.code == 2
+    assert refused.err.startswith("name: ")
+
+
+def test_taking_prices_over_again_changes_nothing_but_the_date(manage):
+    at("openai", "big", "gpt-4o")
+    manage("model", "price", "big")
+    assert "big: as listed already" in manage("model", "price", "big").out
+
+
+def test_an_operator_takes_them_over_on_the_page_of_endpoints(client, django_user_model):
+    big = at("openai", "big", "gpt-4o")
+    at("openai", "own", "no-such-model")
+    client.force_login(django_user_model.objects.create_superuser("olga"))
+    page = client.post(f"/endpoints/{big.endpoint_id}/prices/", follow=True)
+    big.refresh_from_db()
+    assert big.input_price == Decimal("2.5")
+    text = page.content.decode()
+    assert "1 of 2 models priced by litellm" in text
+    assert "lists no price of no-such-model at openai" in text
+    assert "Update prices" in text
+    Endpoint.objects.update(provider="hosted_vllm")
+    assert "Update prices" not in client.get("/endpoints/").content.decode()

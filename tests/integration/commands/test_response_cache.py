@@ -1,0 +1,40 @@
+import json
+
+import pytest
+
+from runs_app.models import CachedAnswer, Trial
+from runs_app.planning import plan as plan_module
+from tests import factories
+from tests.integration.planning.world import make_experiment
+
+
+@pytest.fixture
+def remembered(db):
+    plan_module.plan(make_experiment())
+    Trial.objects.update(status=Trial.Status.DONE)
+    CachedAnswer.objects.bulk_create(CachedAnswer(key=str(trial.pk), trial=trial) for trial in Trial.objects.all())
+
+
+def test_it_counts_what_is_remembered(manage, remembered):
+    assert manage("response_cache", "show").out.startswith("3 answers are remembered, ")
+    shown = json.loads(manage("response_cache", "show", "--json").out)
+    assert (shown["answers"], shown["emptied"]) == (3, [])
+    assert shown["bytes"] > 0
+
+
+def test_it_forgets_all_once_that_is_confirmed_and_keeps_the_trials(manage, remembered):
+    refused = manage("response_cache", "purge")
+    assert (refused.code, CachedAnswer.objects.count()) == (3, 3)
+    assert manage("response_cache", "purge", "--yes").out == "3 answers are forgotten\n"
+    assert (CachedAnswer.objects.count(), Trial.objects.count()) == (0, 3)
+
+
+def test_it_says_who_emptied_it_when_and_why(manage, remembered):
+    factories.make_user("curator")
+    manage("response_cache", "purge", "--yes", "--user", "curator", "--reason", "the model was replaced")
+    manage("response_cache", "purge", "--yes")
+    _, last, first = manage("response_cache", "show").out.splitlines()
+    assert first.endswith("curator emptied it of 3 answers: the model was replaced")
+    assert "emptied it of 0 answers" in last
+    (_, told) = json.loads(manage("response_cache", "show", "--json").out)["emptied"]
+    assert (told["by"], told["held"], told["reason"]) == ("curator", "3 answers", "the model was replaced")

@@ -1,0 +1,94 @@
+import json
+from collections import Counter
+
+import pytest
+
+from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from runs_app.models import Attempt, Run, Trial
+from runs_app.planning import plan as plan_module
+from tests.integration.planning.world import make_dataset, make_experiment
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def observed():
+    """Five trials: one plain answer, one of each odd kind, one failure."""
+    experiment = make_experiment(dataset=make_dataset(5))
+    plan_module.plan(experiment)
+    run = Run.objects.get()
+    odd = [{"answer": "42"}, {"answer": ""}, {"answer": "4", "truncated": True}, {"answer": "?", "parse_error": "none"}]
+    for trial, fields in zip(Trial.objects.order_by("pk"), odd, strict=False):
+        Trial.objects.filter(pk=trial.pk).update(status="done", **fields)
+    Trial.objects.filter(status="pending").update(status="failed", error_class="timeout")
+    Run.objects.update(n_pending=0, n_done=4, n_failed=1, n_attempts=5, n_unpriced=1, errors={"timeout": 1})
+    return experiment, run
+
+
+def status(manage, *words):
+    return json.loads(manage("status", *words, "--json").out)
+
+
+def test_what_is_odd_about_answers_is_counted_apart(manage, observed):
+    (run,) = status(manage, "pilot")["runs"]
+    counted = {name: run[name] for name in ("done", "failed", "empty", "truncated", "unparsed", "refused", "unpriced")}
+    assert counted == {
+        "done": 4, "failed": 1, "empty": 1, "truncated": 1, "unparsed": 1, "refused": 0, "unpriced": 1,
+    }  # fmt: skip
+    assert run["errors"] == {"timeout": 1}
+
+
+def test_people_read_the_same(manage, observed):
+    shown = manage("status", "pilot").out
+    assert "4 of 5 trials done" in shown
+    assert "4 done, 1 failed, 1 empty, 1 truncated, 1 unparsed" in shown
+    assert "1 attempts of unknown cost" in shown
+
+
+def test_answers_that_a_scorer_could_not_read_are_counted_by_code(manage, observed):
+    experiment, _ = observed
+    experiment.scorers = ["exact_match", "numeric"]
+    experiment.save()
+    grade(experiment, by="test")
+    rules = {rule["scorer"]: rule for rule in status(manage, "pilot")["rules"]}
+    for name in experiment.scorers:
+        by_hand = Counter(Grading.objects.filter(condition__scorer=name).values_list("parse_error", flat=True))
+        assert rules[name]["scored"] == by_hand.pop("", 0)
+        assert rules[name]["unread"] == by_hand
+    name, unread = experiment.scorers[1], sum(rules[experiment.scorers[1]]["unread"].values())
+    assert unread
+    assert f"scorer {name}: {rules[name]['scored']} answers scored, {unread} answers could not be read (" in (
+        manage("status", "pilot").out
+    )
+
+
+def test_waves_are_told_apart_once_there_are_two(manage, observed):
+    experiment, run = observed
+    assert "wave 0" not in manage("status", "pilot").out
+    plan_module.plan(experiment, wave_label="march")
+    Run.objects.filter(pk=run.pk).update(spent_usd="0.25", status="done")
+    shown = manage("status", "pilot").out
+    assert "  wave 0: 4 of 5 done, 1 failed, $0.25 spent\n" in shown
+    assert "  march: 0 of 5 done, 5 pending, $0.00 spent\n" in shown
+    first, second = status(manage, "pilot")["waves"]
+    assert (first["label"], first["status"], first["done"], first["failed"]) == ("", "done", 4, 1)
+    assert (second["label"], second["status"], second["pending"], second["first_epoch"]) == ("march", "planned", 5, 2)
+
+
+def test_a_model_that_was_served_as_another_is_a_warning(manage, observed):
+    for trial, served in zip(Trial.objects.all(), ["sim-1", "sim-2"], strict=False):
+        Attempt.objects.create(
+            trial=trial, run_id=trial.run_id, token="0" * 32, outcome="ok", served_model=served,
+            finished_at="2026-01-01T00:00Z",
+        )  # fmt: skip
+    assert status(manage, "pilot")["warnings"] == ["model sim-large was served as sim-1 (1 calls), sim-2 (1 calls)"]
+
+
+def test_without_a_name_all_experiments_are_listed(manage, observed):
+    assert [one["experiment"] for one in status(manage)] == ["pilot"]
+    assert "pilot" in manage("status").out
+
+
+def test_an_unknown_experiment_ends_with_2(manage):
+    assert manage("status", "nothing").code == 2

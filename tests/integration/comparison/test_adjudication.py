@@ -1,0 +1,158 @@
+"""The last word on an answer: who may say it, on which scale, and that nothing said before is lost."""
+
+import re
+
+import pytest
+from django.core.cache import cache
+from django.db import IntegrityError, connection, transaction
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.comparison.adjudication import AdjudicationError, adjudicate, may_adjudicate
+from grading_app.comparison.query import QuestionForm
+from grading_app.comparison.raters import Rater, Scale
+from grading_app.comparison.unit_counts import load_frame
+from grading_app.forms.adjudication import AdjudicationForm, scales_of
+from grading_app.models import Adjudication, GradeCondition, Grading
+from tests import factories
+from tests.integration.comparison.world import graded, make_answers, make_rubric, said_in, trials_of
+
+pytestmark = pytest.mark.django_db
+SEVEN = Scale(1, 7)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+@pytest.fixture
+def experiment():
+    made = make_answers(items=4)
+    rubric = make_rubric()
+    graded(made, "judge-a", lambda trial: 2.0, rubric=rubric)
+    graded(made, "judge-b", lambda trial: 6.0, rubric=rubric)
+    return made
+
+
+def posted(client, user, experiment, trial, **fields):
+    client.force_login(user)
+    data = {"score": "5", "reason": "The steps are right.", "scale_min": "1.0", "scale_max": "7.0", **fields}
+    return client.post(reverse("disagreement_settle", args=[experiment.slug, trial.pk]), data, follow=True)
+
+
+def test_a_score_with_its_reason_becomes_a_grading_of_its_own_kind(client, experiment):
+    trial = trials_of(experiment)[0]
+    page = posted(client, experiment.owner, experiment, trial)
+    assert "Decision saved: 5." in page.content.decode()
+    word = Adjudication.objects.get()
+    assert (word.score, word.reason, word.by) == (5, "The steps are right.", experiment.owner)
+    condition = GradeCondition.objects.get(kind="adjudicated")
+    grading = Grading.objects.get(condition=condition)
+    assert (grading.trial, grading.score, grading.reasoning) == (trial, 5, "The steps are right.")
+    assert condition.parameters == {"scale_min": 1, "scale_max": 7}
+
+
+def test_a_correction_is_another_row_and_the_last_one_counts(client, experiment):
+    trial = trials_of(experiment)[0]
+    posted(client, experiment.owner, experiment, trial)
+    page = posted(client, experiment.owner, experiment, trial, score="2", reason="I had misread it.")
+    text = page.content.decode()
+    assert "The steps are right." in text
+    assert "I had misread it." in text
+    assert list(Adjudication.objects.values_list("score", flat=True)) == [2, 5]
+    assert Grading.objects.get(condition__kind="adjudicated").score == 2
+
+
+def test_what_was_said_never_changes(experiment):
+    word = adjudicate(trials_of(experiment)[0], scale=SEVEN, score=3, reason="So it is.", by=experiment.owner)
+    with pytest.raises(IntegrityError, match="only added"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE grading_app_adjudication SET score = 4 WHERE id = %s", [word.pk])
+
+
+def test_it_can_be_chosen_as_a_rater_and_shows_at_once(client, experiment):
+    client.force_login(experiment.owner)
+    address = reverse("experiment_agreement", args=["pilot"])
+    before = client.get(address).context["compared"].measured.covered
+    posted(client, experiment.owner, experiment, trials_of(experiment)[1])
+    page = client.get(address)
+    assert len(before) == 2
+    assert [one.n for one in page.context["compared"].measured.covered] == [4, 4, 1]
+    assert page.context["roles"].people[0].kind == "adjudicated"
+    posted(client, experiment.owner, experiment, trials_of(experiment)[1], score="1", reason="No.")
+    assert client.get(address).context["compared"].measured.covered[2].mean == 1
+    asked = QuestionForm(client.get(address).wsgi_request.GET, experiment).question()
+    assert len(said_in(load_frame(asked))) == 9
+
+
+def test_it_is_exported_with_the_gradings(client, experiment):
+    posted(client, experiment.owner, experiment, trials_of(experiment)[0])
+    answer = client.get(reverse("experiment_export", args=["pilot", "gradings", "csv"]))
+    lines = b"".join(answer.streaming_content).decode().splitlines()
+    assert sum("adjudicated--" in line for line in lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"score": "8"}, "on the scale from 1 to 7"),
+        ({"score": "nan"}, "Enter a number"),
+        ({"score": ""}, "required"),
+        ({"reason": "  "}, "required"),
+        ({"scale_min": "nan", "scale_max": "x"}, "on the scale from 0 to 1"),
+    ],
+)
+def test_what_settles_nothing_is_refused_in_words(client, experiment, fields, told):
+    page = posted(client, experiment.owner, experiment, trials_of(experiment)[0], **fields)
+    assert told in page.content.decode()
+    assert not Adjudication.objects.exists()
+
+
+def test_only_done_answers_are_settled(experiment):
+    trial = trials_of(experiment)[0]
+    trial.status = "failed"
+    with pytest.raises(AdjudicationError, match="stored answer"):
+        adjudicate(trial, scale=SEVEN, score=3, reason="x", by=experiment.owner)
+
+
+def test_who_may(client, experiment):
+    teammate = factories.make_user("teammate", permissions.RESEARCHER)
+    curator = factories.make_user("curator", permissions.CURATOR)
+    viewer = factories.make_user("viewer", permissions.VIEWER)
+    experiment.sharing = "group"
+    experiment.save()
+    trial = trials_of(experiment)[0]
+    may = {name.username: may_adjudicate(name, experiment) for name in (experiment.owner, teammate, curator, viewer)}
+    assert may == {"owner": True, "teammate": False, "curator": True, "viewer": False}
+    assert [posted(client, user, experiment, trial).status_code for user in (teammate, viewer, curator)] == [
+        404, 404, 200
+    ]  # fmt: skip
+    client.force_login(teammate)
+    assert "data-previous" not in client.get(reverse("disagreement", args=["pilot", trial.pk])).content.decode()
+    assert 'name="score"' not in client.get(reverse("disagreement", args=["pilot", trial.pk])).content.decode()
+
+
+def test_a_query_that_comes_along_never_leads_elsewhere(client, experiment):
+    trial = trials_of(experiment)[0]
+    client.force_login(experiment.owner)
+    data = {"score": "5", "reason": "x", "scale_min": "1", "scale_max": "7", "query": "//evil.example/\r\nX: 1"}
+    answer = client.post(reverse("disagreement_settle", args=["pilot", trial.pk]), data)
+    assert answer["Location"].startswith(f"/experiments/pilot/disagreements/{trial.pk}/?")
+    assert "\r" not in answer["Location"]
+
+
+def test_each_scale_of_the_raters_is_offered_once_with_the_names_of_its_points():
+    named = Scale(1, 3, ((1.0, "Low"), (3.0, "High")))
+    raters = [Rater("g1", "a", "judge", Scale(1, 3)), Rater("g2", "b", "judge", named), Rater("g3", "c", "rule")]
+    assert scales_of([*raters, Rater("g4", "d", "rule", Scale(0, 1))]) == [named, Scale(0, 1)]
+    assert "1 Low" in str(AdjudicationForm(named)["score"])
+    assert 'step="any"' in str(AdjudicationForm(Scale(0, 1))["score"])
+
+
+def test_labels_with_scores_of_their_own_are_chosen_by_name():
+    third = 1 / 3
+    labels = Scale(0, 1, ((0.0, "wrong"), (third, "in part"), (0.5, "partly"), (1.0, "right")))
+    assert "0.5 partly" in str(AdjudicationForm(labels)["score"])
+    # The very score of the label, or who settles for a label would disagree with who gave it.
+    sent = re.search('value="([^"]+)"[^>]*>0.333333 in part', str(AdjudicationForm(labels)["score"]))
+    assert float(sent[1]) == third

@@ -1,0 +1,153 @@
+"""The largest splits first: in their order page by page, one beside the other, with what each rater said."""
+
+import pytest
+from django.http import QueryDict
+from django.urls import reverse
+
+from grading_app.comparison import disagreements
+from grading_app.comparison.query import QuestionForm
+from grading_app.verdict_history import superseding
+from tests import factories
+from tests.integration.comparison.world import graded, make_answers, make_rubric, trials_of
+from tests.integration.rating.world import make_queue, make_rater, rate_all
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def experiment():
+    """Splits of 0, 1, 2, 3 and 0 again over ten answers, 1.5 apart on one more."""
+    made = make_answers(items=11)
+    rubric = make_rubric()
+    graded(made, "judge-a", lambda trial: 2.0, rubric=rubric, reasoning="It is short.")
+    graded(made, "judge-b", apart, rubric=rubric, reasoning="It is long.")
+    return made
+
+
+def apart(trial):
+    return 3.5 if trial.item.position == 10 else 2.0 + trial.item.position % 4
+
+
+def question(experiment, query=""):
+    return QuestionForm(QueryDict(query), experiment).question()
+
+
+def opened(client, experiment, query=""):
+    client.force_login(experiment.owner)
+    return client.get(f"{reverse('experiment_disagreements', args=[experiment.slug])}?{query}")
+
+
+def test_the_largest_come_first_and_agreement_is_not_shown(experiment):
+    sizes = [split.size for split in disagreements.find(question(experiment)).splits]
+    assert sizes == [3, 3, 2, 2, 1.5, 1, 1, 1]
+
+
+def test_by_variance(experiment):
+    found = disagreements.find(question(experiment), by="variance").splits
+    assert [split.size for split in found][:5] == [2.25, 2.25, 1, 1, 0.5625]
+
+
+@pytest.mark.parametrize("by", ["range", "variance"])
+def test_pages_meet_without_gap_or_overlap_in_both_directions(experiment, monkeypatch, by):
+    monkeypatch.setattr(disagreements, "PAGE", 3)
+    asked = question(experiment)
+    pages, after = [], ""
+    while True:
+        page = disagreements.find(asked, by=by, after=after)
+        pages.append([split.unit for split in page.splits])
+        if not page.after:
+            break
+        after = page.after
+    assert [len(page) for page in pages] == [3, 3, 2]
+    assert len({unit for page in pages for unit in page}) == 8
+    back = disagreements.find(asked, by=by, before=page.before)
+    assert [split.unit for split in back.splits] == pages[1]
+    first = disagreements.find(asked, by=by, before=back.before)
+    assert [split.unit for split in first.splits] == pages[0]
+    assert first.before == ""
+
+
+def test_neighbours_follow_the_order_of_the_list(experiment):
+    asked = question(experiment)
+    units = [split.unit for split in disagreements.find(asked).splits]
+    places = [disagreements.place_of(asked, unit) for unit in units]
+    assert [place.place for place in places] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [place.next for place in places] == [*units[1:], None]
+    assert [place.previous for place in places] == [None, *units[:-1]]
+    agreed = next(trial for trial in trials_of(experiment) if trial.pk not in units)
+    assert disagreements.place_of(asked, agreed.pk).place is None
+
+
+@pytest.mark.parametrize("cursor", ["", "x", "1_", "_1", "1e400_x", "nan_3", "9" * 80])
+def test_a_cursor_that_is_none_begins_again_or_finds_nothing(client, experiment, cursor):
+    assert opened(client, experiment, f"after={cursor}").status_code == 200
+
+
+def test_the_list_shows_who_said_what(client, experiment):
+    text = opened(client, experiment).content.decode()
+    assert "About item-3, said for the 1. time." in text
+    assert "judge-a" in text
+    address = reverse("disagreement", args=["pilot", disagreements.find(question(experiment)).splits[0].unit])
+    assert address in text
+
+
+def test_a_filter_narrows_it_and_stays_in_the_links(client, experiment):
+    page = opened(client, experiment, "category=odd&by=variance")
+    assert {row["item"].category for row in page.context["rows"]} == {"odd"}
+    assert "?category=odd&amp;by=variance" in page.content.decode()
+
+
+def test_one_answer_with_scores_and_reasons_side_by_side(client, experiment):
+    graded(experiment, "judge-unread", lambda trial: None)
+    unit = disagreements.find(question(experiment)).splits[1].unit
+    client.force_login(experiment.owner)
+    page = client.get(reverse("disagreement", args=["pilot", unit]))
+    text = page.content.decode()
+    for told in ("It is short.", "It is long.", "no_score_in_json", "Disagreement 2 of 8", "3 apart", "What is"):
+        assert told in text
+    assert 'rel="next"' in text
+    assert 'rel="prev"' in text
+
+
+def test_of_labels_with_one_score_the_one_that_was_chosen_is_named(client, experiment):
+    labels = [{"name": "refused", "score": 0}, {"name": "wrong", "score": 0}, {"name": "right", "score": 1}]
+    rubric = make_rubric("labels", kind="label", labels=labels, low=0)
+    keys = []
+    for name, label in (("one", "refused"), ("another", "right"), ("third", None)):
+        condition = graded(experiment, name, lambda trial, label=label: float(label == "right"), rubric=rubric)
+        with superseding():
+            condition.gradings.update(detail={"label": label} if label else None)
+        keys.append(f"rater=g{condition.pk}")
+    client.force_login(experiment.owner)
+    unit = trials_of(experiment)[0].pk
+    page = client.get(reverse("disagreement", args=["pilot", unit]) + "?" + "&".join(keys))
+    assert [side.name for side in page.context["sides"]] == ["refused", "right", "refused or wrong"]
+
+
+def test_items_on_a_dimension_have_splits_as_well(client):
+    valence = factories.make_dimension("valence")
+    dataset = factories.make_dataset("photos", 5)
+    made = factories.make_experiment("affect", dataset=dataset, dimensions=[valence])
+    queue = make_queue("feelings", dataset=dataset, dimensions=[valence])
+    rate_all(make_rater(queue, started=True), 2)
+    rate_all(make_rater(queue, started=True), lambda due: 2 + due.item.position)
+    page = opened(client, made, "units=items:valence")
+    assert [row["item"].key for row in page.context["rows"]] == ["item-4", "item-3", "item-2", "item-1"]
+    assert [side.value for side in page.context["rows"][0]["sides"]] == [2, 6]
+
+
+def test_an_answer_of_another_experiment_is_not_there(client, experiment):
+    other = make_answers("other")
+    client.force_login(experiment.owner)
+    assert client.get(reverse("disagreement", args=["pilot", trials_of(other)[0].pk])).status_code == 404
+
+
+def test_the_number_of_queries_is_bounded(client, experiment, django_assert_max_num_queries):
+    client.force_login(experiment.owner)
+    with django_assert_max_num_queries(20):
+        listed = client.get(reverse("experiment_disagreements", args=["pilot"]))
+    unit = disagreements.find(question(experiment)).splits[0].unit
+    with django_assert_max_num_queries(26):
+        shown = client.get(reverse("disagreement", args=["pilot", unit]))
+    assert listed.context["rows"]
+    assert shown.context["place"].split.unit == unit

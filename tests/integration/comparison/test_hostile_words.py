@@ -1,0 +1,75 @@
+"""What models, judges, files and people wrote is shown as text, on the pages of comparing and to raters alike."""
+
+import pytest
+from django.urls import reverse
+
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
+from tests import factories
+from tests.integration.comparison.world import graded, make_rubric, trials_of
+from tests.integration.pages.conftest import NASTY
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.world import make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+SHOWN = "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;"
+
+
+@pytest.fixture
+def experiment():
+    item = {"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY, "choices": [NASTY]}
+    plain = {**item, "key": "plain"}
+    model = factories.make_model("small", model=NASTY)
+    made = factories.make_experiment(
+        "nasty", title=NASTY, dataset=factories.make_dataset("nasty", [item, plain]), models=[model]
+    )
+    for run in factories.make_runs(made):
+        factories.plan_trials(run, answer=lambda *_: {"answer": NASTY, "finish_reason": "<s>"})
+    labels = [{"name": NASTY, "score": 1}, {"name": "other", "score": 5}]
+    rubric = make_rubric("labels", kind="label", labels=labels, low=1, high=5)
+    graded(made, "judge-<b>", lambda trial: 1.0, rubric=rubric, reasoning=NASTY)
+    graded(made, "judge-two", lambda trial: 5.0, rubric=rubric, reasoning=NASTY)
+    adjudicate(trials_of(made)[0], scale=Scale(1, 5), score=5, reason=NASTY, by=made.owner)
+    return made
+
+
+def test_no_markup_reaches_a_page_or_a_figure(client, experiment):
+    client.force_login(experiment.owner)
+    slug, trial = experiment.slug, trials_of(experiment)[0].pk
+    pages = {
+        reverse("experiment_agreement", args=[slug]): "judge-&lt;b&gt;",
+        reverse("experiment_disagreements", args=[slug]): SHOWN,
+        reverse("disagreement", args=[slug, trial]): SHOWN,
+        reverse("rating_queue_of_answers", args=[slug]): "small / nasty-prompt",
+        reverse("agreement_figure", args=[slug, "confusion"]): "judge-&lt;b&gt;",
+    }
+    for address, told in pages.items():
+        answer = client.get(address, {"category": ""})
+        text = answer.content.decode()
+        assert answer.status_code == 200, address
+        assert told in text, address
+        assert not [markup for markup in ("<script>alert", "<img src=x", "judge-<b>", "<s>") if markup in text], address
+
+
+def test_a_category_from_an_address_is_escaped(client, experiment):
+    client.force_login(experiment.owner)
+    for name in ("experiment_agreement", "experiment_disagreements"):
+        text = client.get(reverse(name, args=["nasty"]), {"category": NASTY}).content.decode()
+        assert "<script>alert" not in text
+        assert SHOWN in text
+
+
+def test_a_rater_reads_it_as_text(experiment):
+    queue = make_answer_queue(experiment=experiment, title=NASTY, instructions=NASTY)
+    rater = make_rater(queue)
+    client = signed_in(rater.user)
+    pages = [client.get("/ratings/reading/")]
+    client.post("/ratings/reading/start/")
+    pages.append(client.get("/ratings/reading/"))
+    rate_all(rater, 3)
+    thanks = client.get("/ratings/reading/").content.decode()
+    assert "<script>alert" not in thanks
+    for page in pages:
+        text = page.content.decode()
+        assert "<script>alert" not in text
+        assert SHOWN in text

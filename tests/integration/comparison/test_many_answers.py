@@ -1,0 +1,231 @@
+"""Many answers: a worker compares them, and the pages say how far it is, of when the numbers are, and what is newer."""
+
+import random
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.http import QueryDict
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+from django.utils import timezone
+
+from grading_app.comparison import background, disagreements
+from grading_app.comparison import query as query_module
+from grading_app.comparison.query import QuestionForm
+from grading_app.models import Comparison, Grading, Split
+from grading_app.reports import background_results
+from grading_app.tasks import work_out_comparison
+from grading_app.verdict_history import superseding
+from tests import factories
+from tests.integration.comparison.world import graded, make_answers, make_rubric
+from tests.integration.rating.world import make_queue, make_rater, rate_all
+from tests.tampering import deleting_anything
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What was asked of workers; nothing is large enough to be worked out at once."""
+    found = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: found.append((name, arguments)))
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 0)
+    return found
+
+
+@pytest.fixture
+def experiment():
+    made, rubric, draw = make_answers(samples=3), make_rubric(), random.Random(4)
+    for name in ("judge-a", "judge-bb"):
+        graded(made, name, lambda trial: draw.choice([1, 2, 2.5, 7]), rubric=rubric)
+    return made
+
+
+def work(asked):
+    """As a worker does: everything that was asked for."""
+    while asked:
+        name, arguments = asked.pop(0)
+        assert name == "grading_app.tasks.work_out_comparison"
+        work_out_comparison(*arguments)
+
+
+def opened(client, experiment, page="agreement", query=""):
+    client.force_login(experiment.owner)
+    return client.get(f"{reverse(f'experiment_{page}', args=[experiment.slug])}?{query}")
+
+
+def question(experiment, query=""):
+    return QuestionForm(QueryDict(query), experiment).question()
+
+
+def test_a_page_asks_once_and_shows_what_a_worker_found(client, experiment, asked):
+    for _ in range(2):
+        page = opened(client, experiment)
+        assert page.context["compared"] is None
+        assert "step 1 of 4: waiting for a worker" in page.content.decode()
+        assert 'hx-trigger="every 3s"' in page.content.decode()
+    assert len(asked) == 1
+    work(asked)
+    page = opened(client, experiment)
+    assert page.context["compared"].measured.shared == 36
+    assert "Includes all ratings" in page.content.decode()
+    assert "hx-trigger" not in page.content.decode()
+    assert asked == []
+
+
+def test_the_numbers_are_those_of_a_page_that_works_them_out_itself(client, experiment, asked, monkeypatch):
+    opened(client, experiment)
+    work(asked)
+    kept = opened(client, experiment).context["compared"]
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
+    assert opened(client, experiment).context["compared"] == kept
+
+
+def test_numbers_that_are_out_of_date_say_so_and_are_worked_out_again(client, experiment, asked):
+    opened(client, experiment)
+    work(asked)
+    long_ago = timezone.now() - timedelta(hours=2)
+    Comparison.objects.update(asked_at=long_ago, ended_at=long_ago)
+    with superseding():
+        Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
+    page = opened(client, experiment)
+    assert page.context["compared"] is not None
+    assert "The ratings or the selection changed" in page.content.decode()
+    work(asked)
+    page = opened(client, experiment)
+    assert "Includes all ratings" in page.content.decode()
+    assert 4.75 in page.context["compared"].measured.confusion.categories
+
+
+def test_ratings_that_keep_coming_in_are_not_followed_without_rest(client, experiment, asked):
+    opened(client, experiment)
+    work(asked)
+    with superseding():
+        Grading.objects.filter(pk=Grading.objects.first().pk).update(score=4.75)
+    page = opened(client, experiment)
+    assert "Out of date" in page.content.decode()
+    assert asked == []
+
+
+def test_another_choice_of_raters_to_look_at_is_asked_for_and_kept_beside_the_first(client, experiment, asked):
+    first, second = experiment.grade_conditions.order_by("pk")
+    opened(client, experiment)
+    work(asked)
+    turned = f"first=g{second.pk}&second=g{first.pk}"
+    assert opened(client, experiment, query=turned).context["compared"] is None
+    work(asked)
+    assert opened(client, experiment, query=turned).context["compared"].measured.confusion.rows == f"g{second.pk}"
+    assert opened(client, experiment).context["compared"].measured.confusion.rows == f"g{first.pk}"
+    assert asked == []
+
+
+def test_what_fails_is_told_and_what_is_gone_is_named(client, experiment, asked, monkeypatch):
+    opened(client, experiment)
+    with deleting_anything():
+        experiment.grade_conditions.all().delete()
+    work(asked)
+    assert "not there any more" in Comparison.objects.get().problem
+    monkeypatch.setattr(background, "load_frame", lambda _: 1 / 0)
+    row = Comparison.objects.get()
+    with pytest.raises(ZeroDivisionError):
+        background.work_out(row.pk, "")
+    row.refresh_from_db()
+    assert (row.step, row.problem) == ("", "the worker gave up; its log says why")
+
+
+def test_a_worker_that_was_lost_is_asked_again(client, experiment, asked):
+    opened(client, experiment)
+    Comparison.objects.update(asked_at=timezone.now() - background_results.LOST_AFTER - timedelta(seconds=1))
+    opened(client, experiment)
+    assert len(asked) == 2
+
+
+@pytest.mark.parametrize("by", ["range", "variance"])
+def test_splits_that_are_kept_are_those_that_are_worked_out_page_by_page(experiment, asked, monkeypatch, by):
+    monkeypatch.setattr(disagreements, "PAGE", 7)
+    one = question(experiment)
+    row = Comparison.objects.create(experiment=experiment, question="x")
+    row.n_splits = disagreements.keep(one, row)
+    pages = {"after": "", "before": ""}
+    for way in ("after", "before"):
+        while True:
+            expected = disagreements.find(one, by=by, **pages)
+            assert disagreements.find(one, by=by, comparison=row, **pages) == expected
+            for split in expected.splits:
+                assert disagreements.place_of(one, split.unit, by, row) == disagreements.place_of(one, split.unit, by)
+            cursor = getattr(expected, way)
+            if not cursor:
+                break
+            pages = {"after": "", "before": "", way: cursor}
+        pages = {"after": "", "before": expected.before or expected.splits[0].cursor}
+    assert row.n_splits == Split.objects.count() > 14
+
+
+def test_the_list_of_disagreements_waits_for_a_worker_as_well(client, experiment, asked):
+    page = opened(client, experiment, "disagreements")
+    assert "waiting for a worker" in page.content.decode()
+    work(asked)
+    page = opened(client, experiment, "disagreements")
+    assert len(page.context["rows"]) == disagreements.PAGE
+    unit = page.context["rows"][0]["split"].unit
+    told = client.get(reverse("disagreement", args=["pilot", unit])).content.decode()
+    assert f"Disagreement 1 of {Split.objects.count()}" in told
+
+
+def test_old_questions_are_forgotten_with_their_splits(client, experiment, asked, monkeypatch):
+    monkeypatch.setattr(background, "KEPT", 1)
+    for query in ("", "category=odd"):
+        opened(client, experiment, query=query)
+        work(asked)
+    assert Comparison.objects.count() == 1
+    assert set(Split.objects.values_list("comparison", flat=True)) == {Comparison.objects.get().pk}
+
+
+def test_an_experiment_goes_with_its_comparisons(client, experiment, asked):
+    opened(client, experiment)
+    work(asked)
+    with deleting_anything():
+        experiment.runs.all().delete()
+    with deleting_anything():
+        type(experiment).objects.filter(pk=experiment.pk).delete()
+    assert not Comparison.objects.exists()
+    assert not Split.objects.exists()
+
+
+@pytest.mark.parametrize("page", ["agreement", "disagreements"])
+def test_the_number_of_queries_does_not_grow_with_answers(client, asked, page):
+    def queries_of(slug, items):
+        made, rubric = make_answers(slug, items=items), make_rubric()
+        for name, off in (("judge-a", 0), ("judge-bb", 1)):
+            graded(made, name, lambda trial, off=off: 1 + (off * trial.pk) % 5, rubric=rubric)
+        opened(client, made, page)
+        work(asked)
+        with CaptureQueriesContext(connection) as found:
+            assert opened(client, made, page).status_code == 200
+        return len(found)
+
+    queries_of("first", 4)  # What Django looks up once.
+    assert queries_of("small", 6) == queries_of("larger", 60) <= 34
+
+
+def test_many_ratings_by_people_are_compared_by_a_worker_and_nobody_is_left_out_unsaid(
+    client, asked, experiment, monkeypatch
+):
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 10**6)
+    valence = factories.make_dimension("valence")
+    experiment.dimensions.add(valence)
+    queue = make_queue(dataset=experiment.dataset, dimensions=[valence])
+    for value in (2, 5, 6):
+        rate_all(make_rater(queue, started=True), value=value)
+    query = f"units=items:valence&rater=q{queue.pk}-{valence.pk}"
+    assert len(opened(client, experiment, query=query).context["compared"].measured.covered) == 3
+    assert not asked
+    monkeypatch.setattr(background, "MOST_RATINGS", 3 * 12 - 1)
+    monkeypatch.setattr(query_module, "MOST_RATERS", 2)
+    opened(client, experiment, query=query)
+    work(asked)
+    page = opened(client, experiment, query=query)
+    assert len(page.context["compared"].measured.covered) == 2
+    assert "At most 2 raters are compared at a time; 1 selected rater is left out." in page.content.decode()
+    assert "1 selected rater is left out" in opened(client, experiment, "disagreements", query).content.decode()

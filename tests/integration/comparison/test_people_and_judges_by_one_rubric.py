@@ -1,0 +1,123 @@
+"""People and judges by the same rubric meet on the agreement page, in total and criterion by criterion."""
+
+import pytest
+from django.core.cache import cache
+from django.http import QueryDict
+
+from grading_app.comparison import unit_counts
+from grading_app.comparison.query import QuestionForm
+from grading_app.models import GradeCondition, Grading
+from grading_app.rating import queues, session
+from grading_app.verdict_history import superseding
+from tests.integration.comparison.world import graded, make_answers
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.test_rating_by_a_rubric import make_rubric
+from tests.integration.rating.world import make_rater, rate_all
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def queue():
+    """A judge that finds all correct and nothing complete, and two people who differ on completeness."""
+    cache.clear()
+    study = make_answers("people", items=4, models=["small"])
+    rubric = make_rubric()
+    graded(study, "judge-a", lambda trial: 0.75, rubric=rubric)
+    with superseding():
+        Grading.objects.update(detail={"criteria": {"correct": True, "complete": False}})
+    made = make_answer_queue("reading", experiment=study, dimensions=[], by=rubric)
+    for complete in (1, 0):
+        rate_all(make_rater(made, started=True), lambda due, c=complete: 1 if due.criterion == "correct" else c)
+    return made
+
+
+def question(queue, query=""):
+    return QuestionForm(QueryDict(query), queue.experiment).question()
+
+
+def values(queue, query=""):
+    asked = question(queue, query)
+    labels = {rater.key: rater.label for rater in asked.raters}
+    said = unit_counts.load_frame(asked).kinds.values()
+    return {(labels[rater], value) for kind in said for rater, value in kind.items()}
+
+
+def judge_of(queue):
+    return str(queue.experiment.grade_conditions.get(kind="judge"))
+
+
+def test_in_total_everybody_is_on_one_scale_without_being_asked(queue):
+    total = values(queue)
+    assert {(who, value) for who, value in total if "rater" in who} == {("rater 1", 1.0), ("rater 2", 0.75)}
+    assert 0.75 in {value for who, value in total if "rater" not in who}
+    assert not question(queue).scales_differ
+
+
+@pytest.mark.parametrize(("criterion", "said"), [("correct", [1, 1, 1]), ("complete", [1, 0, 0])])
+def test_each_criterion_is_compared_by_itself(queue, criterion, said):
+    asked = question(queue, f"units=criterion:{queue.rubric_id}:{criterion}")
+    assert asked.criterion == criterion
+    assert {rater.kind for rater in asked.raters} == {"judge", "person"}
+    people = {(who, value) for who, value in values(queue, f"units=criterion:{queue.rubric_id}:{criterion}")}
+    assert [dict(people)["rater 1"], dict(people)["rater 2"]] == said[:2]
+    assert [value for who, value in people if "rater" not in who] == said[2:]
+
+
+def test_pages_of_a_criterion_open_and_settle_nothing(queue, client):
+    client.force_login(queue.experiment.owner)
+    query = f"units=criterion:{queue.rubric_id}:complete"
+    page = client.get(f"/experiments/people/agreement/?{query}")
+    assert page.context["compared"].measured.shared == 4
+    assert "Answers, on complete of strict-criteria@1" in page.content.decode()
+    (row, *_) = client.get(f"/experiments/people/disagreements/?{query}").context["rows"]
+    assert sorted(side.value for side in row["sides"]) == [0, 0, 1]
+    one = client.get(f"/experiments/people/disagreements/{row['trial'].pk}/?{query}").context
+    assert sorted(side.value for side in one["sides"]) == [0, 0, 1]
+    assert one["forms"] == []
+    assert client.get(f"/experiments/people/disagreements/{row['trial'].pk}/").context["forms"]
+
+
+def test_other_units_begin_with_their_own_raters(queue, client):
+    """The choices beside were of those before: somebody who chooses other units has not asked for these raters."""
+    client.force_login(queue.experiment.owner)
+    other = GradeCondition.objects.create(
+        experiment=queue.experiment, grade_condition_id="exact_match--1", scorer="exact_match"
+    )
+    Grading.objects.create(condition=other, trial=queue.answers.first().trial, score=1, parse_ok=True)
+    address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete&rater=g{other.pk}"
+    assert client.get(address).context["question"] is None
+    asked = client.get(f"{address}&of=answers").context
+    assert (asked["question"].criterion, len(asked["question"].raters)) == ("complete", 3)
+    assert f'name="of" value="criterion:{queue.rubric_id}:complete"' in client.get(address).content.decode()
+
+
+def test_a_verdict_that_changed_changes_the_page(queue, client):
+    client.force_login(queue.experiment.owner)
+    address = f"/experiments/people/agreement/?units=criterion:{queue.rubric_id}:complete"
+    before = client.get(address).context["compared"].measured.covered
+    rater = queue.assignments.get(number=2)
+    session.undo(rater)
+    rate_all(rater, 1)
+    after = client.get(address).context["compared"].measured.covered
+    assert sum(one.mean for one in after) > sum(one.mean for one in before)
+
+
+def test_an_excluded_rater_is_offered_no_more(queue):
+    queues.exclude(queue.assignments.get(number=1), by=queue.owner, reason="did not read")
+    assert {who for who, _ in values(queue)} >= {"rater 2"}
+    assert "rater 1" not in {who for who, _ in values(queue)}
+
+
+def test_results_and_the_grading_page_open_with_people_among_those_who_grade(queue, client):
+    client.force_login(queue.experiment.owner)
+    session.undo(queue.assignments.get(number=2))
+    shown = client.get("/experiments/people/results/").context["scores"]
+    people = [line for line in shown.data if line.measure.label.startswith("people of")]
+    # Of four answers one person gave 1, the other 0.75 on three of them.
+    assert [(line.measure.label, line.n) for line in people] == [
+        ("people of reading (strict-criteria@1), mean of 1 to 2 raters per answer", 4)
+    ]
+    assert people[0].mean == pytest.approx((3 * 0.875 + 1) / 4)
+    page = client.get("/experiments/people/grading/")
+    assert "rater 1 of reading (strict-criteria@1)" in page.content.decode()

@@ -1,0 +1,169 @@
+"""People and judges who chose between two answers meet on the agreement page, where they differ, and in who won."""
+
+import pytest
+from django.core.cache import cache
+from django.http import QueryDict
+
+from grading_app.comparison import unit_counts
+from grading_app.comparison.query import QuestionForm
+from grading_app.models import GradeCondition, Preference
+from grading_app.rating import queues, session
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_raters import standings
+from tests.integration.comparison.world import make_answers
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.test_rating_by_a_rubric import make_rubric
+from tests.integration.rating.world import make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+ITEMS = 4
+PAGE = "/experiments/duel/agreement/?units=pairs"
+
+
+@pytest.fixture
+def queue():
+    """Of four pairs the judge prefers the large model's, whose condition is the first, in both orders, but for the last
+    pair, where the order decides. Of two people one always prefers the large model's, the other the small one's on the
+    first item, and neither on the second."""
+    cache.clear()
+    study = make_answers("duel", items=ITEMS, models=["small", "large"])
+    rubric = make_rubric("pairwise")
+    made = make_answer_queue("choosing", experiment=study, dimensions=[], by=rubric)
+    judge_all(study, rubric)
+    for choice in (lambda place: "large", lambda place: ("small", "tie", "large", "large")[place]):
+        rate_all(make_rater(made, started=True), lambda due, choice=choice: choose(due, choice(due.item.position)))
+    return made
+
+
+def judge_all(study, rubric):
+    condition = GradeCondition.objects.create(
+        experiment=study, grade_condition_id="judge-a", kind="judge", rubric=rubric, parameters={}
+    )
+    large, small = ([*run.trials.order_by("item__position")] for run in study.runs.order_by("condition"))
+    assert large[0].run.condition.model.name == "large"
+    for place, (one, other) in enumerate(zip(large, small, strict=True)):
+        for a, b in ((one, other), (other, one)):
+            winner = "a" if a == one or place == ITEMS - 1 else "b"
+            Preference.objects.create(
+                condition=condition, trial_a=a, trial_b=b, winner=winner, reasoning="It is short."
+            )
+
+
+def choose(due, wanted):
+    """1: the answer that this rater was shown first; 2: the other; 0: neither."""
+    if wanted == "tie":
+        return 0
+    return 1 if due.trial.run.condition.model.name == wanted else 2
+
+
+def question(queue, query="units=pairs"):
+    return QuestionForm(QueryDict(query), queue.experiment).question()
+
+
+def choices(queue, query="units=pairs"):
+    """By rater, what was said of the pairs, in the order of the items."""
+    asked = question(queue, query)
+    labels = {rater.key: rater.label for rater in asked.raters}
+    found = {}
+    for _, kind, n in sorted(unit_counts.load_frame(asked).lines):
+        for rater, value in unit_counts.load_frame(asked).kinds[kind].items():
+            found.setdefault(labels[rater], []).extend([value] * n)
+    return found
+
+
+def test_a_choice_is_one_whatever_the_order_and_neither_where_the_order_decides(queue):
+    judge = str(queue.experiment.grade_conditions.get(kind="judge"))
+    assert choices(queue) == {judge: [1, 1, 1, 0.5], "rater 1": [1, 1, 1, 1], "rater 2": [0, 0.5, 1, 1]}
+
+
+def test_the_first_is_of_the_condition_that_is_chosen(queue):
+    small = queue.experiment.conditions.get(stage="generate", model__name="small").pk
+    assert choices(queue, f"units=pairs&condition={small}")["rater 2"] == [1, 0.5, 0, 0]
+
+
+def test_the_page_measures_them_as_names(queue, client):
+    client.force_login(queue.experiment.owner)
+    page = client.get(PAGE)
+    measured = page.context["compared"].measured
+    assert (measured.level, measured.shared) == ("nominal", ITEMS)
+    lines = {line.name: line.estimate for line in measured.lines}
+    assert list(lines) == ["Percent agreement", "Fleiss' kappa", "Krippendorff's alpha, nominal"]
+    # Of three pairs of raters on each: 1, 1, 3 and 1 agree.
+    assert lines["Percent agreement"].estimate == pytest.approx((1 + 1 + 3 + 1) / 12)
+    assert lines["Krippendorff's alpha, nominal"].units == ITEMS
+    against = measured.against
+    # Mean choice: judge 3.5 of 4, people 0.5, 0.75, 1, 1.
+    assert against.bias.estimate == pytest.approx(3.5 / 4 - 3.25 / 4)
+    assert (against.slope, against.limits, len(against.standings)) == (None, None, 1)
+    assert "share of the other people with the same choice" in page.content.decode().lower()
+    assert [column.header for column in page.context["pairs"].columns][-2:] == ["Same choice", "Kappa"]
+
+
+def test_two_raters_are_crossed_by_the_words_of_their_choices(queue, client):
+    client.force_login(queue.experiment.owner)
+    people = [rater.key for rater in question(queue).raters if rater.kind == "person"]
+    page = client.get(f"{PAGE}&first={people[0]}&second={people[1]}")
+    table = page.context["figures"]["confusion"]["table"]
+    cells = [[str(row.get_cell(name)) for name in ("c0", "c1", "c2", "c3")] for row in table.rows]
+    assert cells[-1] == ["first", "1", "1", "2"]
+    assert "differences" not in page.context["figures"]
+    picture = client.get(page.context["figures"]["confusion"]["address"])
+    assert picture["Content-Type"] == "image/svg+xml"
+
+
+def test_where_they_differ_is_listed_and_opens_to_both_answers_and_every_verdict(queue, client):
+    client.force_login(queue.experiment.owner)
+    page = client.get("/experiments/duel/disagreements/?units=pairs")
+    assert '<a href="/experiments/duel/agreement/" aria-current="true">' in page.content.decode()
+    rows = page.context["rows"]
+    assert [(row["item"].key, row["split"].size) for row in rows] == [("item-0", 1), ("item-1", 0.5), ("item-3", 0.5)]
+    assert len(rows[0]["answers"]) == 2
+    address = f"/experiments/duel/disagreements/pairs/{rows[2]['split'].unit}/?units=pairs"
+    assert address.replace("?units=pairs", "") in page.content.decode()
+    one = client.get(address)
+    sides = {side.rater.word: side for side in one.context["sides"]}
+    assert sides["Judge"].text == "neither"
+    assert "Shown first, second: the first. It is short." in sides["Judge"].words
+    assert "Shown second, first: the second. It is short." in sides["Judge"].words
+    assert (one.context["place"].place, one.context["place"].of) == (3, 3)
+    assert one.context["place"].previous == rows[1]["split"].unit
+
+
+def test_a_pair_of_another_experiment_is_not_there(queue, client):
+    client.force_login(queue.experiment.owner)
+    make_answers("other", items=1)
+    unit = Preference.objects.order_by("pk").first().pk
+    assert client.get(f"/experiments/duel/disagreements/pairs/{unit}/").status_code == 200
+    assert client.get(f"/experiments/other/disagreements/pairs/{unit}/").status_code == 404
+    assert client.get("/experiments/duel/disagreements/pairs/999999/").status_code == 404
+
+
+def test_a_choice_that_is_taken_back_or_of_an_excluded_rater_counts_no_more(queue):
+    session.undo(queue.assignments.get(number=1))
+    assert len(choices(queue)["rater 1"]) == ITEMS - 1
+    queues.exclude(queue.assignments.get(number=2), by=queue.owner, reason="did not read")
+    assert "rater 2" not in choices(queue)
+
+
+def test_peoples_wins_stand_beside_judges_and_say_who_is_counted(queue):
+    study = queue.experiment
+    told = {chooser.label: (chooser, kept.value) for chooser, kept in standings(grade_lines(study))}
+    people, standing = told["people of choosing (strict-pairwise@1)"]
+    assert (people.people, standing.comparisons, standing.items) == (2, 2 * ITEMS, ITEMS)
+    assert standing.ranked[0].label == "large"
+    assert (standing.bias.pairs, standing.bias.decided) == (0, 7)
+    text = signed_in(study.owner).get("/experiments/duel/grading/").content.decode()
+    assert "2 people, 8 verdicts on 4 items" in text
+    assert f"−{-standing.ranked[1].strength:.3f}" in text
+    assert len(told) == 2
+
+
+def test_pairs_are_what_the_page_opens_with_where_nothing_else_was_rated(queue, client):
+    client.force_login(queue.experiment.owner)
+    page = client.get("/experiments/duel/agreement/")
+    assert page.context["question"].in_pairs
+    assert '<option value="pairs" selected>' in page.content.decode()
+    queue_page = client.get(queue.get_absolute_url()).content.decode()
+    assert "Alpha, nominal" in queue_page
+    assert "ICC(2,1)" not in queue_page
+    assert "Raters per pair" in queue_page

@@ -1,0 +1,134 @@
+"""Files that lie about what they are, or about how large they are: refused with a sentence, and nothing is saved."""
+
+import io
+import struct
+import zipfile
+import zlib
+
+import pytest
+
+from datasets_app import forms, pending_uploads
+from datasets_app.models import Asset, Dataset
+from tests.integration.dataset_pages.test_uploading import choices, send, waiting_folders
+from tests.integration.datasets.files import archive, picture, upload
+
+HTML = "<!doctype html><html><body><script>alert(1)</script></body></html>"
+
+
+@pytest.fixture
+def member(as_):
+    return as_("researcher")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_saved(db):
+    yield
+    assert not Dataset.objects.exists()
+    assert not Asset.objects.exists()
+
+
+def imported(client, *args, **fields):
+    """The page that answers an import of this file, at whichever step it ends."""
+    response = send(client, *args, **fields)
+    if response.status_code == 200:
+        return response.content.decode()
+    page = client.get(response.url)
+    if "form" not in page.context:
+        return page.content.decode()
+    return client.post(response.url, choices(client, response.url), follow=True).content.decode()
+
+
+def huge_png(side=12_000):
+    """A black square of one bit a pixel: 144 megapixels in a few kilobytes."""
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    rows = zlib.compress(bytes((1 + side // 8) * side), 9)
+    header = struct.pack(">IIBBBBB", side, side, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def bomb(megabytes=60):
+    return archive({"big.csv": b"0" * megabytes * 2**20}, "bomb.zip")
+
+
+def test_a_page_renamed_to_csv_is_refused_and_shown_as_text(member):
+    text = imported(member, HTML, "page.csv")
+    assert "map input: no column" in text.lower() or "no column" in text
+    assert "<script>alert" not in text
+
+
+def test_a_zip_bomb_is_refused_before_its_columns_are_shown(member):
+    text = imported(member, bomb())
+    assert "bomb.zip cannot be read" in text
+    assert "times its size" in text
+
+
+def test_a_zip_bomb_of_images_is_refused(member):
+    images = archive({"a.png": b"\x00" * 40 * 2**20}, "images.zip")
+    assert "times its size" in imported(member, "id,file\na,a.png\n", images=images)
+
+
+def test_names_that_lead_out_of_an_archive_are_refused(member):
+    assert "outside itself" in imported(member, archive({"../../etc/cron.d/x.png": picture()}))
+
+
+def test_an_image_of_144_megapixels_is_refused(member):
+    png = huge_png()
+    assert len(png) < 100_000
+    assert "has too many pixels" in imported(member, archive({"big.png": png}))
+
+
+def test_a_page_behind_an_image_s_name_is_refused(member):
+    assert "is no readable" in imported(member, archive({"page.png": HTML}))
+
+
+def test_a_spreadsheet_is_refused_with_advice(member):
+    sheet = archive({"[Content_Types].xml": "<Types/>", "xl/workbook.xml": "<workbook/>"}, "book.xlsx")
+    assert "save the sheet as CSV" in imported(member, sheet)
+
+
+def test_images_that_are_no_zip_are_refused(member):
+    response = send(member, images=upload(HTML, "images.zip"))
+    assert response.context["form"].errors["images"] == ["This file is not a zip archive. Choose a .zip file."]
+
+
+@pytest.mark.parametrize("name", ["items.parquet", "items.json", "items.jsonl", "items.csv", "items.zip"])
+@pytest.mark.parametrize(
+    "content", [b"PAR1 and then nothing", b"[1, 2", b"{", b"\x00\xff\xfe" * 50, b"PK\x03\x04rest", b"\x81"]
+)
+def test_broken_files_of_any_name_are_refused_with_a_sentence(member, name, content):
+    text = imported(member, content, name)
+    assert "cannot be read" in text or "Nothing was saved" in text
+
+
+def test_an_empty_file_is_refused(member):
+    assert send(member, b"").context["form"].errors["file"] == ["The submitted file is empty."]
+
+
+def test_a_table_that_is_too_large_is_refused_while_it_is_copied(member, settings, monkeypatch):
+    monkeypatch.setitem(pending_uploads.MOST_BYTES, "items", 100)
+    response = send(member)
+    assert response.context["form"].errors["file"] == ["This file has more than 0 MiB."]
+    assert waiting_folders(settings) == []
+
+
+def test_a_file_that_hides_its_size_is_refused_by_the_form(member, settings):
+    field = forms.TableField("norms", ".csv")
+    file = upload("id,joy_mean\n", "norms.csv")
+    file.size = pending_uploads.MOST_BYTES["norms"] + 1
+    with pytest.raises(forms.forms.ValidationError, match="more than 128 MiB"):
+        field.clean(file)
+
+
+def test_a_nested_json_is_refused(member):
+    assert "nested too deeply" in imported(member, "[" * 100_000 + "]" * 100_000, "items.json")
+
+
+def test_archives_with_many_members_are_refused(member, monkeypatch):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        for number in range(50_001):
+            packed.writestr(f"{number}.png", b"")
+    assert "at most 50,000 are read" in imported(member, buffer.getvalue(), "many.zip")

@@ -1,0 +1,129 @@
+"""Members curate; a viewer reads what is shared; curators approve; images follow the datasets that hold them."""
+
+import pytest
+from django.urls import reverse
+
+from datasets_app.models import Dataset, Item
+from tests import factories
+from tests.integration.dataset_pages.conftest import act, item_act, of
+
+PAGES = ["dataset_detail", "dataset_table", "dataset_about"]
+FORMS = ["dataset_edit", "dataset_norms", "dataset_sample"]
+
+
+@pytest.fixture
+def shared(draft, people):
+    factories.approve(draft)
+    return factories.make_experiment("open", owner=people["researcher"], dataset=draft, sharing="group")
+
+
+@pytest.mark.parametrize("name", PAGES + FORMS)
+def test_nobody_is_sent_to_the_login(draft, as_, name):
+    response = as_(None).get(of(draft, name))
+    assert response.status_code == 302
+    assert response.url.startswith(reverse("login"))
+
+
+@pytest.mark.parametrize("role", ["rater", "viewer"])
+@pytest.mark.parametrize("name", PAGES + FORMS)
+def test_what_is_not_shared_is_not_there(draft, as_, role, name):
+    assert as_(role).get(of(draft, name)).status_code == 404
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_viewer_reads_the_dataset_of_a_shared_experiment(draft, shared, as_, name):
+    text = as_("viewer").get(of(draft, name)).content.decode()
+    assert "set@1" in text
+    assert '<form method="post" action="/datasets' not in text
+
+
+def test_a_viewer_of_a_shared_dataset_changes_nothing(draft, shared, as_):
+    client = as_("viewer")
+    assert client.get(reverse("dataset_new")).status_code == 404
+    assert client.get(of(draft, "dataset_sample")).status_code == 404
+    assert client.post(act(draft, "duplicate")).status_code == 404
+    assert Dataset.objects.count() == 1
+
+
+def test_an_item_is_only_there_under_its_own_dataset(draft, pictures, as_):
+    item = pictures.items.first()
+    assert as_("researcher").get(of(draft, "item_detail", item.pk)).status_code == 404
+
+
+def test_a_researcher_is_told_that_a_curator_approves(draft, as_):
+    text = as_("researcher").get(of(draft, "dataset_about")).content.decode()
+    assert "A curator must approve this draft" in text
+    assert act(draft, "approve") not in text
+
+
+def test_a_curator_has_the_button(draft, as_):
+    assert act(draft, "approve") in as_("curator").get(of(draft)).content.decode()
+
+
+@pytest.mark.parametrize("verb", ["approve", "archive"])
+def test_only_those_who_may_can_approve_and_archive(draft, pictures, as_, verb):
+    dataset = draft if verb == "approve" else pictures
+    before = dataset.status
+    assert as_("researcher").post(act(dataset, verb), {"reason": "because"}).status_code == 403
+    dataset.refresh_from_db()
+    assert dataset.status == before
+
+
+def test_what_is_frozen_has_no_form_that_changes_it(pictures, as_):
+    assert as_("curator").get(of(pictures, "dataset_norms")).status_code == 404
+    assert as_("researcher").get(of(pictures, "dataset_edit")).status_code == 404
+
+
+def test_what_is_said_about_a_frozen_dataset_is_changed_by_curators_alone(pictures, as_):
+    assert of(pictures, "dataset_edit") in as_("curator").get(of(pictures)).content.decode()
+    assert of(pictures, "dataset_edit") not in as_("researcher").get(of(pictures)).content.decode()
+    sent = {"title": "Other", "description": "", "source": "", "licence": "", "reason": "because"}
+    assert as_("researcher").post(of(pictures, "dataset_edit"), sent).status_code == 404
+    pictures.refresh_from_db()
+    assert pictures.title == ""
+
+
+def test_what_is_frozen_shows_no_editing_and_offers_a_duplicate(pictures, as_):
+    client = as_("curator")
+    item = pictures.items.first()
+    pages = [of(pictures, name) for name in PAGES] + [of(pictures, "item_detail", item.pk)]
+    text = "".join(client.get(page).content.decode() for page in pages)
+    for verb in ("approve", "delete", "reshuffle"):
+        assert act(pictures, verb) not in text
+    for verb in ("exclude", "include", "replace"):
+        assert item_act(item, verb) not in text
+    assert "note-dialog" not in text
+    assert act(pictures, "duplicate") in text
+
+
+@pytest.mark.parametrize("verb", ["exclude", "include", "replace"])
+def test_what_is_frozen_refuses_what_is_posted_anyway(pictures, as_, verb):
+    item = pictures.items.first()
+    response = as_("curator").post(item_act(item, verb), {"reason": "because"}, follow=True)
+    assert "only a draft can change" in response.content.decode() or "was not drawn" in response.content.decode()
+    item.refresh_from_db()
+    assert not item.excluded
+
+
+@pytest.mark.parametrize("name", ["asset", "thumbnail"])
+def test_an_image_is_for_those_who_see_a_dataset_that_holds_it(pictures, as_, people, name):
+    address = reverse(name, args=[pictures.items.first().image_id])
+    expected = {"researcher": 200, "curator": 200, "operator": 200, "viewer": 404, "rater": 404}
+    assert {role: as_(role).get(address).status_code for role in expected} == expected
+    assert as_(None).get(address).status_code == 302
+    factories.make_experiment("open", owner=people["researcher"], dataset=pictures, sharing="group")
+    assert as_("viewer").get(address).status_code == 200
+    assert as_("rater").get(address).status_code == 404
+
+
+def test_an_image_that_no_dataset_holds_is_not_there(pictures, as_):
+    address = reverse("asset", args=[pictures.items.first().image_id])
+    assert as_("curator").get(address).status_code == 200
+    draft = factories.make_dataset("other", 1, approved=False)
+    sha256 = "ab" * 32
+    from datasets_app.models import Asset
+
+    Asset.objects.create(sha256=sha256, format="png", width=1, height=1, size=1)
+    assert as_("curator").get(reverse("asset", args=[sha256])).status_code == 404
+    Item.objects.filter(dataset=draft).update(image=sha256)
+    assert as_("curator").get(reverse("asset", args=[sha256])).status_code == 404, "its file is missing"

@@ -1,0 +1,39 @@
+import csv
+
+import pytest
+
+from datasets_app.importing import read_items
+from datasets_app.importing.dataset_writer import create_dataset
+from tests import factories
+from tests.integration.datasets.files import upload
+
+
+@pytest.fixture(autouse=True)
+def media(settings, tmp_path):
+    """Images of a test land in a folder of its own."""
+    settings.MEDIA_ROOT = tmp_path / "media"
+    return settings.MEDIA_ROOT
+
+
+@pytest.fixture(autouse=True)
+def usual_csv_limit():
+    """What an import with small limits sets holds for the whole process, and so for the tests after it."""
+    usual = csv.field_size_limit()
+    yield
+    csv.field_size_limit(usual)
+
+
+@pytest.fixture
+def curator(db):
+    user = factories.make_user("curator", "Curator")
+    user.is_staff = True
+    user.save()
+    return user
+
+
+@pytest.fixture
+def draft(db):
+    """Nine questions in three categories, with norms, as the import leaves them."""
+    rows = [f"k{n},Question {n}?,{n},{'abc'[n % 3]},{4 + n / 10}" for n in range(9)]
+    table = "id,question,answer,category,joy_mean\n" + "\n".join(rows)
+    return create_dataset(read_items(upload(table)), slug="set", by="a test")

@@ -1,0 +1,109 @@
+"""What is wrong with a cell is said with its row, its field, and what to do."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets_app.importing import ItemRecord, Limits, dataset_hash, read_items
+from tests.integration.datasets.files import messages, upload
+
+
+def errors_of(text: str, **how) -> list[str]:
+    return messages(read_items(upload(text, how.pop("name", "items.csv")), **how).errors)
+
+
+def test_an_empty_key_and_an_empty_row_are_errors():
+    assert errors_of("id,text,x\n ,Q,1\nb,,1\n") == [
+        "row 1 (line 2), key: is empty",
+        "row 2 (line 3), input: neither an input nor an image",
+    ]
+
+
+def test_a_key_is_one_line_without_blanks_around_it():
+    reading = read_items(upload('id,text\n" a ",Q\n"b\nc",R\n'))
+    assert messages(reading.warnings) == ["row 1 (line 2), key: ' a ' is read as 'a'"]
+    assert "line break" in str(reading.errors[0])
+
+
+def test_keys_that_look_the_same_are_the_same():
+    assert "is the key of row 1" in errors_of("id,text\nCafe\u0301,Q\nCaf\u00e9,R\n")[0]
+
+
+@pytest.mark.parametrize("written", ['["x", "y"]', "x|y", "x | y"])
+def test_choices_are_written_as_a_json_list_or_with_bars(written):
+    cell = '"' + written.replace('"', '""') + '"'
+    assert read_items(upload(f"id,text,choices\na,Q,{cell}\n")).items[0].choices == ("x", "y")
+
+
+@pytest.mark.parametrize("written", ["x, y", "[x, y]", '["x"]', "x||y", "7"])
+def test_choices_that_are_no_list_are_errors(written):
+    cell = '"' + written.replace('"', '""') + '"'
+    errors = errors_of(f"id,text,choices\na,Q,{cell}\n")
+    assert len(errors) == 1
+    assert errors[0].startswith("row 1 (line 2), choices:")
+
+
+def test_choices_in_the_shape_of_published_sets():
+    line = '{"id": "a", "question": "Q", "choices": {"text": ["x", "y"], "label": ["A", "B"]}, "answer": "B"}'
+    assert read_items(upload(line, "a.jsonl")).items[0].choices == ("x", "y")
+
+
+@pytest.mark.parametrize(
+    ("target", "warned"), [("A", False), ("b", False), ("y", False), ("1", False), ("C", True), ("z", True)]
+)
+def test_a_target_outside_the_choices_is_a_warning(target, warned):
+    reading = read_items(upload(f"id,text,choices,answer\na,Q,x|y,{target}\n"))
+    assert reading.ok
+    assert bool(reading.warnings) is warned
+
+
+def test_texts_that_the_database_cannot_hold_are_errors():
+    lines = (
+        '{"id": "a", "text": "x\\u0000"}\n{"id": "b", "text": "\\ud800"}\n{"id": "c", "text": "Q", "m": ["\\u0000"]}\n'
+    )
+    assert errors_of(lines, name="a.jsonl") == [
+        "row 1 (line 1), text: contains a NUL character",
+        "row 2 (line 2), text: is not Unicode text at character 1",
+        "row 3 (line 3), m: contains a NUL character",
+    ]
+
+
+def test_texts_that_are_too_long_are_errors():
+    small = Limits(text_chars=40, key_chars=5, category_chars=4, metadata_chars=20)
+    text = "id,text,category,m\ntoolongkey,Q,A,\nb,Q,Animals,\nc,Q,A," + "m" * 30 + "\n"
+    assert [error.split(":")[0] for error in errors_of(text, limits=small)] == [
+        "row 1 (line 2), key",
+        "row 2 (line 3), category",
+        "row 3 (line 4), metadata",
+    ]
+
+
+def item(key: str, **fields) -> dict:
+    return ItemRecord(key=key, **fields).content()
+
+
+def test_the_hash_of_a_set_does_not_depend_on_its_order():
+    one, two = item("a", input="Q"), item("b", input="R")
+    assert dataset_hash([one, two]) == dataset_hash([two, one])
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        dict(key="z"),
+        dict(input="q"),
+        dict(target="1"),
+        dict(choices=("x", "y")),
+        dict(grading_scheme="g"),
+        dict(category="c"),
+        dict(metadata={"a": 1}),
+    ],
+)
+def test_every_field_is_part_of_the_hash(changed):
+    assert dataset_hash([item(**({"key": "a", "input": "Q"} | changed))]) != dataset_hash([item("a", input="Q")])
+
+
+@given(st.dictionaries(st.text("abc", max_size=3), st.integers() | st.text(max_size=4)))
+def test_the_order_of_metadata_is_no_content(metadata):
+    backwards = dict(reversed(metadata.items()))
+    assert dataset_hash([item("a", metadata=metadata)]) == dataset_hash([item("a", metadata=backwards)])

@@ -1,0 +1,150 @@
+"""Files that were cut, mixed up or made to harm end as errors of the reading, never as an exception."""
+
+import io
+import re
+import tracemalloc
+from contextlib import suppress
+
+import pyarrow
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from datasets_app.importing import Limits, Reading, Refused, read_columns, read_items, read_norms
+from tests.integration.datasets.files import archive, messages, picture, upload
+
+
+def parquet_bytes() -> bytes:
+    buffer = io.BytesIO()
+    table = {"id": ["a", "b"], "question": ["q", "r"], "choices": [["x", "y"], None], "v_mean": [1.0, 2.0]}
+    parquet.write_table(pyarrow.table(table), buffer)
+    return buffer.getvalue()
+
+
+WHOLE = {
+    "a.csv": b'id,question,choices,v_mean\na,"Q ""x""",x|y,1\nb,R,"[""a"",""b""]",2\n',
+    "a.jsonl": b'{"id": "a", "question": "Q", "m": {"a": [1]}}\n{"id": 2, "question": "R", "v_mean": 1}\n',
+    "a.json": b'[{"id": "a", "question": "Q"}, {"id": "b", "question": "R"}]',
+    "a.parquet": parquet_bytes(),
+    "table.zip": archive({"a/cat.jpg": picture(), "i.csv": "id,image\n1,cat.jpg\n"}).getvalue(),
+    "images.zip": archive({"a/cat.gif": picture(form="GIF"), "b/x.webp": picture(form="WEBP")}).getvalue(),
+}
+INSERTED = st.binary(max_size=4) | st.sampled_from([b'"', b"\r", b"{", b"[", b"\x00", b"\xff\xfe", b"|", b"1e999"])
+DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 8), INSERTED), max_size=8)
+
+
+def damaged(whole: bytes, damage) -> bytes:
+    """At each place (a share of the length), some bytes are cut and others put in."""
+    data = bytearray(whole)
+    for place, cut, inserted in damage:
+        start = round(place * len(data))
+        data[start : start + cut] = inserted
+    return bytes(data)
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(sorted(WHOLE)), DAMAGE)
+def test_a_damaged_file_gives_a_reading_that_says_what_is_wrong(name, damage):
+    data = damaged(WHOLE[name], damage)
+    reading = read_items(upload(data, name))
+    assert isinstance(reading, Reading)
+    assert reading.ok or all(str(error) for error in reading.errors)
+    norms = read_norms(upload(data, name), {"a": "x", "b": ""})
+    assert norms.ok or norms.report.errors
+    with suppress(Refused):
+        read_columns(upload(data, name))
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_the_files_that_are_damaged_were_whole(name):
+    assert read_items(upload(WHOLE[name], name)).ok
+
+
+def test_bytes_that_look_like_utf16_and_are_not():
+    assert not read_items(upload(b"\xff\xfeid,text\na,b\n", "a.csv")).ok
+
+
+def test_a_member_without_a_name_is_refused():
+    whole = archive({"x": b"x", "a.jpg": picture()}).getvalue()
+    central = whole.index(b"PK\x01\x02")
+    name = central + 46  # The name follows the fixed part of the entry; its length stands at 28, a comment's at 32.
+    moved = whole[: central + 28] + b"\0\0" + whole[central + 30 : central + 32] + b"\1\0" + whole[central + 34 : name]
+    assert "without a name" in messages(read_items(upload(moved + whole[name:], "a.zip")).errors)[0]
+
+
+def test_bytes_where_text_belongs_are_an_error_of_the_row():
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table({"id": ["a"], "question": [[b"\xff"]]}), buffer)
+    assert messages(read_items(upload(buffer.getvalue(), "a.parquet")).errors) == [
+        "row 1, input: holds values that are no text"
+    ]
+
+
+def repeated(text: str, rows: int, *, listed: bool = False) -> bytes:
+    """Parquet holds a text once, however many rows repeat it."""
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * rows, pyarrow.int32()), pyarrow.array([text]))
+    if listed:
+        texts = pyarrow.ListArray.from_arrays(pyarrow.array([0, rows], pyarrow.int32()), texts)
+    table = pyarrow.table({"id": [str(number) for number in range(len(texts))], "question": texts})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer, compression="zstd", dictionary_pagesize_limit=100_000_000)
+    return buffer.getvalue()
+
+
+def test_a_text_that_unfolds_to_gigabytes_is_refused_row_by_row():
+    """200,000 characters too many in each of 5,000 rows: 2 GB written out, a few kilobytes in the file."""
+    data = repeated("x" * 400_000, 5000)
+    assert len(data) < 100_000
+    tracemalloc.start()
+    reading = read_items(upload(data, "a.parquet"))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    most = 512 * 2**20 // 400_000
+    assert most <= reading.report.error_total <= most + 2
+    assert "at most 200,000 are taken" in str(reading.errors[0])
+    assert peak < 200 * 2**20
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        upload(repeated("x" * 5_000, 90_000), "bomb.parquet"),
+        upload("id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000)), "bomb.csv"),
+        upload("".join(f'{{"id": {n}, "question": "{"x" * 500}"}}\n' for n in range(5_000)), "bomb.jsonl"),
+        upload("[" + ",".join(f'{{"id": {n}, "question": "{"x" * 500}"}}' for n in range(5_000)) + "]", "bomb.json"),
+        archive({"bomb.csv": "id,question\n" + "".join(f"{n},{'x' * 500}\n" for n in range(5_000))}, "bomb.zip"),
+    ],
+    ids=lambda file: file.name,
+)
+def test_what_a_table_decodes_to_is_counted_while_it_is_read(file):
+    """Texts of a normal length: 450 MB of them in a Parquet file of kilobytes, of which the first 2 MiB are read."""
+    tracemalloc.start()
+    reading = read_items(file, limits=Limits(decoded_bytes=2**21))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    (error,) = messages(reading.errors)
+    assert re.search(r"bomb\.\w+ holds more than 2 MiB of data once decoded \(by row [\d,]+\); split it", error)
+    assert len(reading.items) < 35_000
+    assert peak < 80 * 2**20
+
+
+def test_values_without_a_text_are_counted_by_the_header_of_a_parquet_file():
+    table = pyarrow.table({"id": ["a"], "question": ["Q"], "many": [[0] * 100_000]})
+    buffer = io.BytesIO()
+    parquet.write_table(table, buffer)
+    assert len(buffer.getvalue()) < 10_000
+    reading = read_items(upload(buffer.getvalue(), "a.parquet"), limits=Limits(decoded_bytes=500_000))
+    assert messages(reading.errors) == ["file: the table holds more than 0 MiB of data once decoded"]
+
+
+def test_a_single_row_that_unfolds_to_gigabytes_is_refused():
+    assert "a row holds more than" in str(
+        read_items(upload(repeated("x" * 400_000, 5000, listed=True), "a.parquet")).errors[0]
+    )
+
+
+def test_a_repeated_text_of_a_normal_length_is_read():
+    reading = read_items(upload(repeated("How many?", 1000), "a.parquet"))
+    assert reading.ok
+    assert {item.input for item in reading.items} == {"How many?"}

@@ -1,0 +1,181 @@
+"""`manage.py dataset`: what it prints, and its exit codes 0, 2 and 3."""
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from datasets_app import curation
+from datasets_app.models import Dataset
+from tests.integration.datasets.files import picture
+
+pytestmark = pytest.mark.django_db
+
+
+def dataset(*arguments) -> str:
+    out = io.StringIO()
+    call_command("dataset", *map(str, arguments), stdout=out, stderr=out)
+    return out.getvalue()
+
+
+def refused(*arguments, code: int = 2) -> str:
+    err = io.StringIO()
+    with pytest.raises(CommandError) as caught:
+        call_command("dataset", *map(str, arguments), stdout=io.StringIO(), stderr=err)
+    assert caught.value.returncode == code
+    return err.getvalue() + str(caught.value)
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "cats.csv"
+    path.write_text("id,file,kind\none,cat.png,a\ntwo,cat.png,b\n")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "cat.png").write_bytes(picture(form="PNG"))
+    return path
+
+
+def test_import_reads_table_images_and_norms(table, tmp_path):
+    (tmp_path / "norms.csv").write_text("key,joy_mean\none,5\n")
+    printed = dataset(
+        "import",
+        table,
+        "--name",
+        "cats",
+        "--map",
+        "category=kind",
+        "--images",
+        tmp_path / "pictures",
+        "--norms",
+        tmp_path / "norms.csv",
+        "--licence",
+        "CC0",
+    )
+    assert "cats@1 (draft): 2 active items" in printed
+    assert "warning: key: 1 items have no norms: 'two'" in printed
+    made = Dataset.objects.get()
+    assert (made.licence, made.mapping["category"]) == ("CC0", "kind")
+    assert made.items.get(key="one").norms.get().mean == 5
+
+
+def test_import_names_the_row_and_saves_nothing(table, tmp_path):
+    table.write_text("id,file\none,cat.png\none,dog.png\n,cat.png\n")
+    printed = refused("import", table, "--name", "cats", "--images", tmp_path / "pictures")
+    assert "row 2 (line 3), key: 'one' is the key of row 1 already" in printed
+    assert "row 3 (line 4), key: is empty" in printed
+    assert "cats.csv: 2 errors; nothing was saved" in printed
+    assert not Dataset.objects.exists()
+
+
+def test_a_dry_run_saves_nothing(table, tmp_path):
+    assert "2 items could be imported" in dataset(
+        "import", table, "--name", "cats", "--images", tmp_path / "pictures", "--dry-run"
+    )
+    assert not Dataset.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["import", "nowhere.csv", "--name", "x"], "nowhere.csv: no file that can be read"),
+        (["approve", "none@1", "--reason", "x"], "there is no dataset 'none@1'"),
+        (["approve", "set", "--reason", "x"], "which version of 'set'"),
+        (["exclude", "set@1", "nope", "--note", "x"], "not among the items of set@1: 1 item: nope"),
+        (["archive", "set@1", "--reason", "x"], "only approved can become archived"),
+        (["generate", "set@1", "--name", "y", "--n", "100"], "cannot draw 100 of 9"),
+        (["generate", "set@1", "--name", "Not A Name", "--n", "3"], "name: "),
+        (["add", "set@1", "k1"], "from: say which dataset"),
+        (["replace", "set@1", "k1"], "set@1 was not drawn"),
+    ],
+)
+def test_bad_input_ends_with_2_and_names_what_is_wrong(draft, arguments, message):
+    assert message in refused(*arguments)
+
+
+def test_a_bad_mapping_ends_with_2_and_names_the_field(table):
+    assert "map kee: unknown field" in refused("import", table, "--name", "x", "--map", "kee=id")
+    assert "map key: no column 'idd'" in refused("import", table, "--name", "x", "--map", "key=idd")
+
+
+def test_deleting_asks_first(draft, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert "Delete set@1 with its 9 items? Confirm with --yes" in refused("delete", "set@1", code=3)
+    assert Dataset.objects.exists()
+    assert "set@1 is deleted" in dataset("delete", "set@1", "--yes")
+    assert not Dataset.objects.exists()
+
+
+def test_a_whole_curation(draft):
+    dataset("exclude", "set@1", "k0", "k1", "--note", "unclear")
+    dataset("include", "set@1", "k1")
+    assert "a: 2" in dataset("generate", "set@1", "--name", "small", "--strategy", "uniform", "--n", 6, "--seed", 1)
+    small = Dataset.objects.get(slug="small")
+    first = small.items.first().key
+    dataset("remove", "small@1", first, "--reason", "too easy")
+    dataset("add", "small@1", first)
+    dataset("reshuffle", "small@1", "--seed", 9)
+    dataset("replace", "small@1", small.items.filter(category="b").first().key)
+    assert "holds" in dataset("approve", "small@1", "--reason", "ready")
+    dataset("archive", "small@1", "--reason", "superseded")
+    assert "small@2 (draft)" in dataset("duplicate", "small@1")
+    shown = dataset("show", "small@1", "--items")
+    for words in (
+        "small@1 (archived)",
+        "status draft → approved: ready",
+        "status approved → archived: superseded",
+        "command line",
+    ):
+        assert words in shown
+    assert small.items.first().key in shown
+
+
+def test_items_and_norms_of_a_file_are_added_to_a_draft(draft, tmp_path):
+    (tmp_path / "more.csv").write_text("id,text\nnew,Q\n")
+    (tmp_path / "norms.csv").write_text("key,joy_mean\nnew,5\n")
+    assert "10 active items" in dataset("add", "set@1", "--file", tmp_path / "more.csv")
+    assert "set@1: 1 norms" in dataset("norms", "set@1", tmp_path / "norms.csv")
+    assert draft.items.get(key="new").norms.get().mean == 5
+
+
+def test_facts_are_json_for_other_programs(draft):
+    curation.approve(draft, by="a test", reason="ok")
+    facts = json.loads(dataset("show", "set@1", "--json"))
+    assert facts["content_hash"] == draft.content_hash
+    assert facts["categories"] == {"a": 3, "b": 3, "c": 3}
+    assert [row["dataset"] for row in json.loads(dataset("list", "--json"))] == ["set@1"]
+    assert "set@1" not in dataset("list", "--status", "draft")
+
+
+def test_show_tells_when_the_hash_does_not_hold(draft):
+    """Only somebody who switches the triggers off can bring this about."""
+    from django.db import connection
+
+    curation.approve(draft, by="a test", reason="ok")
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")
+        cursor.execute("UPDATE datasets_app_item SET input = 'forged' WHERE key = 'k0'")
+        cursor.execute("SET LOCAL session_replication_role = DEFAULT")
+    assert "DOES NOT HOLD" in dataset("show", "set@1")
+
+
+def test_the_history_names_the_user_who_is_given(draft, curator):
+    dataset("approve", "set@1", "--reason", "ok", "--user", "curator")
+    assert draft.history.first().by == curator
+    assert "there is no user nobody" in refused("archive", "set@1", "--reason", "x", "--user", "nobody")
+
+
+def test_describe_changes_what_is_said_and_asks_why_once_a_dataset_is_approved(table, tmp_path):
+    dataset("import", table, "--name", "cats", "--images", tmp_path / "pictures", "--licence", "CC0")
+    assert "changed title" in dataset("describe", "cats@1", "--title", "Cats")
+    dataset("approve", "cats@1", "--reason", "checked")
+    assert "say why to change licence of cats@1" in refused("describe", "cats@1", "--licence", "CC BY")
+    dataset("describe", "cats@1", "--licence", "CC BY", "--reason", "the author said so")
+    assert "licence CC0 → CC BY: the author said so" in dataset("show", "cats@1")
+    found = Dataset.objects.get()
+    assert (found.title, found.licence) == ("Cats", "CC BY")
+    assert "say what to change" in refused("describe", "cats@1", "--reason", "none")
+    assert "title: Ensure this value has at most 200" in refused(
+        "describe", "cats@1", "--title", "x" * 201, "--reason", "r"
+    )
+    assert "nothing is different" in dataset("describe", "cats@1", "--title", "Cats")

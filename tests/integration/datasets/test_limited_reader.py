@@ -1,0 +1,177 @@
+"""A file is read by a process of its own, under limits; whatever becomes of that process is an error of the file."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from datasets_app.importing import LIMITS, limited_reader, read_items, read_norms
+from datasets_app.importing.file_reader import ITEMS, load_readings
+from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
+from datasets_app.importing.limits import MIB
+from datasets_app.importing.records import Refused
+from tests.integration.datasets.files import BLUE, RED, archive, messages, picture
+
+SAMPLES = Path(__file__).resolve().parents[3] / "samples"
+
+
+@pytest.fixture
+def keep(tmp_path):
+    def write(content, name="items.csv"):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return FileToRead(path, name)
+
+    return write
+
+
+def contents(reading):
+    return [item.content() for item in reading.items]
+
+
+def test_a_reading_is_the_same_as_in_this_process():
+    files = {
+        "items": FileToRead(SAMPLES / "photographs.csv", "photographs.csv"),
+        "images": FileToRead(SAMPLES / "photographs", "photographs"),
+        "norms": FileToRead(SAMPLES / "norms.csv", "norms.csv"),
+    }
+    reading, norms = read_upload(files, {})
+    here = read_items(SAMPLES / "photographs.csv", images=SAMPLES / "photographs")
+    assert contents(reading) == contents(here)
+    assert (reading.mapping, reading.columns) == (here.mapping, here.columns)
+    assert (reading.source_name, reading.source_sha256) == (here.source_name, here.source_sha256)
+    assert all(item.image.path.is_file() for item in reading.items)
+    expected = read_norms(SAMPLES / "norms.csv", {item.key: item.category for item in here.items})
+    assert (norms.norms, messages(norms.report.warnings)) == (expected.norms, messages(expected.report.warnings))
+    alone = read_norm_table(files["norms"], {item.key: item.category for item in here.items})
+    assert alone.norms == expected.norms
+
+
+def test_errors_and_columns_come_back_as_they_were_found(keep):
+    file = keep("id,question,answer\na,One?,1\na,Two?,2\n")
+    reading, norms = read_upload({"items": file}, {})
+    assert messages(reading.errors) == ["row 2 (line 3), key: 'a' is the key of row 1 already"]
+    assert reading.errors[0].line == 3
+    assert (reading.items, norms.norms) == ([], [])
+    table = read_table_columns(file)
+    assert (table.columns, table.first_rows[0], table.brings_images) == (
+        ["id", "question", "answer"],
+        ["a", "One?", "1"],
+        False,
+    )
+    assert read_table_columns(keep(archive({"a.png": picture()}).getvalue(), "a.zip")).brings_images
+
+
+def test_a_file_that_takes_more_memory_than_the_limit_is_refused_by_name(keep):
+    """A JSON array of 30 MB in which every second character is an object of its own."""
+    rows = '[{"id": "a", "many": [' + ",".join(["{}"] * 10_000_000) + "]}]"
+    file = keep(rows[: 31 * MIB], "many.json")
+    limits = replace(LIMITS, reader_memory_bytes=300 * MIB)
+    reading, _ = read_upload({"items": file}, {}, limits)
+    assert messages(reading.errors) == ["file: reading many.json takes more than 300 MiB of memory; split it"]
+    with pytest.raises(Refused, match=r"reading many\.json takes more than 300 MiB of memory"):
+        read_table_columns(file, limits)
+
+
+def test_a_file_that_takes_longer_than_the_limit_is_refused_by_name(keep):
+    file = keep("id,question\n" + "".join(f"{n},Question {n}?\n" for n in range(90_000)))
+    reading, _ = read_upload({"items": file}, {}, replace(LIMITS, reader_seconds=0))
+    assert messages(reading.errors) == ["file: reading items.csv takes longer than 0 s; split it"]
+
+
+def test_a_reader_that_is_killed_is_an_error_and_no_exception(keep, monkeypatch):
+    started = []
+    original = subprocess.Popen
+
+    def killed(*args, **kwargs):
+        process = original(*args, **kwargs)
+        started.append(process.pid)
+        os.kill(process.pid, signal.SIGKILL)
+        return process
+
+    monkeypatch.setattr(limited_reader.subprocess, "Popen", killed)
+    reading, _ = read_upload({"items": keep("id,question\na,One?\n")}, {})
+    assert messages(reading.errors) == [
+        "file: the process that read items.csv has died (SIGKILL); the file may be damaged"
+    ]
+    assert len(started) == 1
+
+
+def test_a_caller_that_gives_up_ends_the_reader(keep, monkeypatch):
+    processes = []
+    original = subprocess.Popen
+
+    def noted(*args, **kwargs):
+        processes.append(original(*args, **kwargs))
+        return processes[-1]
+
+    class Discarded(Exception):
+        pass
+
+    def watch(rows):
+        raise Discarded
+
+    monkeypatch.setattr(limited_reader.subprocess, "Popen", noted)
+    monkeypatch.setattr(limited_reader, "LOOK_S", 0.01)
+    with pytest.raises(Discarded):
+        read_upload({"items": keep("id,question\na,One?\n")}, {}, watch=watch)
+    assert processes[0].returncode == -signal.SIGKILL
+
+
+def test_the_reader_sees_no_key_and_no_database(keep, monkeypatch):
+    """It could be taken over by a file that a decoder mishandles."""
+    seen = []
+    original = subprocess.Popen
+
+    def noted(*args, **kwargs):
+        seen.append(kwargs["env"])
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(limited_reader.subprocess, "Popen", noted)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    monkeypatch.setenv("DATABASE_URL", "postgres://somewhere")
+    monkeypatch.setenv("EVALSITE_SECRET_KEY", "secret")
+    reading, _ = read_upload({"items": keep("id,question\na,One?\n")}, {})
+    assert reading.ok
+    assert set(seen[0]) <= {*limited_reader.PASSED_ON, *limited_reader.ENVIRONMENT}
+
+
+def test_the_reader_loads_no_django():
+    code = "import sys, datasets_app.importing.reader_process, datasets_app.importing; print('django' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_an_image_that_is_not_what_its_name_says_is_refused(keep):
+    """The reader's process is not trusted: an image is stored under its hash for everybody."""
+    file = keep(
+        archive({"red.png": picture(RED, form="PNG"), "blue.png": picture(BLUE, form="PNG")}).getvalue(), "a.zip"
+    )
+    reading, _ = read_upload({"items": file}, {})
+    scratch = reading.scratch
+    assert len(load_readings(scratch)[0].items) == 2
+    first, second = (item.image.path for item in reading.items)
+    first.write_bytes(second.read_bytes())
+    with pytest.raises(Refused, match="is not what the reader says it is"):
+        load_readings(scratch)
+    lines = (scratch.path / ITEMS).read_text().splitlines()
+    item = json.loads(lines[0])
+    item["image"][0] = "../../etc/passwd"
+    (scratch.path / ITEMS).write_text(json.dumps(item) + "\n")
+    with pytest.raises(Refused, match="an image that cannot be one"):
+        load_readings(scratch)
+
+
+def test_a_parquet_bomb_is_stopped_by_the_count_long_before_memory_is(keep):
+    from tests.integration.datasets.test_damaged_files import repeated
+
+    file = keep(repeated("x" * 190_000, 90_000), "bomb.parquet")
+    assert file.path.stat().st_size < 1_000_000
+    reading, _ = read_upload({"items": file}, {})
+    (error,) = messages(reading.errors)
+    assert "bomb.parquet holds more than 512 MiB of data once decoded" in error

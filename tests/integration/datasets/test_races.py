@@ -1,0 +1,104 @@
+"""Several people, or machines, at the same dataset at the same moment."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, Event
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from datasets_app import curation
+from datasets_app.importing import read_items
+from datasets_app.importing.dataset_writer import create_dataset, save_items
+from datasets_app.models import Dataset, Item, TransitionError
+from tests.integration.datasets.files import upload
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE = 60  # seconds until a wait counts as stuck
+
+
+def together(*actions):
+    """Run each action in a thread with a connection of its own, all started at once; what each returned or raised."""
+    start = Barrier(len(actions), timeout=DEADLINE)
+
+    def run(action):
+        try:
+            start.wait()
+            return action()
+        except Exception as error:  # noqa: BLE001 - the outcome is what the test looks at
+            return error
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(actions)) as pool:
+        return [future.result(timeout=DEADLINE) for future in [pool.submit(run, action) for action in actions]]
+
+
+def fresh(dataset: Dataset) -> Dataset:
+    return Dataset.objects.get(pk=dataset.pk)
+
+
+def test_of_many_approvals_one_counts(draft):
+    outcomes = together(*[lambda: curation.approve(fresh(draft), by="a test", reason="ok")] * 6)
+    assert sum(outcome is None for outcome in outcomes) == 1
+    assert sum(isinstance(outcome, TransitionError) for outcome in outcomes) == 5
+    assert draft.history.filter(to_value="approved").count() == 1
+
+
+@pytest.mark.parametrize("attempt", range(4))
+def test_an_approval_holds_every_item_that_was_let_in(draft, attempt):
+    """Items that arrive while it is approved are either part of its hash, or refused."""
+
+    def insert(number):
+        return lambda: Item.objects.create(dataset_id=draft.pk, key=f"late-{number}", input="Q")
+
+    outcomes = together(
+        *(insert(n) for n in range(5)), lambda: curation.approve(fresh(draft), by="a test", reason="ok")
+    )
+    assert all(isinstance(outcome, Item | IntegrityError | None.__class__) for outcome in outcomes)
+    approved = fresh(draft)
+    assert approved.status == "approved"
+    assert approved.content_hash == curation.stored_hash(approved)
+    assert approved.active_count == approved.items.count()
+
+
+def test_an_approval_waits_for_a_change_under_way(draft):
+    inserted, go_on = Event(), Event()
+
+    def slow_import():
+        with transaction.atomic():
+            save_items(fresh(draft), read_items(upload("id,text\nlate,Q\n")), by="a test")
+            inserted.set()
+            go_on.wait(DEADLINE)
+
+    def approve():
+        inserted.wait(DEADLINE)
+        go_on.set()  # The approval starts while the import holds the draft, and ends after it.
+        curation.approve(fresh(draft), by="a test", reason="ok")
+
+    assert together(slow_import, approve) == [None, None]
+    assert fresh(draft).active_count == 10
+    assert curation.stored_hash(fresh(draft)) == fresh(draft).content_hash
+
+
+def test_exclusions_at_once_neither_deadlock_nor_miscount(draft):
+    def exclude(key):
+        return lambda: curation.exclude_items(fresh(draft), [key], by="a test", reason="x")
+
+    assert together(*(exclude(f"k{n}") for n in range(8))) == [None] * 8
+    assert fresh(draft).active_count == 1
+
+
+def test_imports_at_once_get_versions_of_their_own(db):
+    def load():
+        return create_dataset(read_items(upload("id,text\na,Q\n")), slug="new", by="a test")
+
+    assert sorted(str(dataset) for dataset in together(*[load] * 6)) == [f"new@{n}" for n in range(1, 7)]
+
+
+def test_a_draft_is_either_deleted_or_approved(draft):
+    outcomes = together(
+        lambda: curation.delete_draft(fresh(draft), by="a test"),
+        lambda: curation.approve(fresh(draft), by="a test", reason="ok"),
+    )
+    assert sum(outcome is None for outcome in outcomes) == 1
+    assert [dataset.status for dataset in Dataset.objects.all()] in ([], ["approved"])

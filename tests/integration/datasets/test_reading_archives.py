@@ -1,0 +1,82 @@
+"""A zip of images, with or without a table, and the archives that are refused."""
+
+import io
+import struct
+import zipfile
+
+import pytest
+
+from datasets_app.importing import Limits, read_items
+from tests.integration.datasets.files import BLUE, archive, messages, picture, upload
+
+
+def test_images_alone_become_items_named_after_them():
+    reading = read_items(
+        archive({"Animal/cat.jpg": picture(), "Object/cup.png": picture(BLUE, form="PNG"), "notes.txt": "-"})
+    )
+    assert reading.errors == []
+    assert [(item.key, item.category) for item in reading.items] == [("cat", "Animal"), ("cup", "Object")]
+
+
+def test_a_table_inside_says_what_the_images_are():
+    table = "id,file,caption\none,img/cat.jpg,A cat\n"
+    reading = read_items(archive({"img/cat.jpg": picture(), "items.csv": table, "__MACOSX/._items.csv": "x"}))
+    assert reading.errors == []
+    assert reading.items[0].metadata == {"caption": "A cat"}
+
+
+def test_two_tables_are_one_too_many():
+    assert "several tables" in str(read_items(archive({"a.csv": "id\n", "b.jsonl": "{}"})).errors[0])
+
+
+def refused(file) -> str:
+    reading = read_items(file)
+    assert reading.items == []
+    assert len(reading.errors) == 1
+    return str(reading.errors[0])
+
+
+@pytest.mark.parametrize("name", ["../evil.jpg", "a/../../evil.jpg", "/etc/evil.jpg", "C:/evil.jpg", "..\\evil.jpg"])
+def test_names_that_lead_outside_are_refused(name):
+    assert "outside itself" in refused(archive({"cat.jpg": picture(), name: picture()}))
+
+
+def test_a_link_is_refused():
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as packed:
+        link = zipfile.ZipInfo("cat.jpg")
+        link.external_attr = 0o120777 << 16
+        packed.writestr(link, "/etc/passwd")
+    assert "is a link" in refused(upload(buffer.getvalue(), "a.zip"))
+
+
+def test_an_encrypted_member_is_refused():
+    data = bytearray(archive({"cat.jpg": picture()}).getvalue())
+    for mark, offset in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        data[data.index(mark) + offset] |= 1
+    assert "encrypted" in refused(upload(bytes(data), "a.zip"))
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked():
+    assert "200 times" in refused(archive({"cat.jpg": b"\0" * 5_000_000}))
+
+
+def test_a_size_that_lies_is_found_out():
+    data = bytearray(archive({"cat.jpg": picture() + b"\0" * 60_000}).getvalue())
+    struct.pack_into("<I", data, data.index(b"PK\x01\x02") + 24, 500)
+    reading = read_items(upload(bytes(data), "a.zip"))
+    assert not reading.ok
+    assert reading.items == []
+
+
+def test_what_is_no_archive_is_refused():
+    assert "cannot be opened" in refused(upload(b"PK\x03\x04 nothing else", "a.zip"))
+    assert (
+        "cannot be opened" in messages(read_items(upload("id,image\na,b\n"), images=upload(b"none", "a.zip")).errors)[0]
+    )
+
+
+def test_too_many_members_and_too_much_inside_are_refused():
+    three = {f"{n}.jpg": picture() for n in range(3)}
+    assert "3 members" in str(read_items(archive(three), limits=Limits(zip_members=2)).errors[0])
+    assert "unpacks to more" in str(read_items(archive(three), limits=Limits(unpacked_bytes=1000)).errors[0])

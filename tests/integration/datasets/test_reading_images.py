@@ -1,0 +1,194 @@
+"""Images from strangers: decoded under limits and encoded again."""
+
+import gc
+import io
+import struct
+import zlib
+
+import pytest
+from PIL import Image
+
+from datasets_app.importing import BadImage, Limits, read_image, read_items, thumbnail
+from tests.integration.datasets.files import BLUE, RED, archive, messages, picture, upload
+
+
+def decoded(data: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(data))
+
+
+def test_the_same_bytes_give_the_same_hash():
+    data = picture()
+    assert read_image(data) == read_image(data)
+    assert read_image(data).sha256 != read_image(picture(BLUE)).sha256
+
+
+def test_what_stands_behind_or_inside_an_image_is_gone():
+    exif = Image.Exif()
+    exif[0x010E] = "<script>alert(1)</script>"
+    data = picture(exif=exif, comment=b"<script>") + b"<html><script>alert(1)</script></html>"
+    stored = read_image(data)
+    assert b"script" not in stored.data
+    assert decoded(stored.data).getexif() == {}
+
+
+def test_text_in_a_png_is_gone():
+    from PIL.PngImagePlugin import PngInfo
+
+    notes = PngInfo()
+    notes.add_text("Comment", "<script>")
+    stored = read_image(picture(form="PNG", pnginfo=notes) + b"<script>")
+    assert stored.format == "png"
+    assert b"script" not in stored.data
+
+
+def test_an_image_is_turned_upright():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned by a quarter
+    assert (read_image(picture(size=(40, 30), exif=exif)).width, read_image(picture(size=(40, 30))).width) == (30, 40)
+
+
+def test_png_stays_lossless_and_transparent():
+    buffer = io.BytesIO()
+    Image.new("RGBA", (8, 8), (10, 200, 30, 77)).save(buffer, "PNG")
+    stored = read_image(buffer.getvalue())
+    assert stored.format == "png"
+    assert decoded(stored.data).getpixel((3, 3)) == (10, 200, 30, 77)
+
+
+def test_a_webp_becomes_a_jpeg_and_a_gif_its_first_frame():
+    assert read_image(picture(form="WEBP")).format == "jpeg"
+    frames = [Image.new("RGB", (8, 8), colour) for colour in (RED, BLUE)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
+    stored = read_image(buffer.getvalue())
+    assert stored.format == "png"
+    assert decoded(stored.data).convert("RGB").getpixel((0, 0)) == RED
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "CMYK", "I;16", "RGBA"])
+def test_every_mode_of_an_image_is_read(mode):
+    form = "JPEG" if mode == "CMYK" else "PNG"
+    buffer = io.BytesIO()
+    Image.new(mode, (9, 7)).save(buffer, form)
+    assert (read_image(buffer.getvalue()).width, read_image(buffer.getvalue()).height) == (9, 7)
+
+
+def test_sixteen_bit_grey_keeps_its_shades():
+    buffer = io.BytesIO()
+    Image.new("I;16", (4, 4), 0x8000).save(buffer, "PNG")
+    assert decoded(read_image(buffer.getvalue()).data).getpixel((0, 0)) == 128
+
+
+def test_long_images_are_scaled_down():
+    stored = read_image(picture(size=(3000, 300)))
+    assert (stored.width, stored.height) == (2048, 205)
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG that claims a size and holds next to nothing."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (png_header(12_000, 12_000), "pixels"),
+        (png_header(100_000, 100_000), "pixels"),
+        (png_header(20, 20), "no readable"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no readable"),
+        (b"", "no readable"),
+        (picture()[:200], "no readable"),
+        (picture(form="BMP"), "no readable"),
+    ],
+)
+def test_what_is_no_image_or_too_large_is_refused(data, why):
+    with pytest.raises(BadImage, match=why):
+        read_image(data)
+
+
+def test_frames_count_as_pixels():
+    frames = [Image.new("RGB", (100, 100), (n, 0, 0)) for n in range(20)]
+    buffer = io.BytesIO()
+    frames[0].save(buffer, "GIF", save_all=True, append_images=frames[1:])
+    with pytest.raises(BadImage, match="pixels"):
+        read_image(buffer.getvalue(), Limits(image_pixels=100_000))
+
+
+def test_a_file_that_is_too_large_is_not_decoded():
+    with pytest.raises(BadImage, match="MiB"):
+        read_image(picture(), Limits(image_bytes=100))
+
+
+def test_a_thumbnail_is_a_small_jpeg_on_white():
+    buffer = io.BytesIO()
+    Image.new("RGBA", (1000, 500), (0, 0, 0, 0)).save(buffer, "PNG")
+    small = decoded(thumbnail(read_image(buffer.getvalue()).data))
+    assert (small.format, small.size, small.getpixel((5, 5))) == ("JPEG", (320, 160), (255, 255, 255))
+
+
+def test_a_table_finds_its_images_by_path_name_or_stem():
+    images = archive({"Animal/Bark 5.jpg": picture(), "Object/Clock.PNG": picture(BLUE, form="PNG")})
+    table = upload("id,image\na,Animal/Bark 5.jpg\nb,bark 5\nc,CLOCK.png\nd,Object\\Clock.PNG\n")
+    reading = read_items(table, images=images)
+    assert reading.errors == []
+    assert [item.image.original_name for item in reading.items] == [
+        "Bark 5.jpg",
+        "Bark 5.jpg",
+        "Clock.PNG",
+        "Clock.PNG",
+    ]
+    assert reading.items[0].image.path.read_bytes()[:2] == b"\xff\xd8"
+
+
+def test_a_folder_serves_as_well_as_an_archive(tmp_path):
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "pictures" / "a.jpg").write_bytes(picture())
+    (tmp_path / "outside.jpg").write_bytes(picture())
+    (tmp_path / "pictures" / "link.jpg").symlink_to(tmp_path / "outside.jpg")
+    reading = read_items(upload("id,image\nx,a.jpg\ny,link.jpg\nz,../outside.jpg\n"), images=tmp_path / "pictures")
+    assert [error.row for error in reading.errors] == [2, 3]
+
+
+def test_an_image_that_is_missing_or_broken_is_an_error_of_its_row():
+    images = archive({"cat.jpg": picture(), "dog.jpg": b"no image", "x/one.jpg": picture(), "y/one.jpg": picture()})
+    reading = read_items(upload("id,image\na,caat.jpg\nb,dog.jpg\nc,one.jpg\n"), images=images)
+    errors = messages(reading.errors)
+    assert errors[0] == "row 1 (line 2), image: image 'caat.jpg' is not among the 4 images; the nearest is 'cat.jpg'"
+    assert errors[1].startswith("row 2 (line 3), image: dog.jpg is no readable JPEG")
+    assert "could be x/one.jpg or y/one.jpg" in errors[2]
+
+
+def test_a_key_finds_its_image_where_no_column_names_one():
+    reading = read_items(upload("id,label\ncat,x\n"), images=archive({"cat.jpg": picture()}))
+    assert reading.items[0].image is not None
+
+
+def test_images_are_named_but_none_are_given():
+    assert "none were given" in str(read_items(upload("id,image\na,cat.jpg\n")).errors[0])
+
+
+def test_parquet_may_hold_the_images_themselves():
+    import pyarrow
+    from pyarrow import parquet
+
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table({"id": ["a"], "image": [{"bytes": picture(), "path": "a.jpg"}]}), buffer)
+    reading = read_items(upload(buffer.getvalue(), "items.parquet"))
+    assert reading.errors == []
+    assert reading.items[0].image.width == 40
+
+
+def test_the_images_of_a_reading_go_when_it_goes():
+    reading = read_items(archive({"cat.jpg": picture()}))
+    folder = reading.items[0].image.path.parent
+    assert folder.is_dir()
+    del reading
+    gc.collect()
+    assert not folder.exists()

@@ -1,0 +1,149 @@
+"""A run that cannot be claimed or prepared is stopped with a reason; the other runs of its endpoint go on."""
+
+from contextlib import contextmanager
+
+import pytest
+from django.db import DataError, connection, transaction
+
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_worker_leases, sweep_expired
+from runs_app.models import Experiment, ProviderBatch, Run, Trial
+from tests import factories
+from tests.integration.engine.conftest import answering, drain
+from tests.integration.engine.test_fencing_and_leases import worker
+
+LEASE = "experiment_lease_s_in_range"
+
+
+@contextmanager
+def without_constraint(table, name):
+    """The table without this constraint. At the end, the constraint is back and holds for every row again."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conname = %s", [name])
+        (definition,) = cursor.fetchone()
+        cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE runs_app_experiment SET lease_s = 120 WHERE NOT lease_s BETWEEN 1 AND 86400")
+            cursor.execute(f"ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
+
+
+@pytest.fixture
+def lease_unchecked(transactional_db):
+    with without_constraint("runs_app_experiment", LEASE):
+        yield
+
+
+@pytest.fixture
+def broken(run):
+    """A run of another experiment at the same endpoint, with six trials of its own."""
+    experiment = factories.make_experiment("broken", samples=2, max_usd=None)
+    (other,) = factories.make_runs(experiment)
+    factories.plan_trials(other)
+    return other
+
+
+def sql(statement, *parameters):
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SET LOCAL session_replication_role = replica")  # Frozen rows change, too.
+        cursor.execute(statement, parameters)
+
+
+def poison_lease(run):
+    sql("UPDATE runs_app_experiment SET lease_s = 1e300 WHERE id = %s", run.experiment_id)
+
+
+def poison_counter(run):
+    """No constraint can check this: the sum is too large only once something is added."""
+    sql("UPDATE runs_app_experiment SET reserved_usd = 99999999.9 WHERE id = %s", run.experiment_id)
+    sql("UPDATE runs_app_run SET reserve_usd = 1 WHERE id = %s", run.pk)
+
+
+def poison_content(run):
+    sql("UPDATE runs_app_condition SET content = '{}' WHERE id = %s", run.condition_id)
+
+
+def is_stopped_alone(broken, run, *words):
+    broken.refresh_from_db()
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+    assert broken.status == "stopped"
+    for word in words:
+        assert word in broken.stop_reason
+    assert broken.history.first().reason == broken.stop_reason
+    assert broken.n_running == 0
+    return True
+
+
+def test_a_lease_that_no_time_can_hold_stops_its_own_run(lease_unchecked, run, broken):
+    poison_lease(broken)
+    drain(answering())
+    assert is_stopped_alone(broken, run, "Its trials could not be claimed", "interval out of range", "resume")
+
+
+def test_a_counter_that_overflows_stops_its_own_run(run, broken):
+    poison_counter(broken)
+    drain(answering())
+    assert is_stopped_alone(broken, run, "Its trials could not be claimed", "overflow")
+
+
+def test_a_design_that_cannot_be_read_stops_its_own_run_and_its_claims_return(run, broken):
+    poison_content(broken)
+    drain(answering())
+    assert is_stopped_alone(broken, run, "Its requests could not be prepared")
+    assert set(broken.trials.values_list("status", "attempts")) == {("pending", 0)}
+
+
+def test_several_broken_runs_stop_each_with_its_reason(lease_unchecked, run, broken):
+    other = factories.make_experiment("broken-too", samples=2, max_usd=None)
+    (third,) = factories.make_runs(other)
+    factories.plan_trials(third)
+    poison_lease(broken)
+    poison_counter(third)
+    drain(answering())
+    assert is_stopped_alone(broken, run, "interval out of range")
+    assert is_stopped_alone(third, run, "overflow")
+
+
+def test_a_broken_run_that_was_mended_goes_on_when_resumed(lease_unchecked, run, broken):
+    from runs_app import run_control
+
+    poison_lease(broken)
+    drain(answering())
+    Experiment.objects.filter(pk=broken.experiment_id).update(lease_s=60)
+    assert run_control.resume(Run.objects.filter(pk=broken.pk), by="test") == [broken.pk]
+    drain(answering())
+    broken.refresh_from_db()
+    assert (broken.status, broken.n_done) == ("done", 6)
+
+
+def test_the_leases_of_other_runs_are_renewed_and_swept_beside_a_broken_one(lease_unchecked, run, broken):
+    keeper = worker()
+    admit(keeper, 12)
+    poison_lease(broken)
+    before = Trial.objects.get(pk=run.trials.first().pk).lease_until
+    assert renew_worker_leases(keeper) == 12
+    assert Trial.objects.get(pk=run.trials.first().pk).lease_until > before
+    Trial.objects.filter(run=run).update(lease_until=factories.NOON.replace(year=2020))
+    assert sweep_expired() == 6
+
+
+def test_a_batch_of_another_run_is_made_beside_a_broken_one(run, broken):
+    endpoint = run.condition.model.endpoint
+    type(endpoint).objects.filter(pk=endpoint.pk).update(batch_api="openai")
+    Run.objects.update(is_batched=True)
+    poison_counter(broken)
+    admit_batches()
+    assert list(ProviderBatch.objects.values_list("run", flat=True)) == [run.pk]
+    broken.refresh_from_db()
+    assert (broken.status, broken.n_pending) == ("stopped", 6)
+
+
+def test_the_database_refuses_such_a_lease_in_the_first_place(run):
+    from django.db import IntegrityError
+
+    with pytest.raises((IntegrityError, DataError), match=LEASE):
+        Experiment.objects.update(lease_s=1e300)

@@ -1,0 +1,56 @@
+"""A worker that is told to stop gives back what takes longer than its grace: unspent, and on the record."""
+
+import asyncio
+from decimal import Decimal
+
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.models import Attempt, Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import reply
+
+
+def stopped_in_the_middle(call, grace_s):
+    """Once three calls are in flight."""
+    registration = WorkerRegistration()
+
+    async def go():
+        drain = Drain(call, registration, DrainLimits(concurrency=3, until_idle=True, grace_s=grace_s))
+        flying = []
+
+        async def counted(request):
+            flying.append(request)
+            if len(flying) == 3:
+                drain.stop()
+            return await call(request)
+
+        drain.call = counted
+        return await drain.run()
+
+    return asyncio.run(go())
+
+
+def test_what_hangs_is_given_back_unspent_and_what_it_may_cost_stays_reserved(run):
+    Run.objects.update(reserve_usd=Decimal("0.10"))
+    Experiment.objects.update(max_usd=1)
+
+    async def hang(request):
+        await asyncio.sleep(3600)
+
+    stopped_in_the_middle(hang, grace_s=0.2)
+    assert set(run.trials.values_list("status", "attempts")) == {("pending", 0)}
+    assert run.trials.filter(yields=1).count() == 3
+    assert list(Attempt.objects.values_list("outcome", "kept_usd")) == [("released", Decimal("0.10"))] * 3
+    assert Experiment.objects.get().reserved_usd == Decimal("0.30")
+    assert find_differences() == []
+
+
+def test_what_is_answered_within_the_grace_is_kept(run):
+    async def slow(request):
+        await asyncio.sleep(0.15)
+        return reply()
+
+    stopped_in_the_middle(slow, grace_s=30)
+    assert run.trials.filter(status="done").count() == 3
+    assert run.trials.filter(status="pending", attempts=0).count() == 3
+    assert find_differences() == []

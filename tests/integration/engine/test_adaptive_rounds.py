@@ -1,0 +1,373 @@
+"""Rounds: a point is asked until its rule says enough, and what was not asked was never reserved."""
+
+import threading
+from decimal import Decimal
+
+import pytest
+from django.db import connections
+
+from grading_app.adaptive import decisions
+from grading_app.models import Grading
+from runs_app import deletion, run_control
+from runs_app.engine import adaptive_rounds
+from runs_app.engine.worker import has_work_left
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Experiment, Point, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import drain, reply
+
+ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
+
+
+def questions(n, category, **fields):
+    return [
+        {
+            "key": f"{category}-{i}",
+            "input": f"{category} question {i}",
+            "target": "right",
+            "category": category,
+            **fields,
+        }
+        for i in range(n)
+    ]
+
+
+def make(items, *, samples=1, adaptive=ADAPTIVE, **fields):
+    world = factories.make_world()
+    return factories.make_experiment(
+        "rounds",
+        owner=world.owner,
+        dataset=factories.make_dataset("places", items),
+        samples=samples,
+        adaptive=adaptive,
+        scorers=[adaptive["scorer"]],
+        **{"max_usd": None, "cache": False, **fields},
+    )
+
+
+def launch(experiment, **how):
+    run_control.launch(experiment, by=experiment.owner, **how)
+    return Run.objects.get(experiment=experiment)
+
+
+def answering(right, **fields):
+    """Right where `right(question)` says so."""
+
+    async def call(request):
+        question = request.messages[-1]["content"]
+        return reply("right" if right(question) else "wrong", cost_usd=Decimal("0.001"), **fields)
+
+    return call
+
+
+def is_even(question):
+    return int(question.split()[-1]) % 2 == 0
+
+
+def easy_is_right(question):
+    return question.startswith("easy") or is_even(question)
+
+
+class Crash(Exception):
+    """The worker is gone."""
+
+
+def answer_a_round_and_crash():
+    """A worker that dies after it recorded its answers, and before it looked at what they decide."""
+
+    def crash(lookout):
+        raise Crash
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(adaptive_rounds.RoundScheduler, "decide", lambda lookout: 0)
+        patch.setattr(adaptive_rounds.RoundScheduler, "decide_now", crash)
+        with pytest.raises(Crash):
+            drain(answering(easy_is_right))
+
+
+def points_of(run):
+    return {point.label: point for point in run.points.defer("items")}
+
+
+@pytest.fixture
+def experiment(transactional_db):
+    return make(questions(40, "easy") + questions(40, "hard"))
+
+
+def test_a_launch_plans_the_first_round_of_each_point_and_no_more(experiment):
+    run = launch(experiment)
+    assert run.n_pending == 16
+    assert {(point.label, point.n_planned, point.status) for point in run.points.all()} == {
+        ("easy", 8, "open"),
+        ("hard", 8, "open"),
+    }
+
+
+def test_a_point_that_is_known_stops_and_the_other_goes_on(experiment):
+    run = launch(experiment)
+    drain(answering(easy_is_right))
+
+    easy, hard = points_of(run).values()
+    # Eight of eight right is known to within .162; half right takes 24 cases to be known to within .2 (.186).
+    assert (easy.status, easy.n_planned, easy.n_correct, easy.n_total) == ("enough", 8, 8, 8)
+    assert hard.n_planned == len(hard.rounds) * 8 > 16
+    assert (hard.status, hard.half_width <= 0.2) == ("enough", True)
+    assert hard.reason == f"the interval is ±{hard.half_width:.4f} after {hard.n_total} cases, within ±0.2"
+    assert [one["status"] for one in hard.rounds] == ["open"] * (len(hard.rounds) - 1) + ["enough"]
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_pending) == ("done", 8 + hard.n_planned, 0)
+    assert find_differences() == []
+
+
+def test_what_is_not_asked_is_neither_spent_nor_reserved(experiment):
+    run = launch(experiment)
+    drain(answering(easy_is_right))
+
+    experiment.refresh_from_db()
+    asked = sum(point.n_planned for point in run.points.all())
+    assert asked < 80
+    assert run.trials.count() == asked
+    assert experiment.spent_usd == asked * Decimal("0.001")
+    assert experiment.reserved_usd == 0
+
+
+def test_every_condition_is_asked_the_same_cases_in_the_same_order(transactional_db):
+    experiment = make(questions(40, "easy"))
+    experiment.language_models.add(factories.make_model("other"))
+    run_control.launch(experiment, by=experiment.owner)
+    one, other = Run.objects.filter(experiment=experiment)
+    assert one.points.get().items == other.points.get().items
+    assert one.points.get().items != sorted(one.points.get().items)
+    assert set(one.trials.values_list("item", "sample_idx")) == set(other.trials.values_list("item", "sample_idx"))
+
+
+def test_a_smaller_count_is_the_beginning_of_a_larger_one(transactional_db):
+    experiment = make(questions(40, "easy"))
+    run = launch(experiment)
+    point = run.points.get()
+    assert list(run.trials.order_by("pk").values_list("item", flat=True)) == point.items[:8]
+    drain(answering(lambda question: True))
+    Experiment.objects.update(adaptive={**ADAPTIVE, "round": 8, "targetci": 0.01})
+    Point.objects.update(status="open")
+    Run.objects.update(status="running")
+    drain(answering(lambda question: True))
+    asked = list(run.trials.order_by("pk").values_list("item", flat=True))
+    assert asked == point.items
+
+
+def test_items_come_again_only_after_all_were_asked_and_then_the_point_is_at_its_end(transactional_db):
+    experiment = make(questions(5, "hard"), samples=3)
+    run = launch(experiment)
+    assert sorted(run.trials.values_list("sample_idx", flat=True)) == [0] * 5 + [1] * 3
+    drain(answering(is_even))
+    point = run.points.get()
+    assert (point.status, point.n_planned, point.n_total) == ("exhausted", 15, 15)
+    assert point.reason.endswith("after 15 cases, the maximum; wanted ±0.2")
+
+
+def test_more_samples_open_a_point_that_had_run_out_of_cases(transactional_db):
+    experiment = make(questions(5, "hard"), samples=3)
+    run = launch(experiment)
+    drain(answering(is_even))
+    Experiment.objects.update(samples=8)
+    launch(Experiment.objects.get())
+    run.refresh_from_db()
+    assert (run.status, run.n_pending) == ("running", 8)
+    drain(answering(is_even))
+    assert run.points.get().n_total > 15
+    assert find_differences() == []
+
+
+def test_guess_chances_of_choices_widen_the_interval(transactional_db):
+    experiment = make(questions(40, "easy", choices=["right", "wrong"]))
+    run = launch(experiment)
+    drain(answering(lambda question: True))
+    point = run.points.get()
+    assert point.guess_chances == point.n_total / 2
+    assert point.n_planned > 8  # Without choices eight were enough.
+
+
+def test_truncated_answers_are_counted_apart_and_can_give_a_point_up(transactional_db):
+    experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "abortht": 0.5})
+    run = launch(experiment)
+    drain(answering(lambda question: True, finish_reason="length"))
+    point = run.points.get()
+    assert (point.status, point.n_truncated, point.n_total, point.n_planned) == ("aborted", 8, 0, 8)
+    assert point.reason == "8 of 8 answers were cut off (100.0%), above the 50.0% to give up at"
+
+
+def test_answers_that_cannot_be_read_are_no_cases(transactional_db):
+    experiment = make(questions(40, "easy"), adaptive={**ADAPTIVE, "scorer": "multiple_choice"})
+    run = launch(experiment)
+    drain(answering(lambda question: False))
+    point = run.points.get()
+    assert (point.status, point.n_unread, point.n_total) == ("exhausted", 40, 0)
+
+
+@pytest.mark.parametrize(("on_empty", "scored", "unread"), [("keep", 8, 0), ("skip", 4, 4)])
+def test_blank_answers_are_cases_only_where_they_are_graded(transactional_db, on_empty, scored, unread):
+    experiment = make(questions(8, "easy"), adaptive={**ADAPTIVE, "max": 8}, on_empty=on_empty)
+    run = launch(experiment)
+
+    async def blank_half_of_the_time(request):
+        return reply("right" if is_even(request.messages[-1]["content"]) else "")
+
+    drain(blank_half_of_the_time)
+    point = run.points.get()
+    assert (point.n_correct, point.n_total, point.n_unread) == (4, scored, unread)
+    assert Grading.objects.count() == scored
+
+
+def test_parameters_make_points_too(transactional_db):
+    items = [
+        {"key": f"k{i}", "input": f"question {i}", "target": "right", "metadata": {"length": 8 * (i % 2), "depth": 1}}
+        for i in range(20)
+    ]
+    run = launch(make(items, adaptive={**ADAPTIVE, "by": ["length", "depth"]}))
+    assert [point.label for point in run.points.all()] == ["depth 1, length 0", "depth 1, length 8"]
+    assert run.n_pending == 16
+
+
+def test_the_run_is_not_done_while_a_point_is_open(experiment):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    run.refresh_from_db()
+    assert (run.status, run.n_pending + run.n_running) == ("running", 0)
+    assert has_work_left()
+
+
+def test_a_decision_that_was_not_made_is_made_by_whoever_looks_next(experiment):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    assert decisions.decide_due() == 2
+    assert run.points.get(key={"category": "hard"}).n_planned == 16
+    assert decisions.decide_due() == 0
+    assert find_differences() == []
+
+
+def test_a_decision_that_breaks_before_it_is_written_changes_nothing(experiment, monkeypatch):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    whole = adaptive_rounds.finish_runs
+
+    def broken(run_ids):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(adaptive_rounds, "finish_runs", broken)
+    with pytest.raises(KeyboardInterrupt):
+        decisions.decide_due()
+    assert set(run.points.values_list("status", "n_planned")) == {("open", 8)}
+    assert run.trials.count() == 16
+
+    monkeypatch.setattr(adaptive_rounds, "finish_runs", whole)
+    drain(answering(easy_is_right))
+    assert set(run.points.values_list("status", flat=True)) == {"enough"}
+    assert find_differences() == []
+
+
+def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    both_have_looked = threading.Barrier(2, timeout=60)
+    settle = adaptive_rounds.write_decisions
+
+    def settle_together(place, judged):
+        both_have_looked.wait()
+        return settle(place, judged)
+
+    monkeypatch.setattr(adaptive_rounds, "write_decisions", settle_together)
+    decided = []
+
+    def decide():
+        try:
+            decided.append(decisions.decide_due())
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=decide) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=60)
+    assert sorted(decided) == [0, 2]
+    assert {(len(point.rounds), point.n_planned) for point in run.points.all()} == {(1, 8), (1, 16)}
+    assert run.trials.count() == 24
+    assert find_differences() == []
+
+
+def test_a_paused_run_decides_when_it_is_resumed(experiment):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    run_control.pause(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 0
+    run_control.resume(Run.objects.all(), by=experiment.owner)
+    drain(answering(easy_is_right))
+    run.refresh_from_db()
+    assert run.status == "done"
+
+
+def test_points_of_a_cancelled_run_are_closed_with_what_is_known(experiment):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    run_control.cancel(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 2
+    assert {(point.label, point.status, point.n_total) for point in run.points.all()} == {
+        ("easy", "enough", 8),
+        ("hard", "cancelled", 8),
+    }
+    assert Trial.objects.filter(status="pending").count() == 0
+
+
+def test_failed_trials_count_towards_the_maximum_and_their_retry_decides_again(transactional_db):
+    experiment = make(questions(16, "hard"), adaptive={**ADAPTIVE, "max": 16}, stop_failure_rate=1)
+    run = launch(experiment)
+
+    async def refusing(request):
+        raise CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)
+
+    drain(refusing)
+    point = run.points.get()
+    assert (point.status, point.n_failed, point.n_total) == ("exhausted", 16, 0)
+
+    run_control.retry_failed(Run.objects.all(), by=experiment.owner)
+    drain(answering(lambda question: True))
+    point = run.points.get()
+    assert (point.status, point.n_failed, point.n_total) == ("enough", 0, 16)
+    assert len(point.rounds) == 3
+
+
+def test_an_experiment_is_deleted_with_its_points(experiment):
+    launch(experiment)
+    drain(answering(easy_is_right))
+    deletion.delete(experiment, by=experiment.owner)
+    assert not Point.objects.exists()
+
+
+def test_a_pilots_trials_are_not_asked_again(experiment):
+    launch(experiment, pilot=20)
+    drain(answering(easy_is_right))
+    run = launch(experiment)
+    planned = Trial.objects.filter(status="pending").count()
+    assert 0 < planned < 16
+    drain(answering(easy_is_right))
+    run.refresh_from_db()
+    assert run.status == "done"
+    assert run.points.filter(status="open").count() == 0
+    assert find_differences() == []
+
+
+def test_a_rule_that_cannot_be_read_stops_its_run_and_says_so(experiment):
+    run = launch(experiment)
+    answer_a_round_and_crash()
+    Experiment.objects.update(adaptive={"by": "category"})
+    assert decisions.decide_due() == 0
+    run.refresh_from_db()
+    assert run.status == "stopped"
+    assert run.stop_reason.startswith("Its rounds cannot be decided: ")
+    assert adaptive_rounds.points_due() == {}
+
+    run_control.cancel(Run.objects.all(), by=experiment.owner)
+    assert decisions.decide_due() == 0
+    assert set(run.points.values_list("status", flat=True)) == {"cancelled"}
+    assert adaptive_rounds.points_due() == {}

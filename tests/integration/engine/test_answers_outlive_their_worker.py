@@ -1,0 +1,189 @@
+"""What came in and was not yet written when its worker died is written by another, and not asked and paid again."""
+
+import os
+from decimal import Decimal
+
+import pytest
+from django.conf import settings
+
+from runs_app.engine import outcomes
+from runs_app.engine.admission import admit
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.recorder import Result, record_results
+from runs_app.engine.result_spool import ROOM, ResultSpool, record_orphaned_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.rate_limit_headers import Allowance, Left
+from runs_app.models import Attempt, Endpoint, Trial, Worker
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import answering, drain
+from tests.integration.engine.test_fencing_and_leases import expire, result_of
+
+
+@pytest.fixture
+def worker(run):
+    return WorkerRegistration()
+
+
+@pytest.fixture
+def journal(worker):
+    return ResultSpool(settings.JOURNAL_DIR, worker.name)
+
+
+def left(journal, results):
+    """By a worker that died before it could write them."""
+    for result in results:
+        journal.add(result)
+    journal.close()
+
+
+def columns(model, **which):
+    """What was stored, without keys and moments."""
+    rows = list(model.objects.filter(**which).order_by("pk").values())
+    passing = ("id", "trial_id", "token", "item_id", "sample_idx", "worker_id")
+    return [
+        {name: value for name, value in row.items() if name not in passing and not name.endswith("_at")} for row in rows
+    ]
+
+
+def failed(claim):
+    failure = CallFailure(ErrorClass.TIMEOUT, "no answer within 60 s")
+    conclusion = outcomes.conclude_failure(failure, attempts=3, yields=0, retry=RetryPolicy(3))
+    return Result(claim, conclusion.status, conclusion.trial, [outcomes.attempt_from_failure(failure)])
+
+
+@pytest.mark.parametrize("ending", [result_of, failed])
+def test_what_a_dead_worker_left_is_stored_as_it_would_have_stored_it(worker, journal, ending):
+    claims = admit(worker.worker_id, 2)
+    record_results([ending(claims[0])], worker.worker_id)
+    left(journal, [ending(claims[1])])
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+
+    stored, adopted = columns(Trial, attempts=1)
+    assert adopted == stored
+    called, kept = columns(Attempt)
+    assert kept == called
+    assert set(Attempt.objects.values_list("worker", flat=True)) == {worker.worker_id}
+    assert Endpoint.objects.get().in_flight == 0
+    assert find_differences() == []
+    assert list(settings.JOURNAL_DIR.iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "\x00", "a\u2028b", '{"a": "\\"}', "\U0001f600"])
+def test_whatever_the_answer_says(worker, journal, text):
+    (claim,) = admit(worker.worker_id, 1)
+    left(journal, [result_of(claim, text)])
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    assert Trial.objects.get(pk=claim.trial_id).answer == text.replace("\x00", "\ufffd")
+
+
+def test_what_no_file_can_hold_is_recorded_all_the_same(run):
+    assert drain(answering("half \ud83d of a pair")) == 6
+    assert set(Trial.objects.values_list("answer", flat=True)) == {"half ? of a pair"}
+
+
+def test_what_was_written_before_its_worker_died_is_not_counted_twice(worker, journal):
+    results = [result_of(claim, "once") for claim in admit(worker.worker_id, 2)]
+    record_results(results, worker.worker_id)
+    left(journal, results)
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    assert Attempt.objects.count() == 2
+    assert find_differences() == []
+
+
+def test_what_was_asked_again_meanwhile_is_kept_as_a_late_attempt_with_its_cost(run, worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    expire()
+    sweep_expired()
+    drain(answering("in time"))
+    left(journal, [result_of(claim)])
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    assert Trial.objects.get(pk=claim.trial_id).answer == "in time"
+    assert Attempt.objects.get(outcome="late").cost_usd == Decimal("0.5")
+    assert find_differences() == []
+
+
+def test_what_the_dead_one_heard_of_its_endpoint_is_past(worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    result = result_of(claim)
+    result.pause_s, result.allowance = 600.0, Allowance(requests=Left(0, 600.0))
+    left(journal, [result])
+    record_orphaned_results(settings.JOURNAL_DIR)
+    endpoint = Endpoint.objects.get()
+    assert endpoint.paused_until is None
+    assert len(admit(worker.worker_id, 1)) == 1
+
+
+def test_a_worker_that_lives_is_left_alone(worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    journal.add(result_of(claim))
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    journal.close()
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+
+
+def test_what_belongs_to_another_database_is_left_to_it(worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    left(journal, [result_of(claim)])
+    Worker.objects.filter(pk=worker.worker_id).update(name="a worker of another site")
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    assert journal.path.exists()
+
+
+def test_an_answer_that_was_cut_short_is_asked_again_and_spoils_no_other(worker, journal):
+    results = [result_of(claim) for claim in admit(worker.worker_id, 2)]
+    left(journal, results)
+    journal.path.write_bytes(journal.path.read_bytes()[:-20])
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    expire()
+    assert sweep_expired() == 1
+
+
+def test_what_the_database_refuses_is_set_aside_and_keeps_no_drain_from_its_work(run, worker, journal):
+    (claim,) = admit(worker.worker_id, 1)
+    result = result_of(claim)
+    result.calls[0]["call"] = 2**40
+    left(journal, [result])
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 0
+    assert [path.suffix for path in settings.JOURNAL_DIR.iterdir()] == [".refused"]
+    expire()
+    sweep_expired()
+    assert drain(answering()) == 6
+
+
+def test_an_answer_for_which_there_is_no_room_spoils_none_before_it(worker, journal, monkeypatch, caplog):
+    whole, cut, after = (result_of(claim) for claim in admit(worker.worker_id, 3))
+    journal.add(whole)
+    write = os.write
+    monkeypatch.setattr("runs_app.engine.result_spool.os.write", lambda file, line: write(file, line[: len(line) // 2]))
+    journal.add(cut)
+    monkeypatch.undo()
+    journal.add(after)
+    assert "no room for a whole line" in caplog.text
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    assert Trial.objects.get(status="done").pk == whole.claim.trial_id
+
+
+def test_what_was_recorded_makes_room_and_what_was_not_stays(worker, journal):
+    written, unwritten = (result_of(claim, "long " * 100_000) for claim in admit(worker.worker_id, 2))
+    for result in (written, written, written, unwritten):
+        journal.add(result)
+    assert journal.path.stat().st_size > ROOM
+    journal.keep_only([unwritten])
+    assert journal.path.stat().st_size < ROOM
+    journal.close()
+    assert record_orphaned_results(settings.JOURNAL_DIR) == 1
+    assert Trial.objects.get(status="done").pk == unwritten.claim.trial_id
+
+
+def test_a_drain_that_ends_leaves_nothing_behind(run):
+    assert drain(answering()) == 6
+    assert list(settings.JOURNAL_DIR.iterdir()) == []
+
+
+def test_a_drain_without_a_place_for_it_says_so_and_goes_on(run, caplog):
+    settings.JOURNAL_DIR.parent.mkdir(exist_ok=True)
+    settings.JOURNAL_DIR.write_text("in the way")
+    assert drain(answering()) == 6
+    assert "no journal" in caplog.text

@@ -1,0 +1,121 @@
+"""A connection that breaks, an answer that cannot be stored, a row that is gone: each costs no more than it must."""
+
+import asyncio
+
+import pytest
+from django.db import InterfaceError, OperationalError
+
+from runs_app import deletion, run_control
+from runs_app.engine import recorder, worker_cycle
+from runs_app.engine import worker as worker_module
+from runs_app.engine.admission import admit
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.recorder import record_results
+from runs_app.models import Attempt, Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import answering, drain, reply
+from tests.integration.engine.test_fencing_and_leases import expire, result_of, worker
+
+
+def failing_once(monkeypatch, owner, name, error):
+    """The real thing, but for its first call."""
+    real, calls = getattr(owner, name), []
+
+    def work(*arguments):
+        calls.append(arguments)
+        if len(calls) == 1:
+            raise error
+        return real(*arguments)
+
+    monkeypatch.setattr(owner, name, work)
+    return calls
+
+
+@pytest.mark.parametrize("error", [OperationalError("gone"), InterfaceError("closed")])
+def test_what_was_claimed_when_the_connection_broke_is_given_back_unspent(run, monkeypatch, error):
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, DesignCache, "fetched", error)
+    drain(answering(), concurrency=4)
+    assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
+    assert find_differences() == []
+
+
+def test_what_is_in_flight_when_the_connection_breaks_is_not_given_back(run, monkeypatch):
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
+    failing_once(monkeypatch, worker_module, "run_cycle", OperationalError("gone"))
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply()
+
+    drain(call)
+    assert len(asked) == 6
+    assert find_differences() == []
+
+
+def test_an_answer_that_the_database_refuses_fails_its_own_trial_alone(run):
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply(output_tokens=2**40 if len(asked) == 2 else 5)
+
+    drain(call)
+    assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"internal_error"}
+    assert run.trials.filter(status="done").count() == 5
+    assert len(asked) == 6
+    assert find_differences() == []
+
+
+def test_long_answers_are_written_in_several_statements(run, monkeypatch):
+    monkeypatch.setattr(recorder, "LONGEST_PORTION", 100)
+    portions = failing_once(monkeypatch, worker_cycle, "write_trials", OperationalError("gone"))
+    monkeypatch.setattr(worker_module, "OUTAGE_S", 0.01)
+    drain(answering("x" * 90))
+    assert max(len(results) for results, _ in portions) == 1
+    assert run.trials.filter(status="done", raw_response="x" * 90).count() == 6
+
+
+def test_a_late_answer_to_a_deleted_experiment_ends_no_drain(run, caplog):
+    holder = worker()
+    claims = admit(holder, 2)
+    expire()
+    sweep_expired()
+    run_control.pause(Run.objects.all(), by="test")
+    deletion.delete(Experiment.objects.get(), by="test")
+    assert record_results([result_of(claim) for claim in claims], holder) == 0
+    assert "2 answers came after their experiment had been deleted" in caplog.text
+
+
+def test_a_request_that_breaks_in_the_making_fails_its_trial_alone(run, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+    real = worker_module.requests.prepare_request
+
+    def ask(design, question, sample_idx):
+        if question.key == "item-1":
+            raise KeyError("a bug")
+        return real(design, question, sample_idx)
+
+    monkeypatch.setattr("runs_app.engine.jobs.requests.prepare_request", ask)
+    drain(answering())
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed) == (4, 2)
+    assert set(Attempt.objects.filter(outcome="transient").values_list("cost_usd", flat=True)) == {0}
+
+
+def test_a_heartbeat_that_fails_once_beats_on(run, monkeypatch):
+    Experiment.objects.update(lease_s=1)
+    monkeypatch.setattr(worker_module, "HEARTBEAT_S", 0.02)
+    beats = failing_once(monkeypatch, worker_module.WorkerRegistration, "beat", ValueError("a bug"))
+
+    async def call(request):
+        async with asyncio.timeout(60):
+            while len(beats) < 3:
+                await asyncio.sleep(0.01)
+        return reply()
+
+    assert drain(call) == 6
+    assert len(beats) > 2

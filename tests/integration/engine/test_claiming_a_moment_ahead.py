@@ -1,0 +1,184 @@
+"""Claims a moment ahead: quick calls follow each other at once, slow ones are claimed as slots come free."""
+
+import asyncio
+from collections import Counter
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.engine.admission import Claim
+from runs_app.engine.counters import CounterKeys
+from runs_app.engine.prefetch import LOOKAHEAD_S, STALE_S, PrefetchQueue
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Endpoint, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import reply
+
+AT = 7
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def jobs(n, endpoint_id=AT):
+    return [
+        SimpleNamespace(claim=Claim(key, CounterKeys(1, 1, endpoint_id), None, 1, None, 0, 1, 0, 0)) for key in range(n)
+    ]
+
+
+def paced(per_second, for_s=5.0, turn_s=0.05):
+    """A lookahead that has seen calls land at this pace for so long."""
+    clock = Clock()
+    ahead = PrefetchQueue(clock)
+    ahead.wanted()
+    landed = 0.0
+    while clock.now < 100 + for_s:
+        clock.now += turn_s
+        while landed < per_second * (clock.now - 100):
+            ahead.land(AT)
+            landed += 1
+        wanted = ahead.wanted()
+    return ahead, clock, wanted
+
+
+def test_as_many_wait_as_will_start_within_the_lookahead():
+    assert paced(640)[2][AT] == pytest.approx(640 * LOOKAHEAD_S, rel=0.05)
+
+
+def test_nothing_waits_where_calls_take_seconds():
+    assert paced(64 / 30)[2] == {}
+
+
+def test_the_pace_is_forgotten_when_nothing_lands():
+    ahead, clock, _ = paced(640)
+    clock.now += 3
+    assert ahead.wanted() == {}
+
+
+def test_what_waits_for_too_long_is_given_back():
+    ahead, clock, _ = paced(640)
+    ahead.add(jobs(3), {AT: 0})
+    clock.now += STALE_S / 2
+    ahead.add(jobs(2), {AT: 0})
+    clock.now += STALE_S / 2
+    assert len(ahead.stale()) == 3
+    assert len(ahead) == 2
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20)), max_size=4))
+def test_no_more_start_than_the_level_of_their_endpoint(endpoints):
+    ahead = PrefetchQueue()
+    waiting = [job for key, (n, _, _) in enumerate(endpoints) for job in jobs(n, key)]
+    levels = {key: level for key, (_, level, _) in enumerate(endpoints)}
+    flying = {key: flying for key, (_, _, flying) in enumerate(endpoints)}
+    ahead.add(waiting, levels)
+    started = Counter(job.claim.place.endpoint_id for job in ahead.startable(flying))
+    for key, (n, level, flies) in enumerate(endpoints):
+        assert started[key] == max(0, min(n, level - flies))
+    assert len(ahead) == len(waiting) - started.total()
+
+
+@pytest.fixture
+def long_run(transactional_db):
+    """200 trials at an endpoint that admits more than the drain keeps in flight."""
+    experiment = factories.make_experiment("long", dataset=factories.make_dataset("long-items", 200), max_usd=None)
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    Endpoint.objects.update(max_concurrency=64, adaptive=False)
+    type(run).objects.update(max_concurrency=64)
+    return run
+
+
+class Provider:
+    """Answers after a moment, and knows how many calls it ever had at once."""
+
+    def __init__(self, drain=None):
+        self.now = self.peak = self.asked = self.most_held = 0
+        self.drain = drain
+
+    async def __call__(self, request):
+        self.asked += 1
+        self.now += 1
+        self.peak = max(self.peak, self.now)
+        self.most_held = max(self.most_held, self.now + len(self.drain._ahead))
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return await self.answer()
+
+    async def answer(self):
+        return reply()
+
+
+def drained(provider, **limits):
+    registration = WorkerRegistration()
+
+    async def go():
+        provider.drain = Drain(provider, registration, DrainLimits(**{"until_idle": True, "concurrency": 8, **limits}))
+        return await provider.drain.run()
+
+    return asyncio.run(go())
+
+
+def test_more_are_held_than_fly_and_no_more_fly_than_the_drain_may_have(long_run):
+    provider = Provider()
+    assert drained(provider) == 200
+    assert provider.peak == 8
+    assert provider.most_held > 8
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+    assert find_differences() == []
+
+
+def test_a_failure_hands_its_slot_to_nobody(long_run):
+    class Refusing(Provider):
+        async def answer(self):
+            raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key", http_status=401)
+
+    provider = Refusing()
+    drained(provider)
+    long_run.refresh_from_db()
+    assert long_run.status == "stopped"
+    assert provider.asked <= 20 + 8  # What flew with the call that stopped the run.
+    assert find_differences() == []
+
+
+def test_what_waits_at_an_overloaded_endpoint_goes_back_unasked(long_run):
+    class Overloaded(Provider):
+        asked_before = None
+
+        async def answer(self):
+            if self.asked_before is None and self.asked > 60 and len(self.drain._ahead):
+                self.asked_before = self.asked
+                asyncio.get_running_loop().call_later(0.5, self.drain.stop)  # Time enough to ask what it must not.
+            if self.asked_before is None:
+                return reply()
+            raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=30)
+
+    provider = Overloaded()
+    drained(provider, until_idle=False, seconds=60)
+    assert provider.asked_before is not None
+    assert provider.asked <= provider.asked_before + 8  # What flew when the provider said so.
+    assert find_differences() == []
+
+
+def test_what_waits_when_the_worker_is_stopped_goes_back_unasked(long_run):
+    class Stopping(Provider):
+        async def answer(self):
+            if self.asked > 60 and len(self.drain._ahead):
+                self.drain.stop()
+            return reply()
+
+    provider = Stopping()
+    drained(provider)
+    assert Trial.objects.filter(status="done").count() == provider.asked
+    assert set(Trial.objects.exclude(status="done").values_list("status", "attempts")) == {("pending", 0)}
+    assert Attempt.objects.count() == provider.asked
+    assert find_differences() == []

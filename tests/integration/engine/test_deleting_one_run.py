@@ -1,0 +1,121 @@
+"""One run is deleted with its work; its money stays spent, and counters still equal rows."""
+
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from datasets_app.models import TransitionError
+from runs_app import deletion, run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.models import Attempt, DeletedRun, Experiment, LedgerEntry, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain
+from tests.integration.engine.test_fencing_and_leases import expire, worker
+from tests.system.faults.outcomes import CEILING, result_of
+from tests.tampering import without_triggers
+
+PAID = Decimal("0.01")
+
+
+@pytest.fixture
+def other(run):
+    """A second run of the same experiment, answered as well."""
+    experiment = run.experiment
+    prompt, sampler = experiment.prompts.get(), experiment.samplers.get()
+    condition = factories.make_condition(experiment, factories.make_model("large"), prompt, sampler)
+    other = Run.objects.create(experiment=experiment, condition=condition, wave=run.wave, status="running")
+    factories.plan_trials(other)
+    return other
+
+
+def test_its_rows_go_and_its_money_stays(run, other):
+    drain(answering(cost_usd=PAID))
+    before = Experiment.objects.get()
+    deletion.delete_run(run, by="owner", reason="a wrong model")
+    assert not Run.objects.filter(pk=run.pk).exists()
+    assert set(Trial.objects.values_list("run", flat=True)) == {other.pk}
+    assert set(Attempt.objects.values_list("run", flat=True)) == {other.pk}
+    assert set(LedgerEntry.objects.values_list("run", flat=True)) == {other.pk}
+    assert Experiment.objects.get().spent_usd == before.spent_usd == 12 * PAID
+    kept = DeletedRun.objects.get()
+    assert (kept.number, kept.trials, kept.attempts, kept.spent_usd) == (run.pk, 6, 6, 6 * PAID)
+    change = before.history.get(what="run")
+    assert (change.actor, change.reason) == ("owner", "a wrong model")
+    assert change.to_value == "deleted with 6 trials; 0.06000000 USD stay spent"
+    assert find_differences() == []
+
+
+def test_what_is_reserved_for_its_calls_of_unknown_cost_stays_reserved(run):
+    Run.objects.update(reserve_usd=CEILING)
+    claims = admit(worker(), 6)
+    assert len(claims) == 6
+    expire()
+    from runs_app.engine.leases import sweep_expired
+
+    assert sweep_expired() == 6
+    run_control.cancel(Run.objects.all(), by="test", reason="over")
+    assert Experiment.objects.get().reserved_usd == 6 * CEILING
+    deletion.delete_run(Run.objects.get(), by="test", reason="over")
+    assert DeletedRun.objects.get().kept_usd == 6 * CEILING
+    assert find_differences() == []
+
+
+def test_reconcile_finds_money_of_a_deleted_run_that_was_changed(run):
+    drain(answering(cost_usd=PAID))
+    deletion.delete_run(run, by="owner", reason="a try")
+    with without_triggers():
+        DeletedRun.objects.update(spent_usd=0)
+    (difference,) = find_differences()
+    assert difference.counter == "spent_usd"
+
+
+def test_a_run_under_way_or_in_flight_is_not_deleted(run):
+    with pytest.raises(TransitionError, match="pause or cancel it"):
+        deletion.delete_run(run, by="test")
+    holder = worker()
+    claims = admit(holder, 2)
+    run_control.pause(Run.objects.all(), by="test")
+    with pytest.raises(TransitionError, match="in flight"):
+        deletion.delete_run(run, by="test")
+    record_results([result_of(claim, ("answer", None)) for claim in claims], holder)
+    deletion.delete_run(run, by="test", reason="over")
+    assert not Trial.objects.exists()
+    assert find_differences() == []
+
+
+def test_a_run_whose_answers_are_judged_is_not_deleted_before_its_judge(run, other):
+    drain(answering(cost_usd=PAID))
+    item = run.experiment.dataset.items.first()
+    Trial.objects.create(run=other, item=item, sample_idx=7, subject=run.trials.first(), status="cancelled")
+    with pytest.raises(TransitionError, match=f"verdicts of run {other.pk} rest on answers"):
+        deletion.delete_run(run, by="test")
+    assert run.trials.count() == 6
+
+
+def test_the_next_launch_plans_a_deleted_run_again(run):
+    drain(answering(cost_usd=PAID))
+    deletion.delete_run(run, by="test", reason="again")
+    report = run_control.launch(Experiment.objects.get(), by="test")
+    assert (report.is_new, report.trials_added) == (True, 6)
+    assert find_differences() == []
+
+
+def test_the_command_deletes_a_run_of_this_experiment_alone(run, capsys):
+    drain(answering(cost_usd=PAID))
+    name = run.experiment.slug
+    call_command("experiment", "delete-run", name, run.pk, reason="a try", yes=True)
+    assert f"run {run.pk} of {name} is deleted" in capsys.readouterr().out
+    with pytest.raises(CommandError, match="has no run") as ending:
+        call_command("experiment", "delete-run", name, run.pk, reason="a try", yes=True)
+    assert ending.value.returncode == 2
+
+
+def test_what_goes_is_said_before(run):
+    drain(answering(cost_usd=PAID))
+    run.refresh_from_db()
+    said = deletion.describe_run_deletion(run)
+    assert "Its 6 trials with 6 attempts, answers and grades go, for good." in said
+    assert "The $0.06 that it cost stays spent" in said

@@ -1,0 +1,226 @@
+"""Claim, call, record: every trial is answered once, and the counters say what the rows say."""
+
+import asyncio
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from runs_app.llm import prompts
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Endpoint, Experiment, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain, reply
+from tests.tampering import deleting_anything
+
+
+def test_every_trial_is_answered_once_and_its_call_is_a_row(run):
+    assert drain(answering("four", cost_usd=Decimal("0.00002"))) == 6
+
+    assert set(run.trials.values_list("status", "answer", "attempts")) == {("done", "four", 1)}
+    assert Attempt.objects.filter(run=run, outcome="ok").count() == 6
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_pending, run.n_running) == ("done", 6, 0, 0)
+    assert run.spent_usd == Decimal("0.00012")
+    assert find_differences() == []
+
+
+def test_trials_are_asked_fresh_first_then_by_repetition_then_by_item(run):
+    asked = []
+
+    async def call(request):
+        asked.append(request.messages[-1]["content"])
+        return reply()
+
+    drain(call, concurrency=1)
+    items = list(run.experiment.dataset.items.order_by("pk").values_list("input", flat=True))
+    assert asked == items * 2
+
+
+def test_concurrency_never_passes_the_limit_of_the_endpoint(run):
+    Endpoint.objects.update(max_concurrency=2)
+    now = peak = 0
+
+    async def call(request):
+        nonlocal now, peak
+        now += 1
+        peak = max(peak, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return reply()
+
+    drain(call)
+    assert peak == 2
+    assert Endpoint.objects.get().in_flight == 0
+
+
+def test_concurrency_never_passes_the_limit_of_the_run(run):
+    Run.objects.update(max_concurrency=1)
+    now = peak = 0
+
+    async def call(request):
+        nonlocal now, peak
+        now += 1
+        peak = max(peak, now)
+        await asyncio.sleep(0.005)
+        now -= 1
+        return reply()
+
+    drain(call)
+    assert peak == 1
+
+
+def test_a_transient_error_waits_and_is_tried_again_until_attempts_run_out(run, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+
+    async def call(request):
+        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts", "error_class")) == {("failed", 3, "server_error")}
+    assert Attempt.objects.filter(outcome="transient").count() == 18
+    run.refresh_from_db()
+    assert run.errors == {"server_error": 18}
+    assert find_differences() == []
+
+
+def test_a_failed_trial_waits_as_long_as_its_design_says(run):
+    Experiment.objects.update(backoff_s=600, max_backoff_s=900)
+
+    async def call(request):
+        raise CallFailure(ErrorClass.SERVER_ERROR, "the provider is unwell", http_status=500)
+
+    drain(call, until_idle=False, seconds=0.5)
+    waits = run.trials.filter(attempts=1).annotate(wait=F("not_before") - Now()).values_list("wait", flat=True)
+    assert len(waits) == 6
+    assert all(timedelta(seconds=280) < wait <= timedelta(seconds=600) for wait in waits)
+
+
+def test_a_permanent_error_is_never_tried_again(run):
+    async def call(request):
+        raise CallFailure(ErrorClass.CONTENT_REFUSED, "against the rules", http_status=400)
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts")) == {("failed", 1)}
+    assert find_differences() == []
+
+
+def test_an_overloaded_endpoint_gives_trials_back_with_their_attempts_unspent(run):
+    calls = 0
+
+    async def call(request):
+        nonlocal calls
+        calls += 1
+        if calls <= 3:
+            raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=0.05)
+        return reply()
+
+    drain(call)
+    assert set(run.trials.values_list("status", "attempts")) == {("done", 1)}
+    assert Attempt.objects.filter(outcome="endpoint").count() == 3
+    assert Endpoint.objects.get().pause_reason == "slow down"
+
+
+async def without_schemas(request):
+    if request.response_format:
+        raise CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas here", http_status=400)
+    return reply('{"rating": 6}')
+
+
+@pytest.mark.parametrize("items", [3, 30])
+def test_a_refused_schema_is_asked_again_without_one_as_a_recorded_second_call_and_stops_no_run(
+    transactional_db, items
+):
+    prompt = factories.make_prompt("rate", user="{{input}} {{scale_labels}}", answer_format="rating")
+    questions, dimensions = factories.make_dataset("questions", items), [factories.make_dimension()]
+    experiment = factories.make_experiment("rating", dataset=questions, prompts=[prompt], dimensions=dimensions)
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+
+    drain(without_schemas)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", items, 2 * items, 0)
+    assert set(run.trials.values_list("status", "rating", "attempts")) == {("done", 6, 1)}
+    assert set(Attempt.objects.values_list("call", "outcome")) == {(0, "transient"), (1, "ok")}
+    assert find_differences() == []
+
+
+def test_a_run_whose_calls_fail_for_good_stops_itself_and_says_why(transactional_db):
+    experiment = factories.make_experiment("bad", dataset=factories.make_dataset("many", 60))
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+
+    async def call(request):
+        raise CallFailure(ErrorClass.UNAUTHORIZED, "no such key", http_status=401)
+
+    drain(call, concurrency=10)
+    run.refresh_from_db()
+    assert run.status == "stopped"
+    assert "20" in run.stop_reason
+    assert run.n_pending > 0
+    assert run.history.first().to_value == "stopped"
+
+
+def test_an_answer_with_nul_and_half_a_character_is_kept_readable(run):
+    drain(answering("a\x00b \ud83d c \\u0000"))
+    assert set(run.trials.values_list("raw_response", flat=True)) == {"a\ufffdb ? c \\u0000"}
+
+
+def test_a_prompt_that_cannot_be_rendered_fails_its_trial_and_says_which_variable(transactional_db):
+    prompt = factories.make_prompt("broken", user="{{meta.missing}} {{input}}")
+    experiment = factories.make_experiment("unrenderable", prompts=[prompt])
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    drain(answering())
+    assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
+    assert "meta.missing" in run.trials.first().error
+
+
+def test_a_request_that_is_too_long_is_not_rendered_and_names_prompt_item_and_limit(transactional_db, monkeypatch):
+    monkeypatch.setattr(prompts, "MOST_CHARS", 100)
+    monkeypatch.setattr(prompts.render, "__kwdefaults__", {"hint": "", "salt": "", "most_chars": 100})
+    prompt = factories.make_prompt("echo", user="{{input}}" * 50)
+    (run,) = factories.make_runs(factories.make_experiment("long", prompts=[prompt]))
+    factories.plan_trials(run)
+    drain(answering())
+    assert set(run.trials.values_list("status", "error_class")) == {("failed", "unrenderable")}
+    trial = run.trials.select_related("item").first()
+    assert trial.error.startswith(f"prompt echo, item {trial.item.key}: the request would have")
+    assert trial.error.endswith("at most 100 are sent")
+
+
+def test_done_trials_cannot_be_changed_even_by_sql(run):
+    from django.db import IntegrityError
+
+    drain(answering())
+    with pytest.raises(IntegrityError, match="never changes"):
+        Trial.objects.update(answer="something else")
+
+
+def test_a_trial_that_was_asked_cannot_go_before_its_attempts_even_by_sql(run):
+    from django.db import IntegrityError
+
+    drain(answering())
+    with pytest.raises(IntegrityError, match="still has attempts"):
+        Trial.objects.filter(run=run)._raw_delete("default")
+    assert run.trials.count() == run.attempt_rows.count() == 6
+    with deleting_anything():
+        run.trials.all().delete()
+    assert not run.attempt_rows.exists()
+
+
+def test_a_fault_of_the_program_itself_ends_as_a_failed_trial_and_stops_nothing(run, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.0)
+
+    async def call(request):
+        if "0 plus" in request.messages[-1]["content"]:
+            raise KeyError("a bug")
+        return reply()
+
+    drain(call)
+    run.refresh_from_db()
+    assert (run.n_done, run.n_failed) == (4, 2)
+    assert set(run.trials.filter(status="failed").values_list("error_class", "attempts")) == {("internal_error", 3)}

@@ -1,0 +1,114 @@
+"""A run that stopped itself, its cause mended, and set going again: what failed before does not stop it once more."""
+
+import pytest
+
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain
+from tests.system.faults.outcomes import result_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DEADLINE_S = 30
+
+
+@pytest.fixture
+def run():
+    """Sixty trials, twenty at a time."""
+    factories.make_endpoint(max_concurrency=20, adaptive=False)
+    experiment = factories.make_experiment("long", samples=20, max_usd=None)
+    run_control.launch(experiment, by="test")
+    return Run.objects.get()
+
+
+def refusing(error_class=ErrorClass.UNAUTHORIZED):
+    async def call(request):
+        raise CallFailure(error_class, "no such key", http_status=401)
+
+    return call
+
+
+def stopped_after_twenty_calls(run):
+    drain(refusing())
+    run.refresh_from_db()
+    assert (run.status, run.n_failed, run.n_pending) == ("stopped", 20, 40)
+
+
+def test_it_goes_on_to_its_end_once_the_key_is_mended(run):
+    stopped_after_twenty_calls(run)
+    run_control.resume(Run.objects.all(), by="an operator", reason="the key is mended")
+    assert drain(answering(), seconds=DEADLINE_S) == 40
+    assert run_control.retry_failed(Run.objects.all(), by="an operator") == 20
+    assert drain(answering(), seconds=DEADLINE_S) == 20
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts, run.n_permanent) == ("done", 60, 80, 20)
+    assert find_differences() == []
+
+
+def test_a_retry_alone_sets_it_going_as_well(run):
+    stopped_after_twenty_calls(run)
+    run_control.retry_failed(Run.objects.all(), by="an operator")
+    assert drain(answering(), seconds=DEADLINE_S) == 60
+    assert Run.objects.get().status == "done"
+
+
+def test_it_stops_again_where_the_cause_is_still_there(run):
+    stopped_after_twenty_calls(run)
+    run_control.resume(Run.objects.all(), by="an operator")
+    drain(refusing(), seconds=DEADLINE_S)
+    run.refresh_from_db()
+    assert (run.status, run.n_failed, run.n_pending) == ("stopped", 40, 20)
+    assert run.stop_reason.startswith("20 of 20 attempts failed for good")
+
+
+def test_failures_of_a_run_that_was_done_do_not_stop_what_is_tried_again(run):
+    Experiment.objects.update(stop_after_attempts=100)
+    drain(refusing())
+    run.refresh_from_db()
+    assert (run.status, run.n_failed) == ("done", 60)
+    Experiment.objects.update(stop_after_attempts=20)
+    run_control.retry_failed(Run.objects.all(), by="an operator")
+    assert drain(answering(), seconds=DEADLINE_S) == 60
+    assert Run.objects.get().status == "done"
+
+
+def test_a_limit_that_is_lowered_below_what_failed_stops_the_run_and_says_so(run):
+    Experiment.objects.update(stop_failure_rate=1)
+    worker = WorkerRegistration().worker_id
+    refused = ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of(claim, refused) for claim in admit(worker, 20)], worker)
+    record_results([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    Experiment.objects.update(stop_failure_rate=0.1)
+    assert admit(worker, 20) == []
+    run.refresh_from_db()
+    assert (run.status, run.n_pending) == ("stopped", 30)
+    assert "10.0% is the limit" in run.stop_reason
+
+
+REFUSED, ANSWERED = ("failure", ErrorClass.CONTENT_REFUSED), ("answer", None)
+
+
+def attempted(worker, outcomes):
+    claims = admit(worker, len(outcomes))
+    record_results([result_of(claim, outcome) for claim, outcome in zip(claims, outcomes, strict=True)], worker)
+    return Run.objects.get()
+
+
+def test_two_failures_of_twenty_nine_do_not_stop_a_run(run):
+    worker = WorkerRegistration().worker_id
+    attempted(worker, [REFUSED] * 2 + [ANSWERED] * 18)
+    run = attempted(worker, [ANSWERED] * 9)
+    assert (run.status, run.n_attempts, run.n_permanent) == ("running", 29, 2)
+
+
+def test_a_run_whose_failures_are_surely_above_the_limit_stops_at_the_fifth(run):
+    worker = WorkerRegistration().worker_id
+    assert attempted(worker, [REFUSED] * 4 + [ANSWERED] * 16).status == "running"
+    run = attempted(worker, [REFUSED])
+    assert (run.status, run.n_permanent) == ("stopped", 5)
+    assert run.stop_reason.startswith("5 of 21 attempts failed for good (23.8%). The share is above 10.")

@@ -1,0 +1,271 @@
+"""Answers that are no answers: each kind is counted, and a blank one is kept, asked again or left out, as designed."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import pytest
+from django.db.models import Sum
+
+from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Experiment, LedgerEntry, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain, reply
+
+KINDS = ("empty", "truncated", "refused", "unparsed")
+
+
+def counted(run):
+    sums = LedgerEntry.objects.filter(run=run).aggregate(**{name: Sum(name) for name in KINDS})
+    return {name: n for name, n in sums.items() if n}
+
+
+def in_turn(*replies):
+    """A provider that gives these one after the other, and the last one for ever."""
+    left = list(replies)
+
+    async def call(request):
+        return left.pop(0) if len(left) > 1 else left[0]
+
+    return call
+
+
+def test_each_kind_is_counted_and_one_answer_may_be_several(run):
+    drain(
+        in_turn(
+            reply(""),
+            reply("so far", finish_reason="length"),
+            reply("I would rather not.", refused=True),
+            reply(" \n\t", finish_reason="length"),
+            reply("fine"),
+        )
+    )
+    assert counted(run) == {"empty": 2, "truncated": 2, "refused": 1}
+    blank = Trial.objects.get(answer="", truncated=True)
+    assert (blank.status, blank.raw_response) == ("done", " \n\t"), "what came is kept as it came"
+    assert find_differences() == []
+
+
+def test_a_rating_that_cannot_be_read_is_counted(transactional_db):
+    factories.make_world()
+    experiment = factories.make_experiment(
+        "rated",
+        dimensions=[factories.make_dimension()],
+        prompts=[factories.make_prompt(answer_format="rating")],
+        max_usd=None,
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    drain(in_turn(reply("no idea"), reply('{"rating": 3}')))
+    assert counted(run) == {"unparsed": 1}
+    assert find_differences() == []
+
+
+def test_kinds_of_remembered_answers_count_too(run, experiment):
+    drain(answering(""))
+    again = factories.make_experiment(
+        "again",
+        dataset=experiment.dataset,
+        models=list(experiment.language_models.all()),
+        prompts=list(experiment.prompts.all()),
+        samplers=list(experiment.samplers.all()),
+        samples=2,
+    )
+    (second,) = factories.make_runs(again)
+    factories.plan_trials(second)
+    drain(answering("never asked"))
+    assert counted(second) == {"empty": 6}
+    assert find_differences() == []
+
+
+# --- what becomes of blank answers
+
+
+def test_by_default_a_blank_answer_is_kept(run):
+    assert drain(answering("")) == 6
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+
+
+def test_a_blank_answer_may_be_asked_again_until_there_is_a_better_one(run):
+    Experiment.objects.update(on_empty="rerun")
+    run.trials.exclude(pk=run.trials.first().pk).delete()
+    factories.refresh_counters(run)
+    Trial.objects.update(not_before=None)
+    drain(in_turn(reply(" ", cost_usd=None), reply("at last")), until_idle=True)
+    trial = Trial.objects.get()
+    assert (trial.status, trial.answer, trial.attempts, trial.error_class) == ("done", "at last", 2, "")
+    first, second = Attempt.objects.order_by("pk")
+    assert (first.outcome, first.error_class, first.raw_response, first.input_tokens) == (
+        "transient",
+        "empty_answer",
+        " ",
+        10,
+    )
+    assert (second.outcome, second.empty) == ("ok", False)
+    run.refresh_from_db()
+    assert run.errors == {"empty_answer": 1}
+    assert counted(run) == {}
+    assert find_differences() == []
+
+
+def test_asked_as_often_as_may_be_the_last_blank_answer_is_kept(run):
+    Experiment.objects.update(on_empty="rerun", max_attempts=1)
+    drain(answering(""))
+    assert set(Trial.objects.values_list("status", "answer", "error_class")) == {("done", "", "")}
+    assert counted(run) == {"empty": 6}
+    assert find_differences() == []
+
+
+def test_a_refusal_is_no_blank_answer_and_is_not_asked_again(run):
+    Experiment.objects.update(on_empty="rerun")
+    drain(answering("", refused=True))
+    assert set(Trial.objects.values_list("status", "attempts")) == {("done", 1)}
+
+
+def test_a_remembered_blank_is_no_answer_where_blanks_are_asked_again(run, experiment):
+    drain(answering(""))
+    again = factories.make_experiment(
+        "again",
+        dataset=experiment.dataset,
+        models=list(experiment.language_models.all()),
+        prompts=list(experiment.prompts.all()),
+        samplers=list(experiment.samplers.all()),
+        samples=2,
+        on_empty="rerun",
+    )
+    (second,) = factories.make_runs(again)
+    factories.plan_trials(second)
+    drain(answering("this time"))
+    assert set(second.trials.values_list("answer", "from_cache")) == {("this time", False)}
+
+
+@pytest.mark.parametrize(("on_empty", "graded"), [("keep", 6), ("skip", 4)])
+def test_blank_answers_may_be_left_out_of_grading(run, experiment, on_empty, graded):
+    Experiment.objects.update(on_empty=on_empty)
+    drain(in_turn(reply(""), reply(" "), reply("0")))
+    experiment.refresh_from_db()
+    (report,) = grade(experiment, scorers=["exact_match"], by="a curator")
+    assert (report.graded, report.already) == (graded, 0)
+    assert Grading.objects.count() == graded
+    (again,) = grade(experiment, scorers=["exact_match"], by="a curator")
+    assert (again.graded, again.already) == (0, graded)
+
+
+# --- soft failures, asked again elsewhere
+
+
+@pytest.fixture
+def router(transactional_db):
+    """Before the experiment, whose conditions will say its provider."""
+    return factories.make_endpoint(provider="openrouter", provider_routes=["north", "south"])
+
+
+def test_a_retry_goes_to_the_next_of_the_endpoints_routes(router, run):
+    asked = []
+
+    async def failing(request):
+        asked.append(request.parameters.get("provider"))
+        raise CallFailure(ErrorClass.SOFT_FAILURE, "the model stopped with an error", served_provider="east")
+
+    run.trials.exclude(pk=run.trials.first().pk).delete()
+    factories.refresh_counters(run)
+    Experiment.objects.update(max_attempts=3, stop_after_attempts=100)
+    drain(failing)
+    assert asked == [
+        None,
+        {"order": ["north"], "allow_fallbacks": False},
+        {"order": ["south"], "allow_fallbacks": False},
+    ]
+    assert set(Attempt.objects.values_list("served_provider", "error_class")) == {("east", "soft_failure")}
+    assert Attempt.objects.values("request_hash").distinct().count() == 1, "where it went is no part of what was asked"
+    assert find_differences() == []
+
+
+# --- what becomes of answers without a rating
+
+
+UNREADABLE, RATED = reply("no idea", cost_usd=Decimal("0.25")), reply('{"rating": 3}', cost_usd=Decimal("0.5"))
+
+
+@pytest.fixture
+def rated(transactional_db):
+    """One item to be rated, in a run that asks again where no rating can be read."""
+    factories.make_world()
+    experiment = factories.make_experiment(
+        "rated",
+        dataset=factories.make_dataset("one", 1),
+        dimensions=[factories.make_dimension()],
+        prompts=[factories.make_prompt(answer_format="rating")],
+        max_usd=None,
+        on_unreadable="rerun",
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    return run
+
+
+def the_same(run, slug, **fields):
+    """Another experiment that asks the same."""
+    former = run.experiment
+    experiment = factories.make_experiment(
+        slug,
+        dataset=former.dataset,
+        models=list(former.language_models.all()),
+        prompts=list(former.prompts.all()),
+        samplers=list(former.samplers.all()),
+        dimensions=list(former.dimensions.all()),
+        **{"max_usd": None, **fields},
+    )
+    (other,) = factories.make_runs(experiment)
+    factories.plan_trials(other)
+    return other
+
+
+def test_by_default_an_unreadable_answer_is_kept(rated):
+    Experiment.objects.update(on_unreadable="keep")
+    drain(in_turn(UNREADABLE, RATED))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.parse_error, trial.attempts) == ("done", "no_rating_found", 1)
+
+
+def test_an_unreadable_answer_may_be_asked_again_and_its_attempt_and_cost_stay(rated):
+    drain(in_turn(UNREADABLE, RATED))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.rating, trial.attempts, trial.error_class) == ("done", 3, 2, "")
+    first, second = Attempt.objects.order_by("pk")
+    assert (first.outcome, first.error_class) == ("transient", "unreadable_answer")
+    assert (first.raw_response, first.cost_usd) == ("no idea", Decimal("0.25"))
+    assert (second.outcome, second.unparsed) == ("ok", False)
+    rated.refresh_from_db()
+    assert (rated.spent_usd, rated.errors) == (Decimal("0.75"), {"unreadable_answer": 1})
+    assert counted(rated) == {}
+    assert find_differences() == []
+
+
+def test_asked_as_often_as_may_be_the_last_unreadable_answer_is_kept(rated):
+    Experiment.objects.update(max_attempts=2)
+    drain(in_turn(UNREADABLE))
+    trial = Trial.objects.get()
+    assert (trial.status, trial.answer, trial.parse_error, trial.attempts) == ("done", "no idea", "no_rating_found", 2)
+    assert counted(rated) == {"unparsed": 1}
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("fields", [{"refused": True}, {"text": " ", "raw_text": " "}])
+def test_neither_a_refusal_nor_a_blank_answer_is_asked_again_as_unreadable(rated, fields):
+    drain(in_turn(replace(UNREADABLE, **fields), RATED))
+    assert Trial.objects.get().attempts == 1
+    assert find_differences() == []
+
+
+def test_a_remembered_unreadable_answer_is_used_only_where_such_are_kept(rated):
+    Experiment.objects.update(max_attempts=1)
+    drain(in_turn(UNREADABLE))
+    kept = the_same(rated, "kept")
+    drain(answering("never asked"))
+    assert kept.trials.values_list("answer", "from_cache").get() == ("no idea", True)
+    again = the_same(rated, "again", on_unreadable="rerun")
+    drain(in_turn(RATED))
+    assert again.trials.values_list("rating", "from_cache").get() == (3, False)

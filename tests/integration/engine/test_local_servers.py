@@ -1,0 +1,139 @@
+"""A model that stalls on a server of one's own is unloaded after three time-outs in a row, over all workers."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from datasets_app.models import StatusChange
+from runs_app.engine.stall_detection import note_call
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm import gateway
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.llm.local_servers import evict
+from runs_app.models import Endpoint, Experiment, LanguageModel, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator import SimulatorConfig, start
+from tests.integration.engine.conftest import reply
+from tests.integration.gateway.asking import request
+from tests.integration.gateway.fake_provider import fake_provider
+
+TIMED_OUT = {"outcome": "transient", "error_class": "timeout"}
+
+
+@pytest.fixture
+def local(run):
+    Endpoint.objects.update(local_server="ollama", max_concurrency=1, is_free=True)
+    Experiment.objects.update(max_attempts=1, stop_after_attempts=100)
+    return run
+
+
+def drained(call):
+    """Drain with this provider; returns the requests whose model was unloaded."""
+    evicted = []
+
+    async def note(asked):
+        evicted.append(asked)
+
+    registration = WorkerRegistration()
+
+    async def go():
+        await Drain(call, registration, DrainLimits(until_idle=True), evict=note).run()
+
+    asyncio.run(go())
+    return evicted
+
+
+def outcomes(*words):
+    left = list(words)
+
+    async def call(asked):
+        word = left.pop(0)
+        if word == "ok":
+            return reply()
+        raise CallFailure(ErrorClass(word), "no")
+
+    return call
+
+
+def test_the_third_time_out_in_a_row_unloads_the_model_and_history_says_so(local):
+    (asked,) = drained(outcomes("timeout", "timeout", "timeout", "ok", "ok", "ok"))
+    assert asked.model == "vendor/small"
+    (change,) = StatusChange.objects.filter(what="local server")
+    assert (change.to_value, change.reason) == ("evicted", "3 time-outs in a row")
+    assert find_differences() == []
+
+
+def test_an_answer_in_between_begins_the_count_again_and_other_failures_do_not(local):
+    assert drained(outcomes("timeout", "timeout", "ok", "timeout", "server_error", "timeout")) == []
+    assert LanguageModel.objects.get().stalls == 2
+
+
+def test_workers_count_together_and_one_of_them_unloads(local):
+    model = LanguageModel.objects.get().pk
+    calls = [note_call(model, TIMED_OUT, worker) for worker in ("a", "b", "a", "b", "a", "b")]
+    assert calls == [False, False, True, False, False, True]
+    assert list(StatusChange.objects.filter(what="local server").values_list("actor", flat=True)) == ["b", "a"]
+
+
+def test_a_call_that_is_given_back_and_an_answer_from_the_cache_say_nothing_of_the_server(local):
+    model = LanguageModel.objects.get().pk
+    calls = [TIMED_OUT, {"outcome": "released"}, TIMED_OUT, {"outcome": "cached"}, TIMED_OUT]
+    assert [note_call(model, call, "worker") for call in calls] == [False, False, False, False, True]
+
+
+def test_without_the_option_nothing_is_unloaded(local):
+    Endpoint.objects.update(local_server="")
+    assert drained(outcomes("timeout", "timeout", "timeout", "timeout", "timeout", "timeout")) == []
+    assert LanguageModel.objects.get().stalls == 0
+
+
+def test_a_stalled_model_answers_again_once_it_was_unloaded_over_http(local):
+    """A real drain, a real server: the first three trials time out, the rest are answered."""
+
+    unloaded = []
+
+    async def impatient_until_then(asked):
+        return await gateway.call(asked if unloaded else dataclasses.replace(asked, timeout_s=0.3))
+
+    async def unload(asked):
+        await evict(asked)
+        unloaded.append(asked.model)
+
+    async def go():
+        running = await start(SimulatorConfig(stalled=("vendor/small",)))
+        await asyncio.to_thread(Endpoint.objects.update, base_url=running.url)
+        try:
+            await Drain(impatient_until_then, registration, DrainLimits(until_idle=True), evict=unload).run()
+        finally:
+            await gateway.close()
+            await running.stop()
+        return running.simulator.counters.unloaded
+
+    gateway.warm_up()
+    registration = WorkerRegistration()
+    assert dict(asyncio.run(go())) == {"vendor/small": 1}
+    assert unloaded == ["vendor/small"]
+    assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * 3 + ["failed"] * 3
+    assert find_differences() == []
+
+
+async def asked_to_unload(call):
+    try:
+        await evict(call)
+    finally:
+        await gateway.close()
+
+
+def test_what_is_sent_is_ollamas_own_request_and_that_it_fails_changes_nothing(settings, monkeypatch):
+    monkeypatch.setenv("LAB_KEY", "secret-of-the-lab")
+    with fake_provider() as fake:
+        asyncio.run(asked_to_unload(request(f"{fake.url}/v1", model="qwen3:8b", key_env="LAB_KEY")))
+        assert (fake.last.path, fake.last.body) == ("/api/generate", {"model": "qwen3:8b", "keep_alive": 0})
+        assert fake.last.headers["authorization"] == "Bearer secret-of-the-lab"
+        fake.status = 500
+        asyncio.run(asked_to_unload(request(fake.url, model="qwen3:8b")))
+        settings.LLM_ALLOWED_HOSTS = []
+        asyncio.run(asked_to_unload(request("http://203.0.113.1", model="qwen3:8b")))
+        assert len(fake.asked) == 2

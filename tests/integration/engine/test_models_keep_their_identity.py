@@ -1,0 +1,90 @@
+"""A condition's snapshot is what is sent: a model that was asked keeps its id and its provider, by triggers."""
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.exceptions import ValidationError
+from django.db import DatabaseError, transaction
+from django.urls import reverse
+
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.models import Endpoint, LanguageModel
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.system.faults.outcomes import result_of
+
+
+def refused(rows, **change):
+    with pytest.raises(DatabaseError) as refusal, transaction.atomic():
+        rows.update(**change)
+    return str(refusal.value)
+
+
+def entered(row, **change):
+    data = {"name": row.name, "endpoint": row.endpoint_id, "model": row.model, "batch_discount": "0.5"}
+    return LanguageModelForm(
+        {**data, "price_source": "a list", "input_price": 1, "output_price": 2, **change}, instance=row
+    )
+
+
+def test_bare_sql_changes_neither_the_id_nor_the_provider_of_what_was_asked(run):
+    other = factories.make_endpoint("other", provider="anthropic")
+    assert "it keeps its id vendor/small" in refused(LanguageModel.objects.all(), model="vendor/large")
+    assert "it keeps its provider" in refused(LanguageModel.objects.all(), endpoint=other)
+    assert "it keeps its provider openai" in refused(Endpoint.objects.filter(name="lab"), provider="openrouter")
+
+
+def test_the_same_model_served_elsewhere_goes_on_there(run):
+    elsewhere = factories.make_endpoint("elsewhere")
+    LanguageModel.objects.update(endpoint=elsewhere)
+    claims = admit(WorkerRegistration().worker_id, 10)
+    assert {claim.place.endpoint_id for claim in claims} == {elsewhere.pk}
+    assert find_differences() == []
+
+
+def test_it_is_not_moved_while_calls_are_in_flight(run):
+    """A claim that is lost is counted back where the model is served then."""
+    worker = WorkerRegistration().worker_id
+    claims = admit(worker, 2)
+    elsewhere = factories.make_endpoint("elsewhere")
+    assert "has calls in flight or in batches" in refused(LanguageModel.objects.all(), endpoint=elsewhere)
+    form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
+    assert form.errors["endpoint"] == ["Calls to this model are in flight or in batches. Pause its runs and wait."]
+    record_results([result_of(claim, ("answer", None)) for claim in claims], worker)
+    form = entered(LanguageModel.objects.get(), endpoint=elsewhere.pk)
+    assert form.is_valid(), form.errors
+    form.save()
+    assert find_differences() == []
+
+
+def test_what_nobody_asked_yet_changes_freely(transactional_db):
+    model = factories.make_model()
+    other = factories.make_endpoint("other", provider="anthropic")
+    form = entered(model, model="vendor/large", endpoint=other.pk)
+    assert form.is_valid(), form.errors
+    form.save()
+    Endpoint.objects.filter(name="other").update(provider="openrouter")
+    assert LanguageModel.objects.get().identity == {"provider": "openrouter", "model": "vendor/large"}
+
+
+def test_the_page_shows_what_is_kept_and_says_why(run, client):
+    client.force_login(User.objects.get(username="operator"))
+    page = client.get(reverse("model_edit", args=[LanguageModel.objects.get().pk])).content.decode()
+    assert "To change the ID, create a new model" in page
+    sent = {"name": "small", "endpoint": Endpoint.objects.get().pk, "model": "vendor/large", "batch_discount": "0.5"}
+    client.post(reverse("model_edit", args=[LanguageModel.objects.get().pk]), sent)
+    assert LanguageModel.objects.get().model == "vendor/small"
+    page = client.get(reverse("endpoint_edit", args=[Endpoint.objects.get().pk])).content.decode()
+    assert "To change the provider, create a new endpoint" in page
+
+
+def test_whoever_passes_the_form_by_is_told_the_field_and_the_remedy(run):
+    model, endpoint = LanguageModel.objects.get(), Endpoint.objects.get()
+    model.model, endpoint.provider = "vendor/large", "anthropic"
+    for row, field in ((model, "model"), (endpoint, "provider")):
+        with pytest.raises(ValidationError, match="settings of earlier calls never change") as told:
+            row.full_clean()
+        assert list(told.value.message_dict) == [field]
+    assert EndpointForm(instance=Endpoint.objects.get()).fields["provider"].disabled

@@ -1,0 +1,84 @@
+"""What a call of unknown cost may still cost stays reserved: so that a bill that comes late finds its money."""
+
+from decimal import Decimal
+
+import pytest
+
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import answering, drain
+from tests.integration.engine.test_fencing_and_leases import expire, result_of, worker
+
+TEN_CENTS = Decimal("0.10")
+
+
+@pytest.fixture
+def budgeted(run):
+    """A budget that pays three of six trials."""
+    Run.objects.update(reserve_usd=TEN_CENTS)
+    Experiment.objects.update(max_usd=Decimal("0.30"))
+    return run
+
+
+def money():
+    return Experiment.objects.values_list("spent_usd", "reserved_usd").get()
+
+
+def lose(n):
+    claims = admit(worker(), n)
+    expire()
+    sweep_expired()
+    return claims
+
+
+def failing(error_class, **fields):
+    async def call(request):
+        raise CallFailure(error_class, "no", **fields)
+
+    return call
+
+
+def test_what_was_reserved_for_lost_calls_is_not_given_to_others(budgeted):
+    lose(2)
+    assert money() == (0, Decimal("0.20"))
+    assert len(admit(worker(), 6)) == 1
+    assert find_differences() == []
+
+
+def test_answers_that_come_late_never_pass_the_budget(budgeted):
+    lost = lose(3)
+    drain(answering(cost_usd=TEN_CENTS))
+    record_results([result_of(claim) for claim in lost], WorkerRegistration().worker_id)
+    spent, reserved = money()
+    assert reserved == 0
+    assert spent == 3 * Decimal("0.5")  # They cost more than their ceiling, and nobody else had been paid.
+    assert not Attempt.objects.exclude(outcome="late").exists()
+    assert find_differences() == []
+
+
+def test_a_run_whose_budget_is_kept_for_lost_calls_pauses_and_says_so(budgeted):
+    lose(3)
+    assert drain(answering(cost_usd=TEN_CENTS)) == 0
+    budgeted.refresh_from_db()
+    assert budgeted.status == "paused"
+    assert "$0.3000 kept for calls of unknown cost" in budgeted.stop_reason
+
+
+def test_a_timeout_keeps_its_reservation_for_the_provider_may_bill_it(budgeted):
+    drain(failing(ErrorClass.TIMEOUT), seconds=0.2, until_idle=False)
+    assert money() == (0, Decimal("0.30"))
+    assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(TEN_CENTS, None)}
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("known", [{"http_status": 500}, {"was_sent": False}])
+def test_a_call_that_surely_cost_nothing_keeps_nothing(budgeted, known):
+    drain(failing(ErrorClass.SERVER_ERROR, **known), seconds=0.2, until_idle=False)
+    assert money() == (0, 0)
+    assert set(Attempt.objects.values_list("kept_usd", "cost_usd")) == {(None, 0)}
+    assert find_differences() == []

@@ -1,0 +1,257 @@
+"""A preflight is a call like others: it takes a slot, a request and money, and is a row that the ledger adds up."""
+
+import threading
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import Sum
+from django.utils import timezone
+
+from datasets_app.models import TransitionError
+from runs_app import deletion
+from runs_app.engine import preflight as preflight_module
+from runs_app.engine.leases import sweep_expired
+from runs_app.engine.preflight import INPUT_TOKENS, MOST_TOKENS
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import reply
+from tests.tampering import without_triggers
+
+PAID = Decimal("0.00003")
+reconciled = pytest.mark.django_db(transaction=True)  # That is a transaction of its own.
+CEILING = Decimal(INPUT_TOKENS * 1 + MOST_TOKENS * 2) / 1_000_000
+
+
+@pytest.fixture
+def draft(db):
+    """An experiment of one model that costs 1 and 2 US dollars a million tokens, with a budget of five dollars."""
+    return factories.make_experiment("draft")
+
+
+def asked(experiment=None, by="a person"):
+    (row,) = Preflight.objects.ask([LanguageModel.objects.get().pk], by=by, experiment=experiment)
+    return row
+
+
+def made(preflight, call):
+    preflight_module.make_preflight(preflight.pk, call)
+    preflight.refresh_from_db()
+    return preflight
+
+
+def priced(request):
+    return reply(cost_usd=PAID, list_usd=PAID)
+
+
+def cut(request):
+    raise CallFailure(ErrorClass.TIMEOUT, "no reply within 30 s")
+
+
+def never(request):
+    raise AssertionError("no call may be made")
+
+
+def entry():
+    names = ("attempts", "answered", "paid_usd", "unpriced", "kept_usd")
+    return tuple(LedgerEntry.objects.aggregate(**{name: Sum(name) for name in names}).values())
+
+
+@reconciled
+def test_its_cost_is_spent_of_the_budget_of_its_experiment_and_stands_in_the_ledger(draft):
+    held = []
+
+    def watched(request):
+        held.append((Endpoint.objects.get().in_flight, Experiment.objects.get().reserved_usd))
+        assert find_differences() == []
+        return priced(request)
+
+    done = made(asked(draft), watched)
+    assert held == [(1, CEILING)]
+    assert (done.status, done.cost_usd, done.served_model, done.reserved_usd) == ("ok", PAID, "small-2026", 0)
+    draft.refresh_from_db()
+    assert (draft.spent_usd, draft.reserved_usd) == (PAID, 0)
+    assert entry() == (1, 1, PAID, 0, 0)
+    assert Endpoint.objects.get().in_flight == 0
+    assert find_differences() == []
+
+
+@reconciled
+def test_of_no_experiment_it_costs_no_budget_and_stands_in_the_ledger_of_its_model(draft):
+    made(asked(), priced)
+    draft.refresh_from_db()
+    assert (draft.spent_usd, draft.reserved_usd) == (0, 0)
+    found = LedgerEntry.objects.get()
+    assert (found.model.name, found.experiment, found.run, found.paid_usd) == ("small", None, None, PAID)
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize(
+    ("error_class", "status", "cost"),
+    [
+        (ErrorClass.UNAUTHORIZED, "dead", 0),
+        (ErrorClass.OVERLOADED, "unverified", 0),
+        (ErrorClass.TIMEOUT, "unverified", None),
+    ],
+)
+def test_a_failure_says_whether_the_model_is_dead_and_whether_it_may_be_billed(draft, error_class, status, cost):
+    def failing(request):
+        raise CallFailure(error_class, "not now", http_status=None if cost is None else 503)
+
+    done = made(asked(draft), failing)
+    assert (done.status, done.cost_usd, done.said) == (status, cost, f"{error_class}: not now")
+    kept = CEILING if cost is None else 0
+    draft.refresh_from_db()
+    assert (draft.spent_usd, draft.reserved_usd) == (0, kept)
+    assert entry() == (1, 0, 0, cost is None, kept)
+    assert Endpoint.objects.get().is_paused == (error_class == ErrorClass.OVERLOADED)
+    assert Endpoint.objects.get().in_flight == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"in_flight": 1}, "the endpoint lab has 1 of 1 calls in flight"),
+        ({"is_active": False}, "the endpoint lab is out of use"),
+        ({"paused_until": timezone.now() + timedelta(days=9), "pause_reason": "too many"}, ": too many"),
+        ({"requests_per_day": 1, "throttle": {"today": 1}}, "the endpoint lab has used up its 1 requests a day until"),
+        ({"requests_per_minute": 6, "throttle": {"requests": 0}}, "has used up its 6 requests a minute until"),
+        ({"tokens_per_minute": 60, "throttle": {"tokens": -9}}, "has used up its 60 tokens a minute until"),
+    ],
+)
+def test_an_endpoint_that_takes_no_call_is_not_asked_and_it_says_why(draft, fields, said):
+    now = timezone.now()
+    throttle = fields.get("throttle", {}) | {"filled_at": now.timestamp(), "day": f"{now:%Y-%m-%d}"}
+    Endpoint.objects.update(**{"max_concurrency": 1, **fields, "throttle": throttle})
+    before = Endpoint.objects.get()
+    done = made(asked(draft), never)
+    assert done.status == "unverified"
+    assert said in done.said
+    if "until" in said:
+        assert done.said.endswith(" UTC")
+    assert (Endpoint.objects.get().in_flight, entry()[0]) == (before.in_flight, None)
+
+
+def test_it_takes_one_request_of_the_rate_and_the_tokens_that_it_used(draft):
+    Endpoint.objects.update(requests_per_minute=60, tokens_per_minute=6000, requests_per_day=5)
+    taken = []
+
+    def long_winded(request):
+        taken.append(Endpoint.objects.get().throttle)
+        return reply(input_tokens=3000, output_tokens=2000)
+
+    made(asked(), long_winded)
+    assert [(one["today"], one["requests"], one["tokens"]) for one in taken] == [
+        (1, 9, 1000 - INPUT_TOKENS - MOST_TOKENS)
+    ]
+    after = Endpoint.objects.get().throttle
+    assert after["today"] == 1
+    assert after["tokens"] < 0  # Until some 50 s have passed: they run back at less than a hundred a second.
+
+
+@pytest.mark.parametrize(
+    ("budget", "prices", "said"),
+    [
+        (0, {}, "the budget of draft has $0.00 left, and it may cost $0.000048"),
+        (5, {"input_price": None}, "unknown price: model small has no price, and experiment draft has a budget"),
+    ],
+)
+def test_a_budget_that_does_not_hold_it_pays_no_call(draft, budget, prices, said):
+    Experiment.objects.update(max_usd=budget)
+    LanguageModel.objects.update(**prices)
+    done = made(asked(draft), never)
+    assert (done.status, done.was_made) == ("unverified", False)
+    assert done.said.startswith(said)
+    assert made(asked(), priced).status == "ok"
+
+
+@reconciled
+def test_of_two_at_once_at_a_limit_of_one_exactly_one_is_made(draft):
+    Endpoint.objects.update(max_concurrency=1)
+    first, second = asked(draft), asked(draft)
+    inside, over = threading.Event(), threading.Event()
+
+    def slow(request):
+        inside.set()
+        assert over.wait(30)
+        return priced(request)
+
+    def make():
+        preflight_module.make_preflight(first.pk, slow)
+        connection.close()
+
+    other = threading.Thread(target=make)
+    other.start()
+    assert inside.wait(30)
+    assert preflight_module.begin_preflight(first.pk) is None  # A task that is delivered twice makes no second call.
+    assert made(second, never).said == "the endpoint lab has 1 of 1 calls in flight"
+    over.set()
+    other.join(30)
+    first.refresh_from_db()
+    assert (first.status, Endpoint.objects.get().in_flight) == ("ok", 0)
+    assert entry()[:3] == (1, 1, PAID)
+
+
+@reconciled
+def test_one_whose_worker_went_silent_gives_its_slot_back_and_a_late_answer_is_paid_once(draft):
+    lost = asked(draft)
+
+    def late(request):
+        assert sweep_expired() == 0
+        Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+        assert sweep_expired() == 1
+        lost.refresh_from_db()
+        assert (lost.status, lost.error_class, Endpoint.objects.get().in_flight) == ("unverified", "worker_lost", 0)
+        assert entry() == (1, 0, 0, 1, CEILING)
+        assert find_differences() == []
+        return priced(request)
+
+    assert made(lost, late).status == "ok"
+    assert entry() == (1, 1, PAID, 0, 0)
+    draft.refresh_from_db()
+    assert (draft.spent_usd, draft.reserved_usd, Endpoint.objects.get().in_flight) == (PAID, 0, 0)
+    assert find_differences() == []
+
+
+def test_one_that_no_worker_takes_ends_by_itself(draft):
+    waiting = asked()
+    Preflight.objects.update(lease_until=timezone.now() - timedelta(seconds=1))
+    assert sweep_expired() == 1
+    waiting.refresh_from_db()
+    assert (waiting.status, waiting.said) == ("unverified", "no worker took it within 10 minutes")
+    assert made(waiting, never).status == "unverified"
+
+
+@reconciled
+def test_reconcile_finds_what_was_tampered_with_and_money_and_slots_that_no_preflight_holds(draft):
+    made(asked(draft), priced)
+    with without_triggers():
+        LedgerEntry.objects.update(paid_usd=7, attempts=7)
+    found = find_differences()
+    assert {difference.counter for difference in found} == {"paid_usd", "attempts"}
+    row = f"preflights of model {LanguageModel.objects.get().pk} of experiment {draft.pk} from"
+    assert all(difference.row.startswith(row) for difference in found)
+    with pytest.raises(SystemExit) as ending:
+        call_command("reconcile")
+    assert ending.value.code == 1
+    Preflight.objects.filter(experiment=draft).delete()
+    assert {difference.counter for difference in find_differences()} >= {"spent_usd", "paid_usd", "attempts"}
+    Endpoint.objects.update(in_flight=1)
+    assert "in_flight" in {difference.counter for difference in find_differences()}
+
+
+@reconciled
+def test_an_experiment_is_not_deleted_under_one_that_is_being_made_and_takes_its_ledger_with_it(draft):
+    def deleting(request):
+        with pytest.raises(TransitionError, match="preflight"):
+            deletion.delete(draft, by="owner", reason="too early")
+        return priced(request)
+
+    made(asked(draft), deleting)
+    deletion.delete(draft, by="owner", reason="no longer needed")
+    assert not LedgerEntry.objects.exists()
+    assert find_differences() == []

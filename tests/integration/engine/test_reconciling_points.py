@@ -1,0 +1,127 @@
+"""What decided points count is proven from their rows."""
+
+import pytest
+from django.core.management import call_command
+from django.db.models import F
+from django.urls import reverse
+
+from grading_app.adaptive import audit
+from grading_app.adaptive.audit import told_of
+from grading_app.adaptive.decisions import decide_due
+from grading_app.models import GradeCondition, Grading
+from grading_app.scoring import grading
+from grading_app.verdict_history import superseding
+from runs_app.models import Experiment, Point, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import drain, reply
+from tests.integration.engine.test_adaptive_rounds import answering, easy_is_right, launch, make, questions
+from tests.integration.engine.test_rounds_of_ratings import alike_or_apart, launched, rating
+from tests.tampering import deleting_anything
+
+
+@pytest.fixture
+def decided(transactional_db):
+    run = launch(make(questions(40, "easy") + questions(40, "hard")))
+    drain(answering(easy_is_right))
+    assert find_differences() == []
+    return run
+
+
+@pytest.mark.parametrize("counter", ["n_planned", "n_correct", "n_truncated", "n_failed", "n_rated_items"])
+def test_a_counter_that_was_tampered_with_is_named(decided, counter):
+    point = decided.points.get(key={"category": "easy"})
+    before = getattr(point, counter)
+    Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
+    assert [str(found) for found in find_differences()] == [
+        f"point {point.pk}: {counter} is {before + 1}, the rows say {before}"
+    ]
+
+
+def test_answers_that_are_not_counted_are_found(decided):
+    point = decided.points.get(key={"category": "easy"})
+    Point.objects.filter(pk=point.pk).update(n_total=7)
+    assert [str(found) for found in find_differences()] == [f"point {point.pk}: answers is 7, the rows say 8"]
+
+
+def test_rows_that_changed_under_a_point_are_found(decided):
+    point = decided.points.get(key={"category": "easy"})
+    with superseding():
+        Grading.objects.filter(trial__item__category="easy").update(score=0)
+    assert [(found.counter, found.counted, found.in_rows) for found in find_differences()] == [("n_correct", 8, 0)]
+    with deleting_anything():
+        Trial.objects.filter(item_id=point.items[0]).delete()
+    assert ("n_planned", 8, 7) in {(found.counter, found.counted, found.in_rows) for found in find_differences()}
+
+
+@pytest.mark.parametrize("counter", ["mean", "spread", "n_rated_items"])
+def test_a_mean_that_was_tampered_with_is_named(transactional_db, counter):
+    run = launched()
+    drain(rating(alike_or_apart))
+    assert find_differences() == []
+    point = run.points.get(dimension__name="arousal")
+    Point.objects.filter(pk=point.pk).update(**{counter: F(counter) + 1})
+    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {point.pk}", counter)]
+
+
+def test_blank_answers_that_are_graded_after_the_decision_make_no_difference(transactional_db):
+    from grading_app.scoring.grading import grade
+
+    experiment = make(questions(8, "easy"), on_empty="skip")
+    run = launch(experiment)
+
+    async def blank(request):
+        return reply("")
+
+    drain(blank)
+    assert (run.points.get().n_unread, run.points.get().n_total) == (8, 0)
+    Experiment.objects.update(on_empty="keep")
+    grade(Experiment.objects.get(), by="a curator")
+    assert Grading.objects.count() == 8
+    assert find_differences() == []
+
+
+def raise_the_version(monkeypatch):
+    version = grading.RULES_VERSION + 1
+    for module in (grading, audit):
+        monkeypatch.setattr(module, "RULES_VERSION", version)
+
+
+@pytest.mark.parametrize("says_its_rule", [True, False])
+def test_points_that_an_earlier_version_of_the_rule_decided_are_proven_by_it_and_named(
+    decided, client, monkeypatch, capsys, says_its_rule
+):
+    """A rule's next version calls everything wrong: what was decided by the one before stays."""
+    if not says_its_rule:
+        Point.objects.update(rounds=[{"asked": 8}])
+    easy = decided.points.get(key={"category": "easy"})
+    raise_the_version(monkeypatch)
+    for graded_again in (False, True):
+        if graded_again:
+            grading.grade(decided.experiment, by="a test")
+            with superseding():
+                Grading.objects.order_by("-pk").filter(condition=GradeCondition.objects.last()).update(score=0)
+        call_command("reconcile")
+        said = capsys.readouterr().out
+        assert "counters and ledger equal the rows" in said
+        assert "note: rounds: 2 points were decided by an earlier version of the rule than exact_match--" in said
+    with superseding():
+        Grading.objects.filter(condition=GradeCondition.objects.first(), trial__item__category="easy").update(score=0)
+    assert [(found.row, found.counter) for found in find_differences()] == [(f"point {easy.pk}", "n_correct")]
+    client.force_login(decided.experiment.owner)
+    page = client.get(reverse("experiment_points", args=["rounds"])).content.decode()
+    assert "2 points were decided by an earlier version of the rule" in page
+
+
+def test_a_point_that_goes_on_after_the_rule_changed_is_decided_by_the_rule_of_then(transactional_db, monkeypatch):
+    run = launch(make(questions(40, "easy")))
+    drain(answering(easy_is_right))
+    first = run.points.get().rounds[-1]["graded_by"]
+    assert first == GradeCondition.objects.get().grade_condition_id
+    raise_the_version(monkeypatch)
+    assert told_of(run.experiment).startswith("1 point was decided")
+    Point.objects.update(status="open")
+    assert decide_due() == 0  # The run has ended: what was decided stays.
+    Run.objects.update(status="running")
+    assert decide_due() == 1
+    assert run.points.get().rounds[-1]["graded_by"] != first
+    assert (told_of(run.experiment), find_differences()) == ("", [])

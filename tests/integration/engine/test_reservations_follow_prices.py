@@ -1,0 +1,167 @@
+"""A budget that is set, and a price that changes, while runs go on: no claim sets aside less than its call may cost."""
+
+from decimal import Decimal
+
+import pytest
+from django.db import IntegrityError
+
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.design_cache import DesignCache
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.forms.endpoints import EndpointForm, LanguageModelForm
+from runs_app.forms.launched_experiment import LaunchedExperimentForm
+from runs_app.llm.parameters import EXTRA_NAMES
+from runs_app.models import Endpoint, Experiment, LanguageModel, Run, Sampler
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.reservations import Unbounded, update_reservations
+from runs_app.pricing.price_list import Repricing, take_over
+from tests import factories
+from tests.system.faults.outcomes import result_of
+
+PRICE = Decimal(10_000)  # For a million tokens: so a hundred tokens cost a dollar.
+
+
+@pytest.fixture
+def launched(transactional_db):
+    """Sixty trials of at most ten dollars' worth of answer each, without a budget."""
+    model = factories.make_model(max_output_tokens=1000, input_price=0, output_price=PRICE)
+    experiment = factories.make_experiment("dear", models=[model], samples=20, max_usd=None)
+    run_control.launch(experiment, by="test")
+    return experiment
+
+
+def with_budget(experiment, budget):
+    data = {"sharing": "private", "samples": experiment.samples, "on_empty": "keep", "max_usd": budget}
+    return LaunchedExperimentForm(data, instance=Experiment.objects.get(pk=experiment.pk), user="test")
+
+
+def test_a_budget_that_is_set_while_it_runs_holds_from_the_next_claim(launched):
+    Run.objects.update(reserve_usd=0)
+    form = with_budget(launched, "25")
+    assert form.is_valid(), form.errors
+    form.save()
+    assert Run.objects.get().reserve_usd == 10
+    assert len(admit(WorkerRegistration().worker_id, 60)) == 2
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize(
+    ("unknown", "told"),
+    [({"output_price": None}, "unknown price: model small"), ({"max_output_tokens": None}, "no ceiling")],
+)
+def test_a_budget_is_refused_where_a_call_has_no_ceiling(launched, unknown, told):
+    LanguageModel.objects.filter(name="small").update(**unknown)
+    form = with_budget(launched, "25")
+    assert told in " ".join(form.errors["max_usd"])
+    assert with_budget(launched, "").is_valid()
+
+
+def test_a_larger_limit_under_another_name_is_what_is_reserved(transactional_db):
+    model = factories.make_model(input_price=0, output_price=PRICE)
+    sampler = factories.make_sampler("sly", max_tokens=10, extra={"max_completion_tokens": 1000})
+    experiment = factories.make_experiment("sly", models=[model], samplers=[sampler], samples=20, max_usd=25)
+    run_control.launch(experiment, by="test")
+    assert Run.objects.get().reserve_usd == 10
+    assert len(admit(WorkerRegistration().worker_id, 60)) == 2
+
+
+@pytest.mark.parametrize("extra", [{"n": 5}, {"models": ["dearer"]}, ["n"], "n", 5])
+def test_the_database_keeps_no_sampler_with_other_parameters(db, extra):
+    sampler = factories.make_sampler("sly", status="draft")
+    with pytest.raises(IntegrityError, match="sampler_extra_is_allowed"):
+        Sampler.objects.filter(pk=sampler.pk).update(extra=extra)
+
+
+def test_the_database_takes_every_parameter_that_the_site_allows(db):
+    factories.make_sampler("wide", extra=dict.fromkeys(EXTRA_NAMES, 1))
+
+
+@pytest.mark.parametrize("name", ["DATABASE_URL", "EVALSITE_SECRET_KEY", "PATH", "lab_key", "DJANGO_KEY"])
+def test_the_database_keeps_no_endpoint_whose_key_is_another_variable(db, name):
+    with pytest.raises(IntegrityError, match="endpoint_key_env_is_a_key"):
+        factories.make_endpoint("greedy", key_env=name)
+
+
+@pytest.mark.parametrize("new", [5 * PRICE, PRICE / 5])
+def test_a_call_is_priced_as_it_was_when_its_money_was_set_aside(launched, new):
+    """Else one that is claimed after a price fell, and priced as before, would cost more than is set aside for it."""
+    worker, questions = WorkerRegistration().worker_id, DesignCache()
+    prices = []
+    for _ in range(2):
+        (claim,) = questions.fetched(admit(worker, 1))
+        prices.append((claim.reserved_usd, questions.of(claim)[0].target.prices.output))
+        model = LanguageModel.objects.get()
+        model.output_price = new
+        model.save()
+    assert prices == [(10, PRICE), (new / 1_000, new)]
+
+
+def test_a_model_that_becomes_dearer_is_claimed_at_its_new_price(launched):
+    Experiment.objects.update(max_usd=200)
+    worker = WorkerRegistration().worker_id
+    before = admit(worker, 4)
+    model = LanguageModel.objects.get()
+    model.output_price = 5 * PRICE
+    model.save()
+    assert Run.objects.get().reserve_usd == 50
+    after = admit(worker, 60)
+    assert ([claim.reserved_usd for claim in before], [claim.reserved_usd for claim in after]) == ([10] * 4, [50] * 3)
+    record_results([result_of(claim, ("answer", claim.reserved_usd)) for claim in (*before, *after)], worker)
+    assert Experiment.objects.get().spent_usd == 190
+    assert find_differences() == []
+
+
+def test_an_endpoint_that_is_free_no_more_sets_aside_what_its_models_cost(launched):
+    Endpoint.objects.update(is_free=True)
+    update_reservations(Run.objects.all())
+    assert Run.objects.get().reserve_usd == 0
+    endpoint = Endpoint.objects.get()
+    endpoint.is_free = False
+    endpoint.save()
+    assert Run.objects.get().reserve_usd == 10
+
+
+def test_a_price_is_not_taken_away_under_a_budget(launched):
+    Experiment.objects.update(max_usd=200)
+    model = LanguageModel.objects.get()
+    data = {"name": "small", "endpoint": model.endpoint_id, "model": model.model, "batch_discount": "0.5"}
+    form = LanguageModelForm(data, instance=model)
+    assert "unknown price: model small has no price, and experiment dear has a budget" in form.errors["input_price"]
+    with pytest.raises(Unbounded, match="experiment dear"):
+        form.instance.save()
+    assert LanguageModel.objects.get().output_price == PRICE
+
+
+def test_an_endpoint_stays_free_where_a_budget_has_a_model_without_a_price(launched):
+    Endpoint.objects.update(is_free=True)
+    LanguageModel.objects.update(output_price=None)
+    Experiment.objects.update(max_usd=200)
+    form = EndpointForm({"name": "lab", "provider": "openai", "max_concurrency": 1}, instance=Endpoint.objects.get())
+    assert "unknown price: model small" in " ".join(form.errors["is_free"])
+
+
+def test_a_listed_price_that_is_taken_over_is_set_aside_at_once(launched):
+    model = LanguageModel.objects.get()
+    before = {"output_price": model.output_price}
+    assert take_over([Repricing(model, before, {"output_price": 5 * PRICE})], by="a test") == 1
+    assert Run.objects.get().reserve_usd == 50
+
+
+def test_what_has_ended_binds_nobody(launched):
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    Experiment.objects.update(max_usd=200)
+    model = LanguageModel.objects.get()
+    model.output_price = None
+    model.full_clean()
+    model.save()
+    assert Run.objects.get().reserve_usd == 10
+
+
+def test_it_is_the_largest_request_and_the_longest_answer_at_the_price_of_a_batch(launched):
+    Run.objects.update(request_tokens=7, is_batched=True)
+    model = LanguageModel.objects.get()
+    model.input_price, model.batch_discount = PRICE, Decimal("0.25")
+    model.save()
+    assert Run.objects.get().reserve_usd == Decimal("0.0075") * (7 + 1000)

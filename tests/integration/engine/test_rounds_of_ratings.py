@@ -1,0 +1,112 @@
+"""Rounds of rated items: a point is one dimension's, and stops when its mean rating is known well enough."""
+
+import statistics
+
+import pytest
+
+from runs_app import run_control
+from runs_app.models import Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import drain, reply
+from tests.integration.engine.test_adaptive_rounds import questions
+
+ADAPTIVE = {"by": "category", "scorer": "rating", "round": 8, "max": 64, "targetci": 0.9}
+
+
+def launched(n=64, *, adaptive=ADAPTIVE, samples=1, **fields):
+    """One category, rated for valence and for arousal."""
+    world = factories.make_world()
+    experiment = factories.make_experiment(
+        "rounds",
+        owner=world.owner,
+        dataset=factories.make_dataset("places", questions(n, "calm")),
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        prompts=[factories.make_prompt(user="{{dimension}}: {{input}}")],
+        samples=samples,
+        adaptive=adaptive,
+        scorers=[adaptive["scorer"]],
+        **{"max_usd": None, "cache": False, **fields},
+    )
+    run_control.launch(experiment, by=experiment.owner)
+    return Run.objects.get()
+
+
+def rating(rate, **fields):
+    """`rate(dimension, item number)` is the answer."""
+
+    async def call(request):
+        question = request.messages[-1]["content"]
+        return reply(str(rate("arousal" if "arousal" in question else "valence", int(question.split()[-1]))), **fields)
+
+    return call
+
+
+def alike_or_apart(dimension, item):
+    return 4 if dimension == "valence" else (1, 7)[item % 2]
+
+
+def points_of(run):
+    return {point.label: point for point in run.points.select_related("dimension")}
+
+
+def test_a_launch_plans_the_first_round_of_each_dimension(transactional_db):
+    run = launched()
+    assert {label: point.n_planned for label, point in points_of(run).items()} == {
+        "calm, valence": 8,
+        "calm, arousal": 8,
+    }
+    assert set(run.trials.values_list("dimension__name", flat=True)) == {"valence", "arousal"}
+    assert run.n_pending == 16
+
+
+def test_ratings_that_are_alike_are_known_early_and_those_that_are_apart_are_not(transactional_db):
+    run = launched()
+    drain(rating(alike_or_apart))
+
+    valence, arousal = points_of(run)["calm, valence"], points_of(run)["calm, arousal"]
+    # Eight alike are not enough, since others may differ: ±1.15; sixteen are.
+    assert [round["status"] for round in valence.rounds] == ["open", "enough"]
+    assert (valence.n_planned, valence.n_total, valence.n_rated_items) == (16, 16, 16)
+    assert (valence.mean, valence.spread) == (4, 0)
+    assert valence.reason == "the interval is ±0.6442 after 16 cases, within ±0.9"
+    assert (arousal.status, arousal.n_planned) == ("enough", 48)
+    given = run.trials.filter(dimension__name="arousal", status="done").values_list("rating", flat=True)
+    assert arousal.mean == pytest.approx(statistics.fmean(given))
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 16 + 48)
+    assert find_differences() == []
+
+
+def test_an_items_repetitions_are_averaged_and_count_once(transactional_db):
+    run = launched(4, samples=4, adaptive={**ADAPTIVE, "max": 16})
+    drain(rating(lambda dimension, item: 1 + item))
+
+    point = points_of(run)["calm, valence"]
+    assert (point.status, point.n_total, point.n_rated_items, point.mean) == ("exhausted", 16, 4, 2.5)
+    assert point.spread == pytest.approx(statistics.stdev([1, 2, 3, 4]))
+    assert len({round["half_width"] for round in point.rounds}) == 1  # Asked again, and no better known.
+
+
+def test_answers_cut_off_give_a_point_up_and_unread_ones_are_counted_apart(transactional_db):
+    run = launched(16, adaptive={**ADAPTIVE, "abortht": 0.4, "max": 16})
+
+    async def call(request):
+        question = request.messages[-1]["content"]
+        if "arousal" in question:
+            return reply("4", finish_reason="length")
+        return reply("I would rather not say")
+
+    drain(call)
+    valence, arousal = points_of(run)["calm, valence"], points_of(run)["calm, arousal"]
+    assert (arousal.status, arousal.n_truncated, arousal.mean) == ("aborted", 8, None)
+    assert (valence.status, valence.n_unread, valence.n_total) == ("exhausted", 16, 0)
+    assert valence.interval(0.95, "mapped") is None
+
+
+def test_the_other_dimension_waits_for_nobody(transactional_db):
+    run = launched()
+    run.trials.filter(dimension__name="arousal").update(status="cancelled")
+    factories.refresh_counters(run)
+    drain(rating(alike_or_apart))
+    assert points_of(run)["calm, valence"].status == "enough"

@@ -1,0 +1,209 @@
+"""Launch, pause, resume, cancel, retry: over all workers, with an author and a reason."""
+
+import asyncio
+from decimal import Decimal
+
+import pytest
+
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Condition, Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain, reply
+from tests.system.faults.outcomes import result_of
+
+
+def test_launch_plans_writes_the_manifest_and_starts(transactional_db):
+    experiment = factories.make_experiment("fresh", samples=2, max_usd=None)
+    report = run_control.launch(experiment, by="test")
+    assert report.trials_added == 6
+    assert experiment.status == "active"
+    manifest = experiment.manifests.get().content
+    assert manifest["dataset"]["hash"] == experiment.dataset.content_hash
+    assert [one["id"] for one in manifest["conditions"]] == [experiment.conditions.get().condition_id]
+    assert drain(answering()) == 6
+
+
+def test_launching_again_adds_only_what_is_missing(transactional_db):
+    experiment = factories.make_experiment("grows", samples=1, max_usd=None)
+    run_control.launch(experiment, by="test")
+    drain(answering())
+    Experiment.objects.update(samples=3)
+    experiment.refresh_from_db()
+    assert run_control.launch(experiment, by="test").trials_added == 6
+    assert drain(answering()) == 6
+    assert Run.objects.get().n_done == 9
+    assert find_differences() == []
+
+
+def test_a_paused_run_is_not_claimed_and_a_resumed_one_is(run):
+    run_control.pause(Run.objects.all(), by="an operator", reason="the provider is down")
+    assert admit(WorkerRegistration().worker_id, 10) == []
+    change = run.history.first()
+    assert (change.actor, change.to_value, change.reason) == ("an operator", "paused", "the provider is down")
+    run_control.resume(Run.objects.all(), by="an operator")
+    assert drain(answering()) == 6
+
+
+def test_cancelling_ends_what_is_pending_and_still_records_what_is_in_flight(run):
+    async def call(request):
+        await asyncio.to_thread(_cancel_once)
+        return reply()
+
+    drain(call, concurrency=2)
+    run.refresh_from_db()
+    assert run.status == "cancelled"
+    assert run.n_done == 2
+    assert run.n_cancelled == 4
+    assert find_differences() == []
+
+
+def _cancel_once():
+    from django.db import connection
+
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    connection.close()
+
+
+def test_failed_trials_of_one_class_are_tried_again(run):
+    async def refuse(request):
+        kind = "content_refused" if "0 plus" in request.messages[-1]["content"] else "not_found"
+        raise CallFailure(ErrorClass(kind), "no", http_status=400)
+
+    drain(refuse)
+    assert run_control.retry_failed(Run.objects.all(), error_class="not_found", by="test") == 4
+    drain(answering())
+    assert Run.objects.get().n_done == 4
+    assert set(run.trials.filter(status="failed").values_list("error_class", flat=True)) == {"content_refused"}
+    assert find_differences() == []
+
+
+def test_conditions_in_sequence_run_one_after_the_other(transactional_db):
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
+    run_control.launch(experiment, by="test")
+    assert sorted(Run.objects.values_list("status", flat=True)) == ["queued", "running"]
+    asked = []
+
+    async def call(request):
+        asked.append(request.model)
+        return reply()
+
+    drain(call)
+    assert len(set(asked[:3])) == 1
+    assert len(set(asked[3:])) == 1
+    assert set(Run.objects.values_list("status", flat=True)) == {"done"}
+
+
+def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
+    Run.objects.update(reserve_usd=Decimal("0.10"))
+    Experiment.objects.update(max_usd=Decimal("0.35"))
+    drain(answering(cost_usd=Decimal("0.10")))
+    experiment = Experiment.objects.get()
+    assert experiment.spent_usd == Decimal("0.30")
+    assert experiment.reserved_usd == 0
+    run.refresh_from_db()
+    assert run.status == "paused"
+    assert "3 trials left" in run.stop_reason
+    assert find_differences() == []
+
+
+def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transactional_db):
+    """Six trials of two conditions and two of a judge: 3 x $0.10 + 3 x $0.20 + 2 x $0.50, and $0.05 is left."""
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("two", models=models, max_usd=Decimal("0.05"))
+    small, large = factories.make_runs(experiment)
+    for run, each in ((small, "0.10"), (large, "0.20")):
+        factories.plan_trials(run)
+        Run.objects.filter(pk=run.pk).update(reserve_usd=each)
+    judge = Condition.objects.create(
+        stage="judge", experiment=experiment, model=models[0], sampler=experiment.samplers.get(), content={}
+    )
+    Run.objects.create(experiment=experiment, condition=judge, wave=small.wave, n_pending=2, reserve_usd="0.50")
+    assert admit(WorkerRegistration().worker_id, 10) == []
+    small.refresh_from_db()
+    assert small.status == "paused"
+    assert small.stop_reason == (
+        "The budget of $0.0500 is reached: $0.0000 is spent, $0.0500 is left. 3 trials left here may need up to"
+        " $0.3000; all 8 that wait in the experiment, judges' included, up to $1.9000: $1.8500 more than is left."
+    )
+
+
+@pytest.mark.parametrize("n", [0, 100_001])
+def test_a_concurrency_out_of_range_is_refused(run, n):
+    with pytest.raises(ValueError, match="between 1 and 100,000"):
+        run_control.set_concurrency(run, n, by="test")
+
+
+def test_what_failed_in_a_cancelled_run_is_not_tried_again(run):
+    worker, refused = WorkerRegistration().worker_id, ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of(claim, refused) for claim in admit(worker, 2)], worker)
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    assert run_control.retry_failed(Run.objects.all(), by="test") == 0
+    run.refresh_from_db()
+    assert (run.status, run.n_pending) == ("cancelled", 0)
+    assert run.n_failed == 2
+
+
+def test_a_paused_run_ends_when_the_last_of_it_is_answered(run):
+    async def call(request):
+        await asyncio.to_thread(_pause)
+        return reply()
+
+    drain(call)
+    run.refresh_from_db()
+    assert (run.status, run.n_done) == ("done", 6)
+
+
+def _pause():
+    from django.db import connection
+
+    run_control.pause(Run.objects.all(), by="test", reason="to look at it")
+    connection.close()
+
+
+@pytest.fixture
+def sequence(transactional_db):
+    models = [factories.make_model(name) for name in ("small", "middle", "large")]
+    experiment = factories.make_experiment("sequence", models=models, sequential=True, max_usd=None)
+    run_control.launch(experiment, by="test")
+    return experiment
+
+
+def states():
+    return list(Run.objects.order_by("pk").values_list("status", flat=True))
+
+
+def test_a_sequence_that_was_paused_goes_on_as_a_sequence(sequence):
+    run_control.pause(Run.objects.all(), by="test")
+    assert states() == ["paused", "paused", "paused"]
+    assert len(run_control.resume(Run.objects.all(), by="test")) == 3
+    assert states() == ["running", "queued", "queued"]
+    assert drain(answering()) == 9
+    assert states() == ["done", "done", "done"]
+
+
+def test_what_is_resumed_behind_a_condition_that_runs_waits_for_its_turn(sequence):
+    last = Run.objects.filter(pk=Run.objects.latest("pk").pk)
+    run_control.pause(last, by="test")
+    run_control.resume(last, by="test")
+    assert states() == ["running", "queued", "queued"]
+
+
+def test_what_is_tried_again_in_a_sequence_waits_for_its_turn(sequence):
+    worker = WorkerRegistration().worker_id
+    refused = ("failure", ErrorClass.CONTENT_REFUSED)
+    record_results([result_of(claim, refused) for claim in admit(worker, 10)], worker)
+    assert states() == ["done", "running", "queued"]
+    assert run_control.retry_failed(Run.objects.all(), by="test") == 3
+    assert states() == ["queued", "running", "queued"]
+
+
+def test_cancelling_a_sequence_starts_none_of_it(sequence):
+    run_control.cancel(Run.objects.all(), by="test", reason="wrong prompt")
+    assert states() == ["cancelled", "cancelled", "cancelled"]
+    assert [change.to_value for change in Run.objects.latest("pk").history] == ["cancelled", "queued"]

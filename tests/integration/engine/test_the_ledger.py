@@ -1,0 +1,119 @@
+"""The ledger is entered with the attempts, by whatever wrote them, and adds up to them."""
+
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.db.models import Sum
+
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, LedgerEntry, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import answering, drain
+from tests.tampering import deleting_anything, without_triggers
+
+PAID, LISTED = Decimal("0.001"), Decimal("0.004")
+
+
+def totals(**filters):
+    names = ("attempts", "answered", "reused", "paid_usd", "list_usd", "cache_saved_usd", "reuse_saved_usd", "unpriced")
+    return LedgerEntry.objects.filter(**filters).aggregate(**{name: Sum(name) for name in names})
+
+
+def test_every_call_is_entered_with_its_tokens_its_cost_and_its_list_price(run):
+    drain(answering(cost_usd=PAID, list_usd=LISTED, cache_read_tokens=7, cache_write_tokens=2, reasoning_tokens=1))
+    sums = totals()
+    assert (sums["attempts"], sums["answered"], sums["unpriced"]) == (6, 6, 0)
+    assert (sums["paid_usd"], sums["list_usd"], sums["cache_saved_usd"]) == (6 * PAID, 6 * LISTED, 6 * (LISTED - PAID))
+    tokens = LedgerEntry.objects.aggregate(
+        **{name: Sum(f"{name}_tokens") for name in ("input", "output", "reasoning", "cache_read", "cache_write")}
+    )
+    assert tokens == {"input": 60, "output": 30, "reasoning": 6, "cache_read": 42, "cache_write": 12}
+    run.refresh_from_db()
+    assert sums["paid_usd"] == run.spent_usd
+    assert find_differences() == []
+
+
+def test_what_reuse_spared_is_what_the_answer_cost_when_it_was_given(run, experiment):
+    drain(answering(cost_usd=PAID, list_usd=LISTED))
+    again = factories.make_experiment(
+        "again",
+        dataset=experiment.dataset,
+        models=list(experiment.language_models.all()),
+        prompts=list(experiment.prompts.all()),
+        samplers=list(experiment.samplers.all()),
+        samples=2,
+    )
+    (second,) = factories.make_runs(again)
+    factories.plan_trials(second)
+    assert drain(answering(cost_usd=PAID)) == 6
+    sums = totals(run=second)
+    assert (sums["reused"], sums["answered"], sums["paid_usd"]) == (6, 0, 0)
+    assert sums["reuse_saved_usd"] == sums["list_usd"] == 6 * PAID
+    assert find_differences() == []
+
+
+def test_what_a_batch_saved_is_told_from_what_a_cache_saved(run):
+    trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
+    factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED, batched=True)
+    factories.make_attempt(trial, cost_usd=PAID, list_usd=LISTED)
+    sums = totals(run=trial.run)
+    saved = LedgerEntry.objects.filter(run=trial.run).aggregate(batch=Sum("batch_saved_usd"))["batch"]
+    assert saved == sums["cache_saved_usd"] == LISTED - PAID
+    assert sums["list_usd"] == sums["paid_usd"] + saved + sums["cache_saved_usd"]
+
+
+def test_calls_of_unknown_cost_are_counted_and_have_no_part_in_any_sum(run):
+    async def hanging(request):
+        raise CallFailure(ErrorClass.TIMEOUT, "no reply within 60 s")
+
+    Run.objects.update(reserve_usd=Decimal("0.01"))
+    type(run.experiment).objects.update(max_attempts=1)
+    drain(hanging)
+    sums = totals()
+    assert (sums["unpriced"], sums["paid_usd"], sums["list_usd"]) == (6, 0, 0)
+    assert LedgerEntry.objects.aggregate(kept=Sum("kept_usd"))["kept"] == 6 * Decimal("0.01")
+    assert find_differences() == []
+
+
+def test_an_answer_that_comes_after_all_moves_its_cost_into_the_ledger(run):
+    trial = factories.plan_trials(factories.make_runs(run.experiment, wave=1)[0])[0]
+    lost = factories.make_attempt(trial, outcome="lost", cost_usd=None, finished_at=factories.NOON)
+    assert totals(run=trial.run)["unpriced"] == 1
+    later = factories.NOON.replace(hour=15)
+    Attempt.objects.filter(pk=lost.pk).update(outcome="late", cost_usd=PAID, finished_at=later)
+    sums = totals(run=trial.run)
+    assert (sums["attempts"], sums["unpriced"], sums["paid_usd"]) == (1, 0, PAID)
+    assert totals(run=trial.run, at=later)["attempts"] == 1
+
+
+@pytest.mark.parametrize("column", ["paid_usd", "attempts", "cache_saved_usd", "kept_usd", "reasoning_tokens"])
+def test_reconcile_finds_an_entry_that_was_tampered_with(run, column, capsys):
+    drain(answering(cost_usd=PAID))
+    with connection.cursor() as cursor, without_triggers():
+        cursor.execute(f"UPDATE runs_app_ledgerentry SET {column} = {column} + 1")
+    found = find_differences()
+    assert {difference.counter for difference in found} == {column}
+    assert all(difference.row.startswith(f"ledger of run {run.pk} from ") for difference in found)
+    with pytest.raises(SystemExit) as ending:
+        call_command("reconcile")
+    assert ending.value.code == 1
+    assert column in capsys.readouterr().out
+
+
+def test_reconcile_finds_attempts_that_were_removed_behind_the_ledgers_back(run):
+    drain(answering(cost_usd=PAID))
+    with deleting_anything():
+        Attempt.objects.filter(pk=Attempt.objects.first().pk).delete()
+    assert {str(one.row).split()[0] for one in find_differences()} >= {"ledger", "run"}
+
+
+def test_the_ledger_of_a_deleted_experiment_goes_with_it(run, experiment):
+    from runs_app import deletion
+
+    drain(answering(cost_usd=PAID))
+    deletion.delete(experiment, by="owner", reason="no longer needed")
+    assert not LedgerEntry.objects.exists()
+    assert find_differences() == []

@@ -1,0 +1,100 @@
+"""The same request and epoch get the same answer at no cost; another wave is always a fresh draw."""
+
+from decimal import Decimal
+
+from runs_app import run_control
+from runs_app.cache_purge import purge
+from runs_app.models import Attempt, CachedAnswer, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests import factories
+from tests.integration.engine.conftest import reply
+
+
+def counting(text="four", **fields):
+    """A provider that counts how often it is asked."""
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        return reply(text, cost_usd=Decimal("0.01"), **fields)
+
+    return call, asked
+
+
+def drained(call):
+    from tests.integration.engine.conftest import drain
+
+    return drain(call)
+
+
+def designed(slug, **fields):
+    parts = {"dataset": factories.Dataset.objects.filter(slug="shared").first() or factories.make_dataset("shared")}
+    prompt = factories.Prompt.objects.filter(name="same").first() or factories.make_prompt("same")
+    sampler = factories.Sampler.objects.filter(name="same").first() or factories.make_sampler("same")
+    return factories.make_experiment(
+        slug, prompts=[prompt], samplers=[sampler], samples=2, max_usd=None, **{**parts, **fields}
+    )
+
+
+def test_what_was_asked_before_is_answered_from_the_cache_at_no_cost(transactional_db):
+    call, asked = counting()
+    run_control.launch(designed("first"), by="test")
+    drained(call)
+    second = designed("second")
+    run_control.launch(second, by="test")
+    drained(call)
+
+    assert len(asked) == 6
+    run = Run.objects.get(experiment=second)
+    assert (run.n_done, run.spent_usd) == (6, 0)
+    trials = Trial.objects.filter(run=run)
+    assert set(trials.values_list("answer", "from_cache", "cost_usd")) == {("four", True, Decimal(0))}
+    assert set(Attempt.objects.filter(run=run).values_list("outcome", flat=True)) == {"cached"}
+    assert find_differences() == []
+
+
+def test_repetitions_are_draws_of_their_own(transactional_db):
+    call, asked = counting()
+    run_control.launch(designed("first"), by="test")
+    drained(call)
+    assert len(asked) == 6
+    assert CachedAnswer.objects.count() == 6
+
+
+def test_a_wave_after_the_first_never_reads_the_cache(transactional_db):
+    call, asked = counting()
+    experiment = designed("first")
+    run_control.launch(experiment, by="test")
+    drained(call)
+    run_control.launch(experiment, by="test", wave="again")
+    drained(call)
+    assert len(asked) == 12
+    assert not Trial.objects.filter(from_cache=True).exists()
+
+
+def test_an_experiment_can_do_without_the_cache(transactional_db):
+    call, asked = counting()
+    for slug in ("first", "second"):
+        run_control.launch(designed(slug, cache=False), by="test")
+        drained(call)
+    assert len(asked) == 12
+    assert not CachedAnswer.objects.exists()
+
+
+def test_salted_requests_are_never_alike(transactional_db):
+    call, asked = counting()
+    for slug in ("first", "second"):
+        run_control.launch(designed(slug, cache_buster=True), by="test")
+        drained(call)
+    assert len(asked) == 12
+
+
+def test_a_purged_cache_answers_nothing_and_leaves_the_trials(transactional_db):
+    call, asked = counting()
+    run_control.launch(designed("first"), by="test")
+    drained(call)
+    assert purge(by="a curator") == 6
+    run_control.launch(designed("second"), by="test")
+    drained(call)
+    assert len(asked) == 12
+    assert Trial.objects.filter(status="done").count() == 12

@@ -1,0 +1,124 @@
+"""Who would ask what is being asked at this moment waits for that answer: over all runs, drains and machines."""
+
+import asyncio
+import uuid
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from runs_app import run_control
+from runs_app.cache_purge import size_of_cache
+from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, CachedAnswer, Experiment, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import reply
+from tests.integration.engine.test_the_response_cache import designed
+
+TRIALS = 6  # Of each experiment.
+
+
+@pytest.fixture
+def both(transactional_db):
+    """Two experiments that ask the same, started in the same moment."""
+    experiments = [designed(slug) for slug in ("first", "second")]
+    for one in experiments:
+        run_control.launch(one, by="test")
+    return experiments
+
+
+class Provider:
+    """Answers nothing before all of one experiment was asked; the first answers are `failures`. Counts its calls."""
+
+    def __init__(self, failures=()):
+        self.failures, self.asked, self.is_all = list(failures), 0, asyncio.Event()
+
+    async def __call__(self, request):
+        self.asked += 1
+        failure = self.failures.pop(0) if self.failures else None
+        if self.asked == TRIALS:
+            self.is_all.set()
+        async with asyncio.timeout(60):
+            await self.is_all.wait()
+        await asyncio.sleep(0.2)  # Whoever asks the same looks meanwhile, and waits.
+        if failure:
+            raise failure
+        return reply("four", cost_usd=Decimal("0.01"))
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.1)
+
+
+def drained_by(n, provider):
+    """By so many drains at once, each with its own registration."""
+    registrations = [WorkerRegistration() for _ in range(n)]
+
+    async def go():
+        drains = [Drain(provider, one, DrainLimits(until_idle=True)) for one in registrations]
+        await asyncio.gather(*(one.run() for one in drains))
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("drains", [1, 2])
+def test_two_runs_that_ask_the_same_at_once_pay_for_it_once(both, drains):
+    provider = Provider()
+    drained_by(drains, provider)
+    assert provider.asked == TRIALS
+    assert set(Run.objects.values_list("status", "n_done", "n_attempts")) == {("done", TRIALS, TRIALS)}
+    assert sorted(Attempt.objects.values_list("outcome", flat=True)) == ["cached"] * TRIALS + ["ok"] * TRIALS
+    assert sum(Experiment.objects.values_list("spent_usd", flat=True)) == Decimal("0.06")
+    assert set(Trial.objects.values_list("attempts", "error_class")) == {(1, "")}
+    assert find_differences() == []
+
+
+def test_what_failed_for_good_elsewhere_is_asked_by_who_waited_for_it(both):
+    provider = Provider([CallFailure(ErrorClass.BAD_REQUEST, "no", http_status=400)] * TRIALS)
+    Experiment.objects.update(stop_failure_rate=1)
+    drained_by(1, provider)
+    assert provider.asked == 2 * TRIALS
+    assert sorted(Trial.objects.values_list("status", flat=True)) == ["done"] * TRIALS + ["failed"] * TRIALS
+    assert set(CachedAnswer.objects.values_list("trial__status", flat=True)) == {"done"}
+    assert find_differences() == []
+
+
+def test_a_retry_elsewhere_is_no_second_payment(both):
+    provider = Provider([CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)] * 2)
+    drained_by(1, provider)
+    assert provider.asked == TRIALS + 2
+    assert set(Run.objects.values_list("status", "n_done")) == {("done", TRIALS)}
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "is_leased", "waits"),
+    [
+        ("running", True, True),  # A call in flight.
+        ("running", False, False),  # In a batch, which may take a day.
+        ("done", False, True),  # Answered between two looks: the next finds it.
+        ("pending", False, False),  # It waits for its retry, or its worker died: whoever comes first asks.
+        ("failed", False, False),
+        ("cancelled", False, False),
+    ],
+)
+def test_only_a_call_in_flight_is_waited_for(both, status, is_leased, waits):
+    holder, other = Trial.objects.order_by("pk")[:2]
+    token, lease = (uuid.uuid4() if status == "running" else None), (timezone.now() if is_leased else None)
+    Trial.objects.filter(pk=holder.pk).update(status=status, token=token, lease_until=lease)
+    CachedAnswer.objects.create(key="k", trial=holder)
+    assert size_of_cache().answers == (status == "done"), "a key that is taken is no answer yet"
+    assert requested_elsewhere({other.pk: "k"}) == ({other.pk} if waits else set())
+    takes_over = status in ("pending", "failed", "cancelled")
+    assert CachedAnswer.objects.get().trial == (other if takes_over else holder)
+
+
+def test_of_two_alike_in_one_claim_one_waits_and_whoever_has_the_key_keeps_it(both):
+    first, second, third = Trial.objects.order_by("pk").values_list("pk", flat=True)[:3]
+    Trial.objects.filter(pk=first).update(status="running", token=uuid.uuid4(), lease_until=timezone.now())
+    assert requested_elsewhere({first: "k", second: "k", third: "l"}) == {second}
+    assert requested_elsewhere({first: "k"}) == set()

@@ -1,0 +1,106 @@
+"""A worker of another version claims nothing where the tables are not its own, and says so."""
+
+import asyncio
+import io
+import tomllib
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.db.migrations.recorder import MigrationRecorder
+
+from evalsite.lib.ops.versions import RELEASE, SchemaMismatch, check_schema, code_version, known_migrations
+from runs_app import tasks
+from runs_app.engine.worker import Drain, DrainLimits
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.models import Trial, Worker
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.conftest import answering, drain, reply
+
+NEWER = ("runs_app", "9999_of_tomorrow")
+
+
+def applied_by_another_version():
+    MigrationRecorder.Migration.objects.create(app=NEWER[0], name=NEWER[1])
+
+
+@pytest.fixture(autouse=True)
+def migrations_as_before(run):
+    yield
+    MigrationRecorder.Migration.objects.filter(name=NEWER[1]).delete()
+
+
+def test_the_release_is_that_of_the_project():
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text())["project"]
+    assert project["version"] == RELEASE
+    assert code_version().startswith(f"{RELEASE}+")
+
+
+def test_a_worker_says_its_version(run):
+    drain(answering())
+    assert Worker.objects.get().version == code_version()
+
+
+def test_its_pace_is_of_the_last_minute(run, monkeypatch):
+    clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr("runs_app.engine.worker_registration.time", clock)
+    registration, paces = WorkerRegistration(), []
+    for passed, recorded in ((30, 100), (60, 150)):
+        clock.now += passed
+        registration.beat(3, recorded)
+        paces.append(Worker.objects.get(pk=registration.worker_id).per_minute)
+    assert paces == [200, 50]  # The first thirty seconds are longer ago than a minute: they count no more.
+
+
+def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(run):
+    applied_by_another_version()
+    with pytest.raises(CommandError, match=r"9999_of_tomorrow, which this code .* does not know") as refused:
+        call_command("drain", "--until-idle", stdout=io.StringIO())
+    assert refused.value.returncode == 2
+    assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
+    assert not Worker.objects.exists()
+
+
+def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
+    more = known_migrations() | {"runs_app.9999_of_tomorrow"}
+    monkeypatch.setattr("evalsite.lib.ops.versions.known_migrations", lambda: more)
+    with pytest.raises(SchemaMismatch, match=r"lacks the migration .*9999_of_tomorrow.* manage.py migrate"):
+        drain(None)
+    assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
+
+
+def test_a_drain_whose_database_is_migrated_records_what_flies_and_claims_no_more(run, monkeypatch):
+    monkeypatch.setattr("runs_app.engine.worker.HEARTBEAT_S", 0.05)
+    registration = WorkerRegistration()
+
+    async def go():
+        async def call(request):
+            await asyncio.to_thread(applied_by_another_version)
+            async with asyncio.timeout(60):
+                await drain._stop.wait()  # The next heartbeat's doing.
+            return reply()
+
+        drain = Drain(call, registration, DrainLimits(concurrency=1, until_idle=True))
+        await drain.run()
+
+    with pytest.raises(SchemaMismatch, match="9999_of_tomorrow"):
+        asyncio.run(go())
+    assert sorted(run.trials.values_list("status", flat=True)) == ["done"] + ["pending"] * 5
+    assert find_differences() == []
+    assert Worker.objects.get().left_at is not None
+
+
+def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
+    applied_by_another_version()
+    woken = []
+    monkeypatch.setattr(tasks, "wake_one", lambda *_: woken.append(1))
+    with pytest.raises(SchemaMismatch):
+        tasks.drain()
+    assert woken == []
+
+
+def test_a_schema_that_fits_is_fine(run):
+    assert check_schema() is None
+    assert {name.partition(".")[0] for name in known_migrations()} == {"datasets_app", "runs_app", "grading_app"}

@@ -1,0 +1,40 @@
+"""What is done while the endpoint is locked is as little as can be: answers and attempts are written before it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+from django.db import connection, transaction
+
+from runs_app.engine.admission import admit
+from runs_app.engine.recorder import record_results, write_trials
+from runs_app.models import Attempt, LedgerEntry
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.engine.test_fencing_and_leases import result_of, worker
+
+
+def in_another_session(work):
+    """What it returns in a session of the database beside ours, which waits for no lock longer than a few seconds."""
+
+    def go():
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute("SET lock_timeout = '5s'")
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(go).result()
+
+
+def test_a_worker_records_a_run_while_another_has_written_its_answers_and_not_yet_committed(run):
+    mine, yours = worker(), worker()
+    slow, quick = (result_of(admit(who, 1)[0]) for who in (mine, yours))
+    with transaction.atomic():
+        assert write_trials([slow], mine).held == [slow]
+        assert in_another_session(lambda: record_results([quick], yours)) == 1
+        transaction.set_rollback(True)
+    assert Attempt.objects.get().worker_id == yours
+    assert record_results([slow], mine) == 1
+    run.refresh_from_db()
+    assert (run.n_attempts, LedgerEntry.objects.filter(run=run).count()) == (2, 2)
+    assert find_differences() == []

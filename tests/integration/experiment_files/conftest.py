@@ -1,0 +1,31 @@
+from pathlib import Path
+
+import pytest
+
+from tests.factories import make_user
+from tests.integration.planning.world import make_dataset, make_endpoint
+
+SAMPLES = Path(__file__).resolve().parents[3] / "samples"
+
+
+@pytest.fixture
+def curator(db):
+    return make_user("curator", "Curator", "Operator")
+
+
+@pytest.fixture
+def researcher(db):
+    return make_user("researcher", "Researcher")
+
+
+@pytest.fixture
+def lab(db):
+    """What the shipped experiment files refer to."""
+    make_endpoint("rehearsal")
+    make_dataset(2, slug="photographs")
+    make_dataset(2, slug="questions")
+
+
+@pytest.fixture(params=["affect-pilot", "questions-pilot"])
+def sample_file(request):
+    return (SAMPLES / f"{request.param}.yaml").read_text()

@@ -1,0 +1,214 @@
+import pytest
+
+from datasets_app.models import StatusChange
+from runs_app.llm.parameters import EXTRA_NAMES
+from runs_app.models import Dimension, Experiment, LanguageModel, Prompt, Sampler
+from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from tests.integration.planning.world import make_dataset, make_model, make_prompt
+
+pytestmark = pytest.mark.django_db
+AXES = ("language_models", "prompts", "samplers", "dimensions")
+
+
+def small(**changes):
+    return {
+        "experiment": "pilot",
+        "dataset": "questions@1",
+        "models": [{"name": "sim", "endpoint": "rehearsal", "model": "sim"}],
+        "prompts": [{"name": "plain", "user": "{{input}}"}],
+    } | changes
+
+
+def create(by, *, trusted=False, **changes):
+    return create_experiment(read_spec(small(**changes)), by=by, trusted=trusted)
+
+
+def refused(by, **changes):
+    before = {kind: kind.objects.count() for kind in (Experiment, LanguageModel, Prompt, Sampler, Dimension)}
+    with pytest.raises(SpecError) as caught:
+        create(by, **changes)
+    assert {kind: kind.objects.count() for kind in before} == before
+    return caught.value.problems
+
+
+def keys(experiment):
+    return {axis: set(getattr(experiment, axis).values_list("pk", flat=True)) for axis in AXES}
+
+
+def test_the_shipped_files_become_experiments(lab, curator, sample_file):
+    experiment = create_experiment(read_yaml(sample_file), by=curator)
+    assert (experiment.status, experiment.owner) == ("draft", curator)
+    assert set(experiment.language_models.values_list("name", flat=True)) == {"sim-large", "sim-small"}
+    assert experiment.prompts.exclude(status="approved").count() == 0
+    assert experiment.max_usd == 2
+
+
+def test_all_settings_arrive(lab, curator):
+    experiment = create(
+        curator,
+        samples=4,
+        cache=False,
+        cache_buster=True,
+        sequential=True,
+        max_concurrency=7,
+        request_timeout_s=12.5,
+        max_attempts=2,
+        backoff_s=0.5,
+        max_backoff_s=20,
+        lease_s=30,
+        stop_failure_rate=0.5,
+        stop_after_attempts=9,
+        budget={"max_usd": 5, "confirm_above_usd": 0.1},
+        grade={"scorers": ["exact_match"]},
+    )
+    experiment.refresh_from_db()
+    assert (experiment.samples, experiment.cache, experiment.cache_buster, experiment.sequential) == (
+        4,
+        False,
+        True,
+        True,
+    )
+    assert (experiment.max_concurrency, experiment.request_timeout_s, experiment.max_attempts) == (7, 12.5, 2)
+    assert (experiment.backoff_s, experiment.max_backoff_s) == (0.5, 20)
+    assert (experiment.lease_s, experiment.stop_failure_rate, experiment.stop_after_attempts) == (30, 0.5, 9)
+    assert (str(experiment.max_usd), str(experiment.confirm_above_usd)) == ("5.0000", "0.1000")
+    assert experiment.scorers == ["exact_match"]
+
+
+def test_what_is_written_out_comes_back_as_the_same_rows(lab, curator, sample_file):
+    first = create_experiment(read_yaml(sample_file), by=curator)
+    again = read_yaml(to_yaml(first)).model_copy(update={"experiment": "again"})
+    second = create_experiment(again, by=curator)
+    assert keys(second) == keys(first)
+    assert spec_of(second) == spec_of(first) | {"experiment": "again"}
+
+
+def test_the_same_content_behind_a_known_name_is_the_same_row(lab, curator):
+    first, second = create(curator), create(curator, experiment="second")
+    assert keys(first) == keys(second)
+
+
+@pytest.mark.parametrize(
+    ("axis", "one", "other"),
+    [
+        ("prompts", {"name": "plain", "user": "{{input}}"}, {"name": "plain", "user": "{{input}}?"}),
+        ("samplers", {"name": "greedy", "temperature": 0}, {"name": "greedy", "temperature": 0.5}),
+        ("dimensions", {"name": "joy", "instructions": "a"}, {"name": "joy", "instructions": "b"}),
+    ],
+)
+def test_other_content_behind_a_known_name_is_a_new_version(lab, curator, axis, one, other):
+    create(curator, **{axis: [one]})
+    second = create(curator, experiment="second", **{axis: [other]})
+    assert [row.version for row in getattr(second, axis).all()] == [2]
+
+
+def test_a_known_model_name_with_another_model_is_an_error(lab, curator):
+    make_model("sim", model="something-else")
+    assert refused(curator) == ["models[0]: model sim is something-else at rehearsal here; give this one another name"]
+
+
+def test_names_refer_to_rows_and_versions(lab, curator):
+    model = make_model("known")
+    old, new = make_prompt("known"), make_prompt("known", [{"role": "user", "content": "{{key}}"}], version=2)
+    assert create(curator, experiment="a", models=["known"], prompts=["known"]).prompts.get() == new
+    second = create(curator, experiment="b", models=["known"], prompts=["known@1"])
+    assert (second.prompts.get(), second.language_models.get()) == (old, model)
+
+
+def test_unknown_names_are_told_with_their_places(lab, curator):
+    assert refused(
+        curator, dataset="nothing@3", models=["sonnet"], prompts=["p@9"], samplers=["s"], dimensions=["d"]
+    ) == [
+        "models[0]: there is no language model sonnet",
+        "prompts[0]: there is no prompt p@9",
+        "samplers[0]: there is no sampler s",
+        "dimensions[0]: there is no dimension d",
+        "dataset: there is no dataset nothing@3",
+    ]
+
+
+def test_a_draft_dataset_is_refused(lab, curator):
+    make_dataset(1, slug="raw", approve=False)
+    assert refused(curator, dataset="raw@1") == ["dataset: raw@1 is draft; it must be approved"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"samples": 0}, "samples: must be between 1 and 10,000"),
+        (
+            {"samplers": [{"name": "hot", "temperature": 3}]},
+            "samplers[0].temperature: must be between 0 and 2",
+        ),
+        (
+            {"samplers": [{"name": "s", "extra": {"api_key": "x"}}]},
+            f"samplers[0].extra: Cannot be set: api_key. Allowed are {', '.join(EXTRA_NAMES)}.",
+        ),
+        (
+            {"prompts": [{"name": "leak", "user": "{{target}}"}]},
+            "prompts[0].messages: Turn 1: {{target}} would show the model the right answer.",
+        ),
+        (
+            {"dimensions": [{"name": "d", "instructions": "x", "min": 5, "max": 1}]},
+            "dimensions[0].max: The end of the scale must be above its start.",
+        ),
+        (
+            {"dimensions": [{"name": "d", "instructions": "x", "labels": {9: "far"}}]},
+            "dimensions[0].labels: These points are not on the scale: 9.",
+        ),
+        (
+            {"models": [{"name": "m", "endpoint": "nowhere", "model": "x"}]},
+            "models[0].endpoint: there is no endpoint nowhere; an operator makes it",
+        ),
+        ({"prompts": [{"name": "plain", "user": "{{input}}"}] * 2}, "prompts[1]: plain@1 is named twice"),
+    ],
+)
+def test_values_are_checked_and_nothing_is_made(lab, curator, changes, problem):
+    assert refused(curator, **changes) == [problem]
+
+
+def test_an_unknown_scorer_is_refused(lab, curator):
+    assert refused(curator, grade={"scorers": ["exact"]})[0].startswith("grade.scorers[0]: there is no scorer exact; ")
+
+
+def test_a_name_that_is_taken_is_refused(lab, curator):
+    create(curator)
+    assert refused(curator) == ["experiment: This name is not available. Choose another name."]
+
+
+def test_the_providers_own_settings_are_made_on_demand(lab, curator):
+    sampler = create(curator).samplers.get()
+    assert (str(sampler), sampler.content) == ("provider-default@1", {})
+    assert create(curator, experiment="second").samplers.get() == sampler
+
+
+def test_a_curators_prompt_is_approved_at_once_and_a_researchers_waits(lab, curator, researcher):
+    make_model("sim")
+    waiting = create(researcher, models=["sim"]).prompts.get()
+    ready = create(
+        curator, experiment="b", models=["sim"], prompts=[{"name": "other", "user": "{{key}}"}]
+    ).prompts.get()
+    assert (waiting.status, ready.status) == ("draft", "approved")
+    assert StatusChange.objects.of(ready).get().reason == "Made for an experiment"
+
+
+def test_a_researcher_cannot_add_a_model(lab, researcher):
+    assert refused(researcher) == ["models[0]: you may not add a language model; name one that is there"]
+
+
+def test_the_command_line_is_asked_for_no_permission(lab, researcher):
+    assert create(researcher, trusted=True).prompts.get().status == "approved"
+
+
+def test_a_duplicate_is_a_draft_of_the_same_design(lab, curator, researcher, sample_file):
+    first = create_experiment(read_yaml(sample_file), by=curator)
+    Experiment.objects.filter(pk=first.pk).update(status="active", spent_usd=1)
+    copy = duplicate(first, "copy", by=researcher)
+    copy.refresh_from_db()
+    assert (copy.status, copy.owner, copy.spent_usd, copy.sharing) == ("draft", researcher, 0, "private")
+    assert spec_of(copy) == spec_of(first) | {"experiment": "copy"}
+
+
+def test_a_duplicate_needs_a_free_name(lab, curator):
+    with pytest.raises(SpecError, match="not available"):
+        duplicate(create(curator), "pilot", by=curator)

@@ -1,0 +1,141 @@
+"""A launch writes down what it launched, and the same experiment can be made from it, here or on another site."""
+
+import json
+from dataclasses import fields, replace
+from decimal import Decimal
+
+import pytest
+from django.urls import reverse
+
+from datasets_app.models import Dataset
+from runs_app import run_control
+from runs_app.models import Dimension, Prompt, Sampler
+from runs_app.planning.cost_estimate import Estimate, estimate
+from runs_app.planning.design import Design
+from runs_app.planning.manifests import write_manifest
+from runs_app.planning.spec_io import SETTINGS, SpecError, create_experiment, read_yaml
+from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_prompt, make_user
+
+pytestmark = pytest.mark.django_db
+TEXT = "What is {{input}}?\nSay \u2028 or \x85 or \U0001f600: {{dimension_instructions}}"
+
+
+@pytest.fixture
+def ada():
+    return make_user("ada", superuser=True)
+
+
+@pytest.fixture
+def launched(ada):
+    experiment = make_experiment(
+        owner=ada,
+        dataset=make_dataset(slug="questions"),
+        prompts=[make_prompt(messages=[{"role": "user", "content": TEXT}])],
+        dimensions=[make_dimension(labels={"1": "Low", "7": "High"})],
+        max_usd=Decimal("1.50"),
+    )
+    found = estimate(experiment, wave_label="march", pilot=2)
+    run_control.launch(experiment, by=ada, wave="march", pilot=2, approved=found)
+    return experiment
+
+
+def file_of(experiment, client, ada):
+    client.force_login(ada)
+    address = reverse("experiment_manifest", args=[experiment.slug, experiment.manifests.first().pk])
+    return client.get(address)
+
+
+def again(text, ada, name="again"):
+    spec = read_yaml(text).model_copy(update={"experiment": name})
+    return create_experiment(spec, by=ada)
+
+
+def test_it_says_what_was_launched_by_whom_and_at_which_estimate(launched):
+    manifest = launched.manifests.get()
+    found = manifest.launch["estimate"]
+    assert (manifest.launch["by"], manifest.launch["wave"], manifest.launch["pilot"]) == ("ada", "march", 2)
+    assert (found["trials"], found["to_do"], found["basis"]) == (3, 2, {"ceiling": 2})
+    assert [said.startswith("estimated: 1 token per 3 bytes") for said in found["counted"].values()] == [True]
+    assert float(found["ceiling_usd"]) > 0
+    assert manifest.summary == "a pilot of 2, wave march, by ada"
+
+
+def test_it_holds_all_of_the_estimate_that_no_other_part_of_it_says(ada):
+    experiment = make_experiment(owner=ada, dataset=make_dataset(slug="questions"))
+    shown = replace(
+        estimate(experiment), coverage=0.25, likely=2, foreseen=1, batched=3, verdicts=6,
+        full_usd=Decimal("0.75"), batches_save_usd=Decimal("0.125"),
+    )  # fmt: skip
+    found = write_manifest(experiment, by=ada, approved=shown).launch["estimate"]
+    counted = [found[name] for name in ("coverage", "likely", "foreseen", "batched", "verdicts")]
+    assert (counted, found["full_usd"], found["batches_save_usd"]) == ([0.25, 2, 1, 3, 6], "0.75", "0.125")
+    said_elsewhere = {"prices", "unknown_prices", "problems", "warnings"}
+    assert {field.name for field in fields(Estimate)} - set(found) == said_elsewhere
+
+
+def test_it_holds_every_setting_that_a_file_can_say(launched):
+    content = launched.manifests.get().content
+    assert {*content["settings"], "samples"} == set(SETTINGS)
+    assert set(SETTINGS) <= set(content["design"])
+    assert (content["settings"]["on_empty"], content["settings"]["stop_failure_rate"]) == ("keep", 0.05)
+
+
+def test_the_same_experiment_is_made_from_it_with_nothing_new(launched, client, ada):
+    response = file_of(launched, client, ada)
+    assert response["Content-Disposition"].startswith('attachment; filename="pilot-manifest-')
+    copy = again(response.content.decode(), ada)
+    ids = [[cell.condition_id for cell in Design.of(one).cells] for one in (launched, copy)]
+    assert ids[0] == ids[1]
+    assert [kind.objects.count() for kind in (Prompt, Sampler, Dimension)] == [1, 1, 1]
+    assert (copy.dataset, copy.samples, copy.max_usd) == (launched.dataset, launched.samples, launched.max_usd)
+
+
+def test_what_the_site_does_not_have_is_made_anew_with_the_same_identity(launched, client, ada):
+    text = file_of(launched, client, ada).content.decode()
+    content = json.loads(text)
+    content["design"]["prompts"][0]["name"] = content["design"]["dimensions"][0]["name"] = "elsewhere"
+    copy = again(json.dumps(content), ada)
+    assert copy.prompts.get().content_hash == launched.prompts.get().content_hash
+    assert copy.dimensions.get().labels == {"1": "Low", "7": "High"}
+
+
+def test_another_dataset_under_the_same_name_is_refused(launched, client, ada):
+    content = json.loads(file_of(launched, client, ada).content)
+    content["design"]["dataset_hash"] = "0" * 64
+    dataset = Dataset.objects.get()
+    with pytest.raises(
+        SpecError, match=f"dataset_hash: {dataset} has another content here, {dataset.content_hash[:12]}"
+    ):
+        again(json.dumps(content), ada)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            '{"design": {"experiment": "a", "experiment": "b"}}',
+            "a key is said twice in the mapping that starts with experi",
+        ),
+        ('{"design": 3}', "an experiment file is a mapping"),
+        ('{"schema": 1}', "schema: unknown key"),
+        ('{"design": {"experiment": "a",}}', "dataset: field required"),
+    ],
+)
+def test_what_is_not_a_manifest_is_refused_in_words(text, problem):
+    with pytest.raises(SpecError, match=problem):
+        read_yaml(text)
+
+
+def test_the_design_page_lists_them(launched, client, ada):
+    client.force_login(ada)
+    page = client.get(launched.get_absolute_url()).content.decode()
+    assert "A pilot of 2, wave march, by ada" in page
+    assert reverse("experiment_manifest", args=["pilot", launched.manifests.get().pk]) in page
+
+
+def test_a_manifest_is_found_under_its_own_experiment_alone(launched, client, ada):
+    other = make_experiment("other", owner=ada, dataset=launched.dataset, models=launched.language_models.all(),
+                            prompts=launched.prompts.all(), samplers=launched.samplers.all())  # fmt: skip
+    client.force_login(ada)
+    address = reverse("experiment_manifest", args=[other.slug, launched.manifests.get().pk])
+    assert client.get(address).status_code == 404

@@ -1,0 +1,152 @@
+"""`models: {draw: ...}` of an experiment file: which models came, why, and that this is pinned."""
+
+import json
+from decimal import Decimal
+
+import pytest
+import yaml
+from django.db import IntegrityError, transaction
+
+from runs_app import run_control
+from runs_app.models import Experiment, LanguageModel
+from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_spec, read_yaml, spec_of, to_yaml
+from tests.integration.planning.world import (
+    make_dataset,
+    make_endpoint,
+    make_experiment,
+    make_model,
+    make_prompt,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+PRICES = {"tiny": "0.1", "small": "0.2", "medium": "1", "large": "3", "huge": "15"}
+
+
+@pytest.fixture
+def ada():
+    return make_user("ada", superuser=True)
+
+
+@pytest.fixture
+def site(ada):
+    make_dataset(slug="questions")
+    make_prompt()
+    for name, price in PRICES.items():
+        make_model(name, input_price=Decimal(price), output_price=Decimal(price), price_date="2026-02-01")
+
+
+def file(**models):
+    return {"experiment": "drawn", "dataset": "questions@1", "prompts": ["plain"], "models": models}
+
+
+def create(owner, name="drawn", **models):
+    return create_experiment(read_spec(file(**models) | {"experiment": name}), by=owner)
+
+
+def names(experiment):
+    return sorted(experiment.language_models.values_list("name", flat=True))
+
+
+def test_models_are_drawn_from_bands_of_prices_and_the_draw_is_kept(site, ada):
+    experiment = create(ada, draw=3, seed=7)
+    made = experiment.draws["models"]
+    assert names(experiment) == sorted(made["drawn"])
+    assert [(one["name"], [each["name"] for each in one["candidates"]]) for one in made["strata"]] == [
+        ("band 1: $0.2 to $0.4", ["small", "tiny"][::-1]),
+        ("band 2: $2 to $6", ["medium", "large"]),
+        ("band 3: $30", ["huge"]),
+    ]
+    assert (made["draw"], made["seed"], made["by"], made["from"]) == (3, 7, "price", [])
+    assert {"name": "huge", "input_price": "15", "price_date": "2026-02-01", "price_source": "test"}.items() <= made[
+        "strata"
+    ][2]["candidates"][0].items()
+
+
+def test_the_same_seed_draws_the_same_and_another_one_others(site, ada):
+    drawn = [names(create(ada, f"d{seed}-{at}", draw=2, seed=seed, by="none")) for at in (1, 2) for seed in range(6)]
+    assert drawn[:6] == drawn[6:]
+    assert len({tuple(one) for one in drawn}) > 1
+
+
+def test_neither_a_price_nor_a_new_model_changes_what_is_written_back(site, ada):
+    experiment = create(ada, draw=2)
+    before = to_yaml(experiment)
+    LanguageModel.objects.update(input_price=Decimal(99), is_active=False)
+    make_model("newcomer")
+    again = create_experiment(read_yaml(before.replace("experiment: drawn", "experiment: again")), by=ada)
+    assert to_yaml(experiment) == before
+    assert spec_of(again) == spec_of(experiment) | {"experiment": "again"}
+    assert duplicate(experiment, "copy", by=ada).draws == experiment.draws
+    assert again.draws == Experiment.objects.get(slug="drawn").draws == experiment.draws
+
+
+def test_a_draw_that_its_seed_would_not_make_is_refused(site, ada):
+    content = yaml.safe_load(to_yaml(create(ada, draw=1, by="none")))
+    made = content["drawn"]["models"]
+    made["drawn"] = [next(name for name in PRICES if name not in made["drawn"])]
+    with pytest.raises(SpecError, match=r"drawn\.models: this is not what the seed 42 draws from these candidates"):
+        read_spec(content)
+
+
+def test_inactive_models_and_those_of_inactive_endpoints_are_no_candidates(site, ada):
+    LanguageModel.objects.filter(name="tiny").update(is_active=False)
+    make_model("asleep", endpoint=make_endpoint("closed", is_active=False))
+    made = create(ada, draw=1, by="none").draws["models"]
+    considered = {one["name"] for stratum in made["strata"] for one in stratum["candidates"]}
+    assert considered == set(PRICES) - {"tiny"}
+
+
+@pytest.mark.parametrize(
+    ("models", "problem"),
+    [
+        ({"draw": 9}, "models.draw: cannot draw 9 of 5 models; draw fewer, or from more"),
+        ({"draw": 1, "from": ["nobody"]}, "models.from[0]: no active model has the name nobody"),
+        ({"draw": 1, "sead": 3}, "models.sead: unknown key; did you mean seed?"),
+        ({"draw": 1, "by": "prise"}, "models.by: input should be 'price', 'provider', 'family' or 'none'"),
+        ({"seed": 1}, "models.draw: field required"),
+    ],
+)
+def test_what_is_wrong_names_the_key_and_nothing_is_made(site, ada, models, problem):
+    with pytest.raises(SpecError) as refused:
+        create(ada, **models)
+    assert refused.value.problems == [problem]
+    assert not Experiment.objects.exists()
+
+
+def test_an_unknown_price_is_refused_by_name(site, ada):
+    make_model("mystery", input_price=None)
+    with pytest.raises(SpecError, match=r"models.by: no price is known of mystery; .*price:known"):
+        create(ada, draw=2)
+    assert "mystery" not in names(create(ada, draw=2, **{"from": ["price:known"]}))
+
+
+def test_a_launch_writes_the_draw_down_and_pins_it(site, ada):
+    experiment = create(ada, draw=2)
+    run_control.launch(experiment, by=ada)
+    assert experiment.manifests.get().content["design"]["drawn"] == experiment.draws
+    with pytest.raises(IntegrityError, match="draws of experiment drawn are pinned"), transaction.atomic():
+        Experiment.objects.filter(pk=experiment.pk).update(draws={})
+    Experiment.objects.filter(pk=experiment.pk).update(title="Another title")
+
+
+def test_the_design_page_shows_candidates_strata_and_what_was_changed_by_hand(site, ada, client):
+    experiment = create(ada, draw=2)
+    drawn = experiment.draws["models"]["drawn"]
+    other = next(name for name in PRICES if name not in drawn)
+    experiment.language_models.set(LanguageModel.objects.filter(name__in=[drawn[0], other]))
+    client.force_login(ada)
+    page = client.get(experiment.get_absolute_url())
+    [made] = page.context["draws"]
+    assert [line.candidate.name for line in made.lines if line.is_drawn] == [
+        name for name in ("tiny", "small", "medium", "large", "huge") if name in drawn
+    ]
+    assert (made.added, made.left_out) == ([other], [drawn[1]])
+    assert "band 1: $0.2 to $2" in page.content.decode()
+
+
+def test_a_design_that_was_not_drawn_says_nothing_of_it(ada, client):
+    experiment = make_experiment(owner=ada)
+    client.force_login(ada)
+    assert 'id="draws"' not in client.get(experiment.get_absolute_url()).content.decode()
+    assert "drawn" not in json.dumps(spec_of(experiment))

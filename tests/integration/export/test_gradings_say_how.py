@@ -1,0 +1,173 @@
+"""By whom, with what and of which call each score is: every added column recomputed from the rows, in every format."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet as pa_parquet
+import pytest
+
+from grading_app.comparison.adjudication import adjudicate
+from grading_app.comparison.raters import Scale
+from grading_app.export.formats import TABLES, export_chunks
+from grading_app.judging import panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Adjudication, Grading, Panel
+from grading_app.scoring.grading import grade
+from runs_app.models import TextSet, Trial
+from tests import factories
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric, write_ledger
+from tests.tampering import deleting_anything
+
+ADDED = [
+    "trial_id",
+    "kind",
+    "parameters",
+    "rubric_version",
+    "item_texts",
+    "judge_model",
+    "judge_endpoint",
+    "judge_sampler",
+    "judge_served_model",
+    "judge_trial_id",
+    "unasked",
+    "label",
+    "truncated",
+    "refused",
+    "detail",
+    "adjudicated_by",
+    "graded_at",
+]
+LABELS = [{"name": "right", "score": 1}, {"name": "wrong", "score": 0}]
+
+
+@pytest.fixture
+def answered(transactional_db):
+    """Three items, two models, two samples; the first answer is a long one, and cut off."""
+    made = factories.make_experiment(samples=2, models=[factories.make_model("small"), factories.make_model("large")])
+    for run in factories.make_runs(made, status="done"):
+        factories.plan_trials(run, answer=lambda *cell, run=run: f"7 by {run.pk}")
+    first = made.runs.first()
+    with deleting_anything():
+        Trial.objects.filter(run=first).delete()
+    factories.plan_trials(
+        first, answer=lambda item, _, index: {"answer": "word " * (1 if index else 20), "truncated": not index}
+    )
+    write_ledger(made)
+    return made
+
+
+@pytest.fixture
+def graded(answered):
+    """Graded by a rule with a parameter, by a judge of labels that finds some answers too long, by one of criteria, by
+    their panel, and by a person who changed their mind."""
+    wave = answered.waves.get()
+    texts = TextSet.objects.create(name="notes", dataset=answered.dataset, status="approved")
+    terse = make_grader("terse", rubric=make_rubric("labels", "label", labels=LABELS), longest_answer=50)
+    fond = make_grader("fond", rubric=make_rubric(), model=factories.make_model("other"), text_set=texts)
+    judge(answered, [terse, fond], [wave], by="test")
+    drain(judging(lambda request: {"label": "wrong", "score": 0, "reasoning": "No."}, served_model="judge-2026"))
+    read_verdicts(answered)
+    panel = Panel.objects.create(name="both", rule="mean")
+    panel.graders.set([fond, make_grader("kin", model=factories.make_model("third"), rubric=fond.rubric)])
+    judge(answered, [panel.graders.get(name="kin")], [wave], by="test")
+    drain(judging(1.0))
+    read_verdicts(answered)
+    panels.convene(answered, panel)
+    grade(answered, scorers=[{"name": "regex", "pattern": "by"}], by="test")
+    for score, who in ((0.0, "first"), (1.0, "second")):
+        person = factories.make_user(who)
+        adjudicate(
+            Trial.objects.filter(truncated=True).first(),
+            scale=Scale(0, 1),
+            score=score,
+            reason=f"So says the {who}.",
+            by=person,
+        )
+    return answered
+
+
+def exported(experiment, file_format):
+    return b"".join(export_chunks(experiment, "gradings", file_format))
+
+
+def said_by(grading):
+    """The added columns of one grading, from its rows one by one."""
+    condition, detail, call = (
+        grading.condition,
+        grading.detail or {},
+        Trial.objects.filter(pk=grading.judged_by_id).first(),
+    )
+    judged = condition.judge_condition
+    texts = condition.grader and condition.grader.text_set
+    word = Adjudication.objects.filter(condition=condition, trial=grading.trial).order_by("pk").last()
+    return {
+        "trial_id": grading.trial_id,
+        "kind": condition.kind,
+        "parameters": condition.parameters,
+        "rubric_version": condition.rubric and condition.rubric.version,
+        "item_texts": str(texts) if texts else None,
+        "judge_model": judged and judged.model.name,
+        "judge_endpoint": judged and judged.model.endpoint.name,
+        "judge_sampler": judged and judged.sampler.name,
+        "judge_served_model": call and call.served_model,
+        "judge_trial_id": grading.judged_by_id,
+        "unasked": detail.get("code"),
+        "label": detail.get("label"),
+        "truncated": grading.trial.truncated,
+        "refused": grading.trial.refused,
+        "detail": grading.detail,
+        "adjudicated_by": word and word.by.username,
+        "graded_at": grading.created_at,
+    }
+
+
+def key(row):
+    return (row["kind"], row["grader"] or "", int(row["trial_id"]))
+
+
+def test_the_added_columns_stand_after_the_promised_ones():
+    assert [column.name for column in TABLES["gradings"].columns][29:] == ADDED
+
+
+def test_each_column_is_that_of_the_rows_in_every_format(graded):
+    stored = [said_by(grading) for grading in Grading.objects.all()]
+    exact = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
+    by_key = {key(row): row for row in exact}
+    assert len(by_key) == len(exact) == len(stored) == 12 * 5 + 1
+    for row in exact:
+        row["graded_at"] = row["graded_at"].removesuffix("Z")
+    wanted = [said | {"graded_at": f"{said['graded_at']:%Y-%m-%dT%H:%M:%S.%f}"} for said in stored]
+    assert sorted(({name: row[name] for name in ADDED} for row in exact), key=str) == sorted(wanted, key=str)
+    parquet = pa_parquet.read_table(io.BytesIO(exported(graded, "parquet"))).to_pylist()
+    for row in parquet:
+        same = by_key[key(row)]
+        assert json.loads(row["parameters"]) == same["parameters"]
+        assert (json.loads(row["detail"]) if row["detail"] else None) == same["detail"]
+        plain = [name for name in ADDED if name not in ("parameters", "detail", "graded_at")]
+        assert {name: row[name] for name in plain} == {name: same[name] for name in plain}
+        assert f"{row['graded_at']:%Y-%m-%dT%H:%M:%S.%f}" == same["graded_at"]
+    for row in csv.DictReader(io.StringIO(exported(graded, "csv").decode(), newline="")):
+        same = by_key[key(row)]
+        assert (row["unasked"], row["judge_model"]) == (same["unasked"] or "", same["judge_model"] or "")
+        assert json.loads(row["parameters"]) == same["parameters"]
+
+
+def test_a_score_nobody_was_asked_for_is_told_from_a_judges_own_zero(graded):
+    rows = [json.loads(line) for line in exported(graded, "jsonl").decode().split("\n") if line]
+    zeros = [(row["unasked"], row["label"], row["judge_trial_id"] is None) for row in rows if row["grader"] == "terse"]
+    assert {row["score"] for row in rows if row["grader"] == "terse"} == {0}
+    assert sorted(zeros, key=str) == [("answer_too_long", None, True)] * 3 + [(None, "wrong", False)] * 9
+
+
+def test_who_adjudicated_is_who_said_the_last_word_and_why(graded):
+    (row,) = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "adjudicated"]
+    assert (row["adjudicated_by"], row["score"], row["grade_reasoning"]) == ("second", 1, "So says the second.")
+    assert row["parameters"] == {"scale_min": 0, "scale_max": 1}
+
+
+def test_a_panels_row_holds_its_members_scores(graded):
+    rows = [line for line in map(json.loads, exported(graded, "jsonl").splitlines()) if line["kind"] == "panel"]
+    assert len(rows) == 12
+    assert {tuple(sorted(row["detail"]["members"].values())) for row in rows} == {(0, 1)}

@@ -1,0 +1,63 @@
+"""A JSON line is put together from pieces, and is to the byte what PostgreSQL itself writes of the row."""
+
+import pytest
+from django.db import connection
+
+from grading_app.export.formats import TABLES, export_chunks
+from grading_app.models import Grading
+from grading_app.scoring.grading import grade
+from grading_app.verdict_history import superseding
+from runs_app.models import Point, Trial
+from tests import factories
+from tests.integration.judging.conftest import write_ledger
+
+pytestmark = pytest.mark.django_db
+
+EVERYTHING = "".join(map(chr, [*range(1, 0x180), 0x2028, 0x2029, 0xFEFF, 0xFFFD, 0x1F600, 0x10FFFF]))
+NASTY = ["", 'a "quoted" \\ back\\\\slash', "two\nlines\r\n\ttab", EVERYTHING]
+
+
+@pytest.fixture
+def experiment():
+    """What is hard to write, in each kind of column: texts, exact and inexact numbers, times, JSON, nothing at all."""
+    dataset = factories.make_dataset(
+        items=[{"key": 'a"\\', "input": EVERYTHING, "metadata": {'"': [None, EVERYTHING[31:]]}}]
+    )
+    made = factories.make_experiment(dataset=dataset, samples=len(NASTY))
+    (run,) = factories.make_runs(made)
+    factories.plan_trials(
+        run, answer=lambda item, _, index: {"answer": NASTY[index], "cost_usd": None if index else "0.10000000"}
+    )
+    for trial in Trial.objects.all():
+        factories.make_attempt(trial, error=trial.answer)
+    write_ledger(made)
+    Point.objects.create(run=run, items=[], n_items=0, key={"n\n": 1e300}, reason=EVERYTHING, mean=0.1 + 0.2)
+    grade(made, scorers=[{"name": "regex", "pattern": "a"}], by="test")
+    with superseding():
+        Grading.objects.filter(trial__answer="").update(
+            parse_ok=True, parse_error="", score=float("nan"), detail={"votes": 2}
+        )
+    return made
+
+
+def written_by_postgresql(experiment, table):
+    utc = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+    cells = [(utc.format(some.sql) if some.kind == "time" else some.sql, some.name) for some in table.columns]
+    named = ", ".join(f"{sql} AS {name}" for sql, name in cells)
+    order = f"ORDER BY {table.order}" if table.order else ""
+    lines = f"SELECT row_to_json(line)::text FROM (SELECT {named} {table.rows} {order}) AS line"
+    known = {"experiment": experiment.pk, "low": 0, "high": 2**62}
+    written = []
+    with connection.cursor() as cursor:
+        cursor.execute(f"{table.sections} ORDER BY id", known)
+        for (section,) in cursor.fetchall():
+            cursor.execute(lines, {**known, "section": section})
+            written += [f"{line}\n" for (line,) in cursor.fetchall()]
+    return "".join(written).encode()
+
+
+def test_each_line_is_to_the_byte_what_postgresql_writes_of_the_row(experiment):
+    exported = {name: b"".join(export_chunks(experiment, name, "jsonl")) for name in TABLES}
+    assert exported == {name: written_by_postgresql(experiment, table) for name, table in TABLES.items()}
+    assert {name for name, lines in exported.items() if not lines} == {"preferences", "ratings"}
+    assert b'"score":"NaN"' in exported["gradings"]

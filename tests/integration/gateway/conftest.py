@@ -1,0 +1,26 @@
+from collections.abc import Iterator
+
+import pytest
+
+from runs_app.simulator import SimulatorConfig, SimulatorProcess, simulator_process
+from tests.integration.gateway.fake_provider import FakeProvider, fake_provider
+
+
+@pytest.fixture(scope="session")
+def running_simulator() -> Iterator[SimulatorProcess]:
+    with simulator_process(SimulatorConfig(retry_after_s=7)) as process:
+        yield process
+
+
+@pytest.fixture
+def simulator(running_simulator: SimulatorProcess) -> SimulatorProcess:
+    """A simulated provider without faults, counting from zero."""
+    running_simulator.set_faults(errors="", latency_ms=0, slow_s=None)
+    running_simulator.reset()
+    return running_simulator
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeProvider]:
+    with fake_provider() as provider:
+        yield provider

@@ -1,0 +1,85 @@
+"""A function of the laboratory's own is told of every call, and can neither slow it nor break it."""
+
+import logging
+import threading
+
+import pytest
+from django.test import override_settings
+
+from evalsite.lib.ops.checks import observer_is_there
+from runs_app.llm import call_observer
+from runs_app.llm.call_observer import ObserverQueue
+from runs_app.llm.calls import CallFailure, CallReply
+from tests.integration.gateway.asking import call, failure_of, request
+
+TOLD = []
+HERE = f"{__name__}.remember"
+
+
+def remember(asked, outcome):
+    TOLD.append((asked, outcome))
+
+
+@pytest.fixture
+def told():
+    TOLD.clear()
+    with override_settings(CALL_OBSERVER=HERE):
+        yield TOLD
+    call_observer.observer_queue.cache_clear()
+
+
+def test_it_is_told_of_what_was_asked_and_of_what_came(simulator, told, monkeypatch):
+    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
+    reply = call(request(simulator.url, "What is 3 + 4?", key_env="LAB_KEY"))
+    call_observer.observer_queue(HERE).wait()
+    ((asked, outcome),) = told
+    assert asked.messages[-1]["content"] == "What is 3 + 4?"
+    assert outcome == reply
+    assert len(outcome.trace_id) == 32
+    assert "sk-of-the-lab" not in repr(asked) + repr(outcome)
+
+
+def test_it_is_told_of_failures(simulator, told):
+    simulator.set_faults(errors="500=1")
+    failure = failure_of(request(simulator.url))
+    call_observer.observer_queue(HERE).wait()
+    ((_, outcome),) = told
+    assert isinstance(outcome, CallFailure)
+    assert outcome.trace_id == failure.trace_id != ""
+
+
+def test_one_that_fails_changes_nothing_and_is_logged(simulator, caplog):
+    with override_settings(CALL_OBSERVER=f"{__name__}.missing_its_arguments"):
+        assert isinstance(call(request(simulator.url)), CallReply)
+        call_observer.observer_queue(f"{__name__}.missing_its_arguments").wait()
+    assert "the observer of calls failed" in caplog.text
+
+
+def missing_its_arguments():
+    raise AssertionError("is never reached: it takes no arguments")
+
+
+def test_one_that_stands_still_keeps_no_call_waiting(caplog):
+    goes_on = threading.Event()
+    telling = ObserverQueue(lambda asked, outcome: goes_on.wait(), most_waiting=2)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(20):
+            telling.tell(None, None)
+    assert telling.left_out >= 17  # Two wait, and one may be with the observer.
+    assert "were left out" in caplog.text
+    goes_on.set()
+    telling.wait()
+
+
+@pytest.mark.parametrize("name", ["nowhere.at_all", f"{__name__}.TOLD", "plain"])
+def test_a_name_that_leads_nowhere_is_an_error_at_the_start(name):
+    with override_settings(CALL_OBSERVER=name):
+        (problem,) = observer_is_there(None)
+    assert name in problem.msg
+
+
+def test_no_name_and_a_good_name_are_fine():
+    with override_settings(CALL_OBSERVER=""):
+        assert observer_is_there(None) == []
+    with override_settings(CALL_OBSERVER=HERE):
+        assert observer_is_there(None) == []

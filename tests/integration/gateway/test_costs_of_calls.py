@@ -1,0 +1,132 @@
+"""The cost of a call: free, the price set by hand, or litellm's list, in this order; what the provider states counts
+if it is more, or if no list has a price. A call that failed costs what its reply states, else that is unknown."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from runs_app.engine.outcomes import attempt_from_failure
+from runs_app.llm.calls import ErrorClass
+from runs_app.pricing.costs import Prices
+from tests.integration.gateway.asking import call, failure_of, request
+from tests.integration.gateway.fake_provider import FakeProvider, completion
+
+BY_HAND = Prices(Decimal("2"), Decimal("10"))
+SAID = {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}
+STATED = {**SAID, "cost": 0.0123}
+
+
+def test_a_free_endpoint_costs_nothing(fake: FakeProvider) -> None:
+    fake.reply = completion(usage=SAID)
+    reply = call(request(fake.url, is_free=True, prices=BY_HAND))
+    assert (reply.cost_usd, reply.cost_source) == (Decimal(0), "free")
+
+
+def test_a_price_set_by_hand_comes_before_all_others(fake: FakeProvider) -> None:
+    fake.reply = completion(usage=SAID)
+    reply = call(request(fake.url, model="gpt-4o-mini", prices=BY_HAND))
+    assert (reply.cost_usd, reply.cost_source) == (Decimal("0.003"), "price list")
+
+
+def test_litellms_price_comes_before_the_providers_word(fake: FakeProvider) -> None:
+    fake.reply = completion(usage=SAID)
+    reply = call(request(fake.url, model="gpt-4o-mini"))
+    assert reply.cost_source == "litellm"
+    assert reply.cost_usd == Decimal("0.00021"), "0.15 and 0.60 dollars a million"
+
+
+def test_the_providers_word_comes_last(fake: FakeProvider) -> None:
+    fake.reply = completion(usage=STATED)
+    reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
+    assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
+
+
+def test_else_the_cost_is_unknown_and_not_zero(fake: FakeProvider) -> None:
+    reply = call(request(fake.url))
+    assert (reply.cost_usd, reply.cost_source) == (None, "unknown")
+
+
+def test_half_a_price_is_no_price(fake: FakeProvider) -> None:
+    reply = call(request(fake.url, prices=Prices(Decimal("2"), None)))
+    assert reply.cost_usd is None
+
+
+def test_a_cost_has_the_eight_places_that_are_stored(fake: FakeProvider) -> None:
+    prices = Prices(Decimal("0.0377"), Decimal("0.0411"))
+    fake.reply = completion(usage={"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10})
+    cost = call(request(fake.url, prices=prices)).cost_usd
+    assert cost == Decimal("0.00000039")
+    assert cost.as_tuple().exponent == -8
+
+
+@pytest.mark.parametrize("known", [{"prices": BY_HAND}, {"model": "gpt-4o-mini"}, {"is_free": True}])
+def test_a_provider_that_bills_more_than_the_list_price_is_believed(fake: FakeProvider, known: dict[str, Any]) -> None:
+    fake.reply = completion(usage=STATED)
+    reply = call(request(fake.url, **known))
+    assert (reply.cost_usd, reply.cost_source) == (Decimal("0.0123"), "provider")
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {**SAID, "cost": {"total_cost": 0.5}},
+        {**SAID, "estimated_cost": 0.5},
+        {**SAID, "cost_in_usd_ticks": 5_000_000_000},
+        {**SAID, "cost": 0.02, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.48}},
+        {"prompt_tokens": "many", "completion_tokens": None, "cost": 0.5},
+    ],
+)
+def test_a_cost_counts_in_whatever_form_it_is_stated(fake: FakeProvider, usage: dict[str, Any]) -> None:
+    fake.reply = completion(usage=usage)
+    assert call(request(fake.url, prices=BY_HAND)).cost_usd == Decimal("0.5")
+
+
+BROKEN = {"error": {"code": 502, "message": "upstream died"}, "message": {"content": ""}, "finish_reason": "error"}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {"id": "1", "choices": [BROKEN], "usage": {**SAID, "cost": 0.10}},
+        {"id": "1", "choices": [{"message": {"content": "so"}, "finish_reason": "error"}], "usage": {"cost": 0.10}},
+        {"error": {"code": 429, "message": "slow down"}, "usage": {"cost": 0.10}},
+        {"choices": [], "usage": {**SAID, "cost": 0.10}},
+        {"choices": "none", "usage": {"cost": 0.10}},
+        b'{"choices": [{"message": {"content": "4"}}], "usage": {"prompt_tokens": 1000, "cost": 0.10}, "id": "x',
+        b'{"usage": {"prompt_tokens": 1000, "cost": 0.10, "completion_tokens": 1',
+    ],
+)
+def test_a_failure_with_status_200_costs_what_its_reply_states(fake: FakeProvider, reply: Any) -> None:
+    fake.reply = reply
+    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == Decimal("0.10")
+
+
+def test_a_refusal_with_an_error_status_costs_what_it_states(fake: FakeProvider) -> None:
+    fake.status = 400
+    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": {**SAID, "cost": 0.10}}
+    failure = failure_of(request(fake.url, prices=BY_HAND))
+    attempt = attempt_from_failure(failure)
+    assert failure.error_class == ErrorClass.CONTENT_REFUSED
+    assert (attempt["cost_usd"], attempt["input_tokens"], attempt["output_tokens"]) == (Decimal("0.10"), 1000, 100)
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_the_tokens_of_a_failure_are_paid_at_the_list_price(fake: FakeProvider, status: int) -> None:
+    fake.status = status
+    fake.reply = {"error": {"message": "flagged by the content policy"}, "usage": SAID}
+    assert attempt_from_failure(failure_of(request(fake.url, prices=BY_HAND)))["cost_usd"] == Decimal("0.003")
+    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None, (
+        "tokens were used, at no known price"
+    )
+
+
+@pytest.mark.parametrize("reply", [{"choices": [BROKEN]}, {"error": {"code": 429, "message": "slow down"}}, b"<html>"])
+def test_a_failure_with_status_200_that_states_nothing_has_an_unknown_cost(fake: FakeProvider, reply: Any) -> None:
+    fake.reply = reply
+    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] is None
+
+
+def test_an_error_status_without_usage_costs_nothing(fake: FakeProvider) -> None:
+    fake.status, fake.reply = 429, {"error": {"message": "slow down"}}
+    assert attempt_from_failure(failure_of(request(fake.url)))["cost_usd"] == 0

@@ -1,0 +1,253 @@
+"""A key goes to the endpoint that names it and nowhere else, and nothing goes to an address that is not allowed."""
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs_app.llm import http_transport
+from runs_app.llm.calls import CallFailure, ErrorClass, Kind
+from tests.integration.gateway.asking import call, failure_of, request
+from tests.integration.gateway.fake_provider import FakeProvider
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+OTHERS_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY", "OPENROUTER_API_KEY")
+OTHERS_URLS = ("OPENAI_BASE_URL", "OPENAI_API_BASE", "ANTHROPIC_API_BASE", "ANTHROPIC_BASE_URL", "OPENROUTER_API_BASE")
+
+
+@pytest.fixture(autouse=True)
+def keys_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OTHERS_KEYS:
+        monkeypatch.setenv(name, "sk-key-of-another-provider")
+
+
+@pytest.mark.parametrize("provider", ["openai", "openrouter", "hosted_vllm", "anthropic", "gemini", "ollama_chat"])
+def test_a_keyless_endpoint_gets_no_key_of_the_environment(fake: FakeProvider, provider: str) -> None:
+    with contextlib.suppress(CallFailure):  # the reply has OpenAI's form, which not all of them can read
+        call(request(fake.url, provider=provider))
+    assert len(fake.asked) == 1
+    assert "sk-key-of-another-provider" not in str(fake.asked)
+
+
+def test_the_key_comes_from_the_variable_that_the_endpoint_names(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
+    call(request(fake.url, key_env="LAB_KEY"))
+    assert fake.last.headers["authorization"] == "Bearer sk-of-the-lab"
+
+
+@pytest.mark.parametrize("value", [None, "", "  "])
+def test_a_missing_key_is_a_permanent_failure_and_nothing_is_sent(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, value: str | None
+) -> None:
+    monkeypatch.delenv("LAB_KEY", raising=False)
+    if value is not None:
+        monkeypatch.setenv("LAB_KEY", value)
+    failure = failure_of(request(fake.url, key_env="LAB_KEY"))
+    assert failure.error_class == ErrorClass.MISSING_KEY
+    assert failure.kind == Kind.PERMANENT
+    assert "LAB_KEY" in failure.message
+    assert fake.asked == []
+
+
+def test_a_key_that_the_provider_repeats_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_KEY", "a-very-odd-key-77")
+    fake.status = 401
+    fake.reply = {"error": {"message": "Incorrect API key: a-very-odd-key-77. See http://u:p@x.org/y?key=abc"}}
+    failure = failure_of(request(fake.url, key_env="LAB_KEY"))
+    assert "a-very-odd-key-77" not in f"{failure} {failure.message} {failure.args}"
+    assert "abc" not in failure.message
+    assert failure.message.startswith("Incorrect API key")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://models.example.org/v1",
+        "https://api.openai.com.example.org/v1",
+        "http://169.254.169.254/latest",
+        "http://metadata.google.internal/v1",
+        "ftp://127.0.0.1/v1",
+        "file:///etc/passwd",
+        "http://user:secret@127.0.0.1/v1",
+        "http://api.openai.com/v1",
+    ],
+)
+def test_an_address_that_is_not_allowed_is_never_called(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def send(*_args: Any) -> None:
+        raise AssertionError("it was sent")
+
+    monkeypatch.setattr(http_transport.Exchange, "_send", send)
+    failure = failure_of(request(url))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert failure.kind == Kind.PERMANENT
+    assert "secret" not in failure.message
+
+
+def test_an_address_on_the_list_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.LLM_ALLOWED_HOSTS = ["models.example.org"]
+    assert (
+        sent_to(request("http://models.example.org/v1"), monkeypatch) == "http://models.example.org/v1/chat/completions"
+    )
+
+
+@pytest.mark.parametrize(
+    ("provider", "start"),
+    [
+        ("openai", "https://api.openai.com/v1/chat/completions"),
+        ("openrouter", "https://openrouter.ai/api/v1/chat/completions"),
+        ("anthropic", "https://api.anthropic.com/v1/messages"),
+        ("gemini", "https://generativelanguage.googleapis.com/"),
+        ("ollama_chat", "http://localhost:11434/api/chat"),
+    ],
+)
+def test_a_provider_is_reached_at_its_own_address_whatever_the_environment_says(
+    provider: str, start: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in OTHERS_URLS:
+        monkeypatch.setenv(name, "http://127.0.0.1:9/elsewhere")
+    assert sent_to(request(None, provider=provider), monkeypatch).startswith(start)
+
+
+def sent_to(asked: Any, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address that a call would be sent to."""
+    urls: list[str] = []
+
+    async def send(_self: http_transport.Exchange, url: str, *_args: Any) -> None:
+        urls.append(url)
+        raise TimeoutError
+
+    monkeypatch.setattr(http_transport.Exchange, "_send", send)
+    failure_of(asked)
+    return urls[0]
+
+
+def test_a_server_of_ones_own_needs_an_address() -> None:
+    assert failure_of(request(None, provider="hosted_vllm")).error_class == ErrorClass.NOT_ALLOWED
+
+
+def test_a_provider_that_is_not_known_is_not_called() -> None:
+    assert failure_of(request("http://127.0.0.1:9/v1", provider="azure")).error_class == ErrorClass.NOT_ALLOWED
+
+
+def test_a_redirect_is_not_followed(fake: FakeProvider) -> None:
+    fake.status, fake.headers = 307, {"Location": f"{fake.url}/elsewhere"}
+    failure = failure_of(request(fake.url))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert len(fake.asked) == 1
+
+
+@pytest.mark.parametrize("name", ["model", "messages", "stream", "n", "api_base", "api_key", "base_url", "extra_body"])
+def test_parameters_do_not_change_who_is_asked_or_what(fake: FakeProvider, name: str) -> None:
+    failure = failure_of(request(fake.url, parameters={name: "http://127.0.0.1:9"}))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert fake.asked == []
+
+
+CONTROLS = ["mock_response", "fallbacks", "client", "litellm_params", "custom_llm_provider", "headers2"]
+DEARER = ["models", "plugins", "best_of", "max_output_tokens", "num_predict", "web_search_options", "tools"]
+
+
+@pytest.mark.parametrize("provider", ["openai", "openrouter", "anthropic", "gemini", "ollama_chat", "hosted_vllm"])
+@pytest.mark.parametrize("name", CONTROLS + DEARER)
+def test_only_parameters_of_the_list_are_sent(fake: FakeProvider, provider: str, name: str) -> None:
+    failure = failure_of(request(fake.url, provider=provider, parameters={name: "steered"}))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert name in failure.message
+    assert "max_completion_tokens" in failure.message, "it lists those that are allowed"
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("service_tier", "priority"), ("max_tokens", "9"), ("top_k", {"a": 1}), ("provider", {"max_price": {}})],
+)
+def test_a_parameter_of_another_type_is_not_sent(fake: FakeProvider, name: str, value: Any) -> None:
+    failure = failure_of(request(fake.url, parameters={name: value}))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert f"{name!r} must be" in failure.message
+    assert fake.asked == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["EVALSITE_SECRET_KEY", "DATABASE_URL", "DJANGO_SECRET_KEY", "SECRET_KEY", "AWS_SECRET_KEY", "PATH", "HOME",
+     "GITHUB_TOKEN", "OPENAI_API_KEY\n", "LABKEYS"],
+)  # fmt: skip
+def test_a_variable_that_is_no_providers_key_is_never_sent(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "a-secret-of-the-site")
+    failure = failure_of(request(fake.url, key_env=name))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert "a-secret-of-the-site" not in failure.message
+    assert fake.asked == []
+
+
+def test_with_a_list_of_key_names_only_those_are_read(
+    fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.LLM_KEY_NAMES = ["LAB_KEY"]
+    monkeypatch.setenv("LAB_KEY", "sk-of-the-lab")
+    monkeypatch.setenv("OTHER_API_KEY", "sk-of-another")
+    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
+    failure = failure_of(request(fake.url, key_env="OTHER_API_KEY"))
+    assert failure.error_class == ErrorClass.NOT_ALLOWED
+    assert "EVALSITE_LLM_KEY_NAMES" in failure.message
+    assert len(fake.asked) == 1
+
+
+SECRET, ANOTHER = "a-very/odd-key-77", "sk-key-of-another-provider"
+
+
+def _escaped(text: str) -> str:
+    return "".join(f"\\u{ord(letter):04x}" for letter in text)
+
+
+@pytest.mark.parametrize("written", [SECRET, ANOTHER, SECRET.replace("/", "\\/"), _escaped(SECRET)])
+def test_a_key_in_an_answer_is_not_stored(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch, written: str) -> None:
+    monkeypatch.setenv("LAB_KEY", SECRET)
+    body = """{"id": "c-KEY", "model": "m-KEY", "provider": "p-KEY", "choices": [{"index": 0, "finish_reason": "stop",
+        "message": {"role": "assistant", "content": "It is KEY, \\"that\\".", "reasoning_content": "I see KEY"}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}"""
+    fake.reply = body.replace("KEY", written).encode()
+    fake.headers = {"x-request-id": f"trace-{SECRET}"}
+    reply = call(request(fake.url, key_env="LAB_KEY"))
+    assert (reply.text, reply.raw_text) == ('It is [key], "that".',) * 2
+    assert (reply.reasoning, reply.response_id, reply.trace_id) == ("I see [key]", "c-[key]", "trace-[key]")
+    assert not {SECRET, ANOTHER} & set(str(reply).split("'"))
+    assert SECRET not in str(reply)
+    assert ANOTHER not in str(reply)
+
+
+def test_a_word_that_also_is_a_dummy_key_stays_in_answers(fake: FakeProvider, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_KEY", "hello")
+    assert call(request(fake.url, key_env="LAB_KEY")).text == "hello"
+
+
+@pytest.mark.processes
+def test_the_door_can_be_imported_without_what_is_behind_it() -> None:
+    """A web process may import the gateway: litellm, which is large, comes with the first call only."""
+    code = "import sys; from runs_app.llm import gateway; print([name for name in sys.modules if 'litellm' in name])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_each_loop_has_connections_of_its_own_and_closes_them(fake: FakeProvider) -> None:
+    from runs_app.llm import gateway
+
+    async def one() -> bool:
+        await gateway.call(request(fake.url))
+        session = http_transport.session()
+        await gateway.close()
+        return session.closed
+
+    assert asyncio.run(one())
+    assert asyncio.run(one())

@@ -1,0 +1,74 @@
+"""A mark for the cache arrives as Anthropic wants it; what was read and written is stored and priced right."""
+
+from decimal import Decimal
+
+import pytest
+
+from runs_app.pricing.costs import Prices
+from tests.integration.gateway.asking import call, request
+from tests.integration.gateway.fake_provider import FakeProvider, completion
+
+MARK = {"type": "ephemeral"}
+MESSAGES = [
+    {"role": "system", "content": [{"type": "text", "text": "A long rubric.", "cache_control": MARK}]},
+    {
+        "role": "user",
+        "content": [
+            {"type": "text", "text": "A long head.", "cache_control": MARK},
+            {"type": "text", "text": "What is 2 + 2?"},
+        ],
+    },
+]
+PRICES = Prices(Decimal(3), Decimal(15), Decimal("0.30"), Decimal("3.75"))
+ANTHROPIC_REPLY = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-x",
+    "content": [{"type": "text", "text": "4"}],
+    "stop_reason": "end_turn",
+    "usage": {
+        "input_tokens": 100,
+        "cache_read_input_tokens": 2000,
+        "cache_creation_input_tokens": 300,
+        "output_tokens": 10,
+    },
+}
+
+
+def test_anthropic_gets_the_marks_and_its_cache_is_priced(fake: FakeProvider) -> None:
+    fake.reply = ANTHROPIC_REPLY
+    reply = call(request(fake.url, provider="anthropic", model="claude-x", messages=MESSAGES, prices=PRICES))
+    body = fake.last.body
+    assert body["system"][0]["cache_control"] == MARK
+    assert [part.get("cache_control") for part in body["messages"][0]["content"]] == [MARK, None]
+    assert (reply.input_tokens, reply.cache_read_tokens, reply.cache_write_tokens) == (2400, 2000, 300)
+    paid = (100 * 3 + 2000 * Decimal("0.30") + 300 * Decimal("3.75") + 10 * 15) / 1_000_000
+    listed = (2400 * 3 + 10 * 15) / Decimal(1_000_000)
+    assert (reply.cost_usd, reply.list_usd) == (paid, listed)
+
+
+def test_a_call_without_a_cache_costs_its_list_price(fake: FakeProvider) -> None:
+    reply = call(request(fake.url, prices=PRICES))
+    assert reply.list_usd == reply.cost_usd
+
+
+@pytest.mark.parametrize("model", ["gpt-4o-mini"])
+def test_savings_by_an_unmarked_cache_are_measured_against_litellms_list(fake: FakeProvider, model: str) -> None:
+    usage = {"prompt_tokens": 2000, "completion_tokens": 100, "prompt_tokens_details": {"cached_tokens": 1024}}
+    fake.reply = completion(usage=usage | {"total_tokens": 2100})
+    reply = call(request(fake.url, model=model))
+    assert reply.cache_read_tokens == 1024
+    assert reply.list_usd == Decimal("0.00036"), "2000 at 0.15 and 100 at 0.60 dollars a million"
+    assert reply.cost_usd == Decimal("0.00036") - 1024 * Decimal("0.075") / 1_000_000
+
+
+def test_openrouter_hands_the_marks_on(fake: FakeProvider) -> None:
+    call(request(fake.url, provider="openrouter", model="anthropic/claude-x", messages=MESSAGES))
+    assert fake.last.body["messages"][1]["content"][0]["cache_control"] == MARK
+
+
+def test_what_only_the_provider_prices_has_no_list_price(fake: FakeProvider) -> None:
+    fake.reply = completion(usage={"prompt_tokens": 10, "completion_tokens": 1, "total_tokens": 11, "cost": 0.01})
+    reply = call(request(fake.url, provider="openrouter", model="nobody/knows"))
+    assert (reply.cost_usd, reply.list_usd) == (Decimal("0.01"), None)

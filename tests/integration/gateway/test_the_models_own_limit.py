@@ -1,0 +1,15 @@
+"""Anthropic requires a limit of each answer: it is the one that the reservation rests on."""
+
+import pytest
+
+from runs_app.llm import gateway
+from tests.integration.gateway.asking import request
+from tests.integration.gateway.test_batched_requests import run
+
+
+@pytest.mark.parametrize(("parameters", "limit"), [({}, 77), ({"max_tokens": 9}, 9), ({"max_completion_tokens": 8}, 8)])
+def test_anthropic_gets_the_models_limit_where_the_sampler_sets_none(parameters, limit):
+    asked = request("http://127.0.0.1:9", provider="anthropic", model="claude-sonnet-4-5", parameters=parameters,
+                    max_output_tokens=77)  # fmt: skip
+    (shaped,) = run(gateway.shape(asked))
+    assert shaped.body["max_tokens"] == limit

@@ -1,0 +1,184 @@
+"""Test on five answers: real calls through the engine, under the experiment's budget; no gradings."""
+
+import pytest
+from django.urls import reverse
+
+from grading_app.judging import item_rubrics
+from grading_app.judging.rubric_preview import Try, tried_of, try_out
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import GradeCondition, Grading
+from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
+from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_sampler, plan_trials
+from tests.integration.judging.conftest import drain, judging, make_rubric
+
+
+@pytest.fixture
+def draft(answered):
+    return make_rubric("fresh", status="draft")
+
+
+@pytest.fixture
+def tried(answered, draft):
+    return Try(draft, answered, make_model("judge"), make_sampler("cold", temperature=0, max_tokens=100))
+
+
+def test_a_draft_gets_real_verdicts_and_no_gradings(answered, draft, tried):
+    run = try_out(tried, by=answered.owner)
+    assert run.trials.count() == 3  # An answer for each of the three items there are.
+    assert drain(judging(lambda request: 0.5 if "What is 1" in str(request.messages) else "Hm.")) == 3
+    read_verdicts(answered)
+    found = tried_of(draft, Experiment.objects.all())
+    assert sorted(
+        (one.verdict.score, one.verdict.error, one.verdict.reasoning) for one in found if one.verdict.score
+    ) == [(0.5, "", "It is so.")]
+    assert [one.verdict.error for one in found if one.verdict.error] == ["no_json_object"] * 2
+    assert not Grading.objects.exists()
+    assert not GradeCondition.objects.exists()
+    assert find_differences() == []
+
+
+def test_the_calls_are_paid_from_the_experiments_budget(answered, tried):
+    answered.refresh_from_db()
+    before = answered.spent_usd
+    try_out(tried, by="test")
+    drain(judging())
+    answered.refresh_from_db()
+    assert answered.spent_usd - before == sum(
+        Attempt.objects.filter(run__condition__stage="judge").values_list("cost_usd", flat=True)
+    )
+    Experiment.objects.filter(pk=answered.pk).update(max_usd=answered.spent_usd)
+    run = try_out(tried, by="test")
+    drain(judging())
+    run.refresh_from_db()
+    assert (run.n_done, run.n_pending) == (3, 3)
+
+
+def sparsely(answered_items, blank=()):
+    """An experiment over forty items of which few are answered, as a pilot leaves it."""
+    experiment = make_experiment("sparse", dataset=make_dataset("forty", 40), models=[make_model("a"), make_model("b")])
+    for run in make_runs(experiment, status="done"):
+        keys = {f"item-{number}" for number in answered_items}
+        plan_trials(
+            run,
+            answer=lambda item, *_, keys=keys: (
+                ("right" if item.position not in blank else " \n") if item.key in keys else None
+            ),
+        )
+    return experiment
+
+
+@pytest.mark.parametrize(
+    ("answers", "blank", "tried_items"),
+    [
+        ((37,), (), [37]),
+        ((1, 26, 39), (), [1, 26, 39]),
+        ((1, 26, 39), (26,), [1, 39]),
+        ((3, 4, 5, 30, 31, 32, 33, 34, 35, 39), (), [3, 5, 31, 33, 35]),
+        (range(40), (), [0, 8, 16, 24, 32]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["score", "pairwise"])
+def test_five_answered_items_are_taken_evenly_however_few_are_answered(db, kind, answers, blank, tried_items):
+    experiment = sparsely(answers, blank)
+    tried = Try(make_rubric("fresh", kind, status="draft"), experiment, make_model("judge"), make_sampler("cold"))
+    found = tried.answers()
+    assert [subject.item.position for subject, _ in found] == tried_items
+    assert len({subject.run_id for subject, _ in found}) == min(2, len(found))
+    assert all((rival is not None) == (kind == "pairwise") for _, rival in found)
+    assert all(rival is None or rival.run_id != subject.run_id for subject, rival in found)
+    assert tried.answers() == found
+
+
+def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried):
+    run = try_out(tried, by="test")
+    drain(judging(0.0))
+    assert try_out(tried, by="test") == run
+    assert drain(judging(1.0)) == 3
+    subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
+    assert subjects[0] == subjects[1]
+    assert [one.verdict.score for one in tried_of(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
+
+
+@pytest.fixture
+def web(client, answered):
+    user = answered.owner
+    user.is_staff = True
+    user.save()
+    client.force_login(user)
+    return client
+
+
+def test_a_try_says_what_it_may_cost_and_asks_above_what_the_design_says(web, answered, draft, tried):
+    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    Experiment.objects.update(confirm_above_usd=0)
+    looked = web.post(address, choice | {"look": "Show cost"})
+    cost = looked.context["cost"]
+    assert (cost.calls, 0 < cost.ceiling_usd < 1) == (3, True)
+    assert "3 calls, maximum cost" in looked.content.decode()
+    refused = web.post(address, choice)
+    assert "asks from $0" in str(refused.context["form"].errors["confirmed"])
+    assert not Run.objects.filter(condition__stage="judge").exists()
+    web.post(address, choice | {"confirmed": "on"})
+    run = Run.objects.get(condition__stage="judge")
+    assert run.n_pending == 3
+    assert cost.ceiling_usd <= 3 * run.reserve_usd
+
+
+def test_a_rubric_that_shows_item_rubrics_is_tried_with_a_set_of_them(web, answered, tried):
+    own = make_rubric("own", status="draft", messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
+    texts = TextSet.objects.create(name="own", dataset=answered.dataset)
+    for item in answered.dataset.items.all():
+        ItemText.objects.create(text_set=texts, item=item, text=f"Rule of {item.key}. " * 50)
+    address = reverse("admin:grading_app_rubric_try", args=[own.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk, "texts": texts.pk}
+    assert "texts" in web.post(address, choice).context["form"].errors  # A draft.
+    item_rubrics.approve(texts, by=answered.owner, reason="read")
+    web.post(address, choice)
+    asked = []
+    drain(judging(lambda request: asked.append(str(request.messages)) or 1))
+    assert [sum(f"Rule of item-{n}." in text for text in asked) for n in range(3)] == [1, 1, 1]
+    run = Run.objects.get(condition__stage="judge")
+    assert run.request_tokens > 200  # The longest text is counted.
+    assert [one.verdict.score for one in tried_of(own, Experiment.objects.all())] == [1.0] * 3
+
+
+def test_a_comparison_is_tried_on_pairs_of_different_models(answered, tried):
+    pairs = Try(make_rubric("duel", kind="pairwise", status="draft"), answered, tried.model, tried.sampler)
+    run = try_out(pairs, by="test")
+    for trial in run.trials.select_related("subject__run", "rival__run"):
+        assert trial.subject.item_id == trial.rival.item_id
+        assert trial.subject.run != trial.rival.run
+
+
+def test_what_cannot_be_tried_says_why_and_asks_nothing(answered, tried, draft):
+    unpriced = Try(draft, answered, make_model("unpriced", input_price=None), tried.sampler)
+    with pytest.raises(PlanError, match="has no price"):
+        try_out(unpriced, by="test")
+    writer = make_rubric("author", kind="writer", status="draft", messages=[{"role": "user", "content": "{{input}}"}])
+    for nothing in (writer, draft):
+        assert Try(nothing, make_experiment(f"bare-{nothing.name}"), tried.model, tried.sampler).cost().calls == 0
+    bare = Try(draft, make_experiment("bare", dataset=answered.dataset), tried.model, tried.sampler)
+    with pytest.raises(PlanError, match="no answers to judge"):
+        try_out(bare, by="test")
+    assert not Run.objects.filter(condition__stage="judge").exists()
+
+
+def test_it_is_tried_and_seen_in_the_admin_by_who_may_spend(client, answered, draft, tried):
+    address = reverse("admin:grading_app_rubric_try", args=[draft.pk])
+    choice = {"experiment": answered.pk, "model": tried.model.pk, "sampler": tried.sampler.pk}
+    for name, offered in (("teammate", False), ("owner", True)):
+        user = type(answered.owner).objects.get(username=name)
+        user.is_staff = True
+        user.save()
+        client.force_login(user)
+        client.post(address, choice)
+        assert Trial.objects.filter(subject__isnull=False).exists() == offered
+    assert 'hx-trigger="every 2s"' in client.get(address).content.decode()
+    drain(judging({"score": 1, "reasoning": "<i>fine</i>"}))
+    page = client.get(address).content.decode()
+    assert "&lt;i&gt;fine&lt;/i&gt;" in page
+    assert "hx-trigger" not in page
+    assert "Rubric tests" in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()

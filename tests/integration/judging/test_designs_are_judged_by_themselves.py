@@ -1,0 +1,136 @@
+"""Graders that a design names are asked once a wave's answers are in, and read when they have answered."""
+
+from decimal import Decimal
+
+import pytest
+
+from grading_app.judging import grade_conditions
+from grading_app.judging.cost_forecast import judges_foreseen
+from grading_app.judging.judge_plan import judge
+from grading_app.models import Grading
+from grading_app.tasks import ask_judges, grade_experiment
+from runs_app.models import Attempt, Experiment, LanguageModel, Run, Trial
+from runs_app.planning.cost_estimate import estimate
+from runs_app.run_control import launch
+from tests import factories
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+
+
+@pytest.fixture
+def designed(answered):
+    make_grader()
+    Experiment.objects.update(graders=["judge-a"])
+    answered.refresh_from_db()
+    return answered
+
+
+def test_a_wave_that_ended_is_judged_and_then_read_and_then_left_alone(designed):
+    grade_experiment(designed.pk)
+    assert judge_run(designed).status == "running"
+    drain(judging(1))
+    (graded,) = grade_experiment(designed.pk).values()
+    assert graded == 12
+
+    grade_experiment(designed.pk)
+    assert Grading.objects.count() == 12
+    assert judge_run(designed).n_trials == 12
+
+
+def test_a_wave_that_still_runs_waits(designed):
+    Run.objects.filter(pk=designed.runs.first().pk).update(status="running")
+    grade_experiment(designed.pk)
+    assert not Trial.objects.exclude(subject=None).exists()
+
+
+def test_the_engine_asks_for_it_when_generation_ends(transactional_db, settings, monkeypatch):
+    """From the launch to the gradings, with nothing between but what the task queue was asked for."""
+    asked = []
+    monkeypatch.setattr(
+        "django_q.tasks.async_task", lambda name, *arguments, **options: asked.append((name, arguments))
+    )
+    make_grader()
+    experiment = factories.make_experiment("alone", graders=["judge-a"], max_usd=None)
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    drain(judging(0.25))
+    while asked:
+        name, arguments = asked.pop()
+        if name == "grading_app.tasks.grade_experiment":
+            grade_experiment(*arguments)
+        elif name == "runs_app.tasks.drain":
+            drain(judging(0.25))
+    assert Grading.objects.filter(score=0.25, judged_by__status="done").count() == 3
+    assert Attempt.objects.count() == 6
+
+
+def test_a_judge_that_cannot_judge_stops_no_rule(designed, caplog):
+    Experiment.objects.update(scorers=["numeric"])
+    designed.refresh_from_db()
+    LanguageModel.objects.filter(name="judge").update(output_price=None)
+    grade_experiment(designed.pk)
+    assert Grading.objects.filter(condition__scorer="numeric").count() == 12
+    assert "is not judged by judge-a: unknown price" in caplog.text
+
+
+def test_the_estimate_of_a_launch_holds_what_its_judges_will_cost(transactional_db):
+    grader = make_grader()
+    sampler = factories.make_sampler("short", max_tokens=50)
+    without = factories.make_experiment("without", samplers=[sampler], samples=2)
+    experiment = factories.make_experiment("with", samplers=[sampler], samples=2, graders=["judge-a"])
+    alone, judged = estimate(without), estimate(experiment)
+
+    assert (judged.trials, judged.verdicts, alone.verdicts) == (6, 6, 0)
+    assert judged.ceiling_usd - alone.ceiling_usd >= 6 * Decimal("0.0004")  # 200 tokens at 2 dollars a million, each.
+    assert {price.model for price in judged.prices} == {"small", "judge"}
+    assert judged.problems == []
+
+    type(grader.rubric).objects.update(status="archived")
+    LanguageModel.objects.filter(name="judge").update(input_price=None)
+    judged = estimate(experiment)
+    assert judged.ceiling_usd is None
+    assert any("rubric standard@1 is archived" in problem for problem in judged.problems)
+    assert any("model judge has no price" in problem for problem in judged.problems)
+
+
+def test_the_manifest_of_a_launch_holds_the_prices_of_its_judges_and_of_those_added_later(transactional_db):
+    grader = make_grader()
+    experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
+    launch(experiment, by="test")
+    (judge_a,) = experiment.manifests.order_by("-pk").first().content["judges"]
+    assert judge_a["id"] == grade_conditions.grade_condition_id_of(grader)
+    assert (judge_a["grader"], judge_a["rubric"]["name"], judge_a["texts"]) == ("judge-a", "standard@1", None)
+    assert judge_a["rubric"]["hash"] == grader.rubric.content_hash
+    assert (judge_a["model"]["name"], judge_a["model"]["endpoint"]) == ("judge", "lab")
+    model = LanguageModel.objects.get(name="judge")
+    assert (judge_a["prices"]["input"], judge_a["prices"]["output"]) == (
+        str(model.input_price),
+        str(model.output_price),
+    )
+
+    Run.objects.update(status="done")
+    factories.plan_trials(factories.make_runs(experiment, wave=1, status="done")[0], answer=lambda *_: "4")
+    other = make_grader("judge-b", rubric=grader.rubric, model=factories.make_model("dear", input_price=Decimal(30)))
+    judge(experiment, [other], list(experiment.waves.all()), by="test")
+    later = {
+        one["grader"]: one["prices"]["input"] for one in experiment.manifests.order_by("-pk").first().content["judges"]
+    }
+    assert {name: Decimal(price) for name, price in later.items()} == {"judge-a": 1, "judge-b": 30}
+
+
+def test_verdicts_that_were_asked_for_are_foreseen_no_more(designed):
+    assert estimate(designed).verdicts == 12
+    grade_experiment(designed.pk)
+    drain(judging(1))
+    assert estimate(designed).verdicts == 0
+
+
+def test_no_verdict_sets_aside_more_than_was_foreseen(transactional_db):
+    """The ceiling before the answers are in holds for the request with the longest of them."""
+    make_grader()
+    experiment = factories.make_experiment("with", max_usd=None, graders=["judge-a"])
+    (run,) = factories.make_runs(experiment, status="done")
+    foreseen = judges_foreseen(experiment, "", 3, 50)
+    factories.plan_trials(run, answer=lambda *_: "x" * 150)
+    assert ask_judges(experiment, by="test") == 3
+    reserve = judge_run(experiment).reserve_usd
+    assert foreseen.ceiling_usd / 3 * Decimal("0.9") < reserve <= foreseen.ceiling_usd / 3 + Decimal("1e-8")

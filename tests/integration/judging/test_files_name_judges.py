@@ -1,0 +1,78 @@
+"""`grade: graders:` of an experiment file: named, or written inline and made."""
+
+import pytest
+
+from grading_app.models import Grader, Rubric
+from runs_app.planning.spec_io import create_experiment, duplicate, read_yaml, to_yaml
+from runs_app.planning.specs import SpecError
+from tests import factories
+from tests.integration.judging.conftest import make_grader
+
+FILE = """
+experiment: judged
+dataset: questions@1
+models: [small]
+prompts: [{name: plain, user: "{{input}}"}]
+grade:
+  scorers: [exact_match]
+  graders:
+    - name: judge-a
+      model: judge
+      rubric:
+        name: standard
+        system: "Grade {{scale}}."
+        user: "{{input}} {{answer}}"
+        max: 10
+"""
+
+
+@pytest.fixture
+def curator(db):
+    factories.make_dataset("questions")
+    factories.make_model("small")
+    factories.make_model("judge")
+    return factories.make_user("curator", "Curator", superuser=True)
+
+
+def test_a_judge_that_is_written_inline_is_made_with_its_rubric_and_at_temperature_0(curator):
+    experiment = create_experiment(read_yaml(FILE), by=curator)
+
+    grader = Grader.objects.get()
+    assert experiment.graders == ["judge-a"]
+    assert (grader.name, grader.language_model.name, grader.on_empty) == ("judge-a", "judge", "skip")
+    assert grader.sampler.content == {"temperature": 0, "max_tokens": 1024}
+    assert (grader.rubric.status, grader.rubric.scale_max, len(grader.rubric.messages)) == ("approved", 10, 2)
+
+
+def test_the_file_that_is_written_out_makes_the_same_again(curator):
+    experiment = create_experiment(read_yaml(FILE), by=curator)
+    again = to_yaml(experiment).replace("experiment: judged", "experiment: again")
+
+    assert create_experiment(read_yaml(again), by=curator).graders == ["judge-a"]
+    assert (Grader.objects.count(), Rubric.objects.count()) == (1, 1)
+    assert duplicate(experiment, "copy", by=curator).graders == ["judge-a"]
+
+
+def test_a_judge_may_be_named(curator):
+    make_grader("known")
+    said = FILE[: FILE.index("  graders:")] + "  graders: [known]\n"
+    assert create_experiment(read_yaml(said), by=curator).graders == ["known"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "problem"),
+    [
+        ("model: judge", "model: nobody", "grade.graders[0].model: there is no language model nobody"),
+        ("name: judge-a", "name: taken", "grade.graders[0]: grader taken is another one here; give this one another"),
+        ("rubric:\n        name: standard", "rubric: unheard\n      on_empty: skip #", "there is no rubric unheard"),
+    ],
+)
+def test_what_is_wrong_with_a_judge_is_named_and_nothing_is_made(curator, before, after, problem):
+    make_grader("taken")
+    said = FILE.replace(before, after)
+    if "unheard" in after:
+        said = said[: said.index(" #")] + "\n"
+    with pytest.raises(SpecError) as refusal:
+        create_experiment(read_yaml(said), by=curator)
+    assert problem in str(refusal.value)
+    assert Grader.objects.count() == 1

@@ -1,0 +1,80 @@
+"""`item_rubric`: the same as on the site, from asking a model to an approved set."""
+
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from runs_app.models import Experiment, TextSet
+from tests.factories import make_user
+from tests.integration.judging.conftest import drain
+from tests.integration.judging.test_rubrics_of_items import said, writer, writes  # noqa: F401 - a fixture
+
+
+@pytest.fixture
+def asked(writer, capsys):  # noqa: F811
+    make_user("root", superuser=True)
+    call_command("item_rubric", "write", "pilot", "--template", "by-reference", "--model", "author", "--name", "own")
+    assert "3 rubrics to write; cost: at most $" in capsys.readouterr().out
+    drain(writes)
+    return writer
+
+
+def refused(*words):
+    with pytest.raises(CommandError) as caught:
+        call_command("item_rubric", *words)
+    return caught.value.returncode, str(caught.value)
+
+
+def test_a_set_is_written_collected_corrected_approved_and_archived(asked, tmp_path, capsys):
+    call_command("item_rubric", "collect", "own")
+    assert "own@1: 3 new texts, 0 missing" in capsys.readouterr().out
+    text = tmp_path / "better.txt"
+    text.write_text("Right if it says nought.")
+    call_command("item_rubric", "correct", "own", "item-0", text, "--reason", "clearer")
+    newest = TextSet.objects.get(version=2)
+    assert said(newest)["item-0"] == "Right if it says nought."
+    call_command("item_rubric", "approve", "own", "--reason", "read by two", "--user", "root")
+    newest.refresh_from_db()
+    assert (newest.status, newest.history[0].reason) == ("approved", "read by two")
+    capsys.readouterr()
+    call_command("item_rubric", "show", "own", "--json")
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["missing"], shown["texts"]["item-1"]) == ([], "Right if it says 2.")
+    call_command("item_rubric", "list")
+    assert "own@2" in capsys.readouterr().out
+    call_command("item_rubric", "archive", "own", "--reason", "a better one is there")
+    newest.refresh_from_db()
+    assert newest.status == "archived"
+
+
+def test_a_set_with_an_item_without_a_text_is_not_approved(asked):
+    assert refused("approve", "own", "--reason", "x") == (
+        2, "own@1 cannot be approved: no text for item-0, item-1, item-2.",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["write", "nobody", "--template", "by-reference", "--model", "author"], "there is no experiment nobody"),
+        (["write", "pilot", "--template", "nothing", "--model", "author"], "--template: there is no rubric nothing"),
+        (["write", "pilot", "--template", "by-reference", "--model", "x"], "--model: there is no model x"),
+        (["correct", "own", "item-9", "/nowhere", "--reason", "x"], "has no active item item-9"),
+    ],
+)
+def test_what_there_is_not_is_named(asked, words, named):
+    code, message = refused(*words)
+    assert code == 2
+    assert named in message
+
+
+def test_a_cost_above_the_limit_is_confirmed(writer, monkeypatch):  # noqa: F811
+    make_user("root", superuser=True)
+    Experiment.objects.update(confirm_above_usd="0.0001")
+    words = ("write", "pilot", "--template", "by-reference", "--model", "author")
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    assert refused(*words)[0] == 3
+    assert not TextSet.objects.exists()
+    call_command("item_rubric", *words, "--yes")
+    assert TextSet.objects.get().name == "pilot-rubrics"

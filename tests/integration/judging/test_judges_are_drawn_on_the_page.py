@@ -1,0 +1,101 @@
+"""Judges for stored answers are drawn on the grading tab: by a seed, from a group of models, pinned."""
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from grading_app.models import Grader, Rubric
+from runs_app.models import Experiment, Trial
+from tests import factories
+from tests.integration.comparison.world import make_answers
+from tests.integration.rating.world import signed_in
+
+pytestmark = pytest.mark.django_db
+PAGE = "/experiments/pilot/judge/draw/"
+
+
+@pytest.fixture
+def study():
+    """Three answers by a model at one endpoint; four models of two families at another."""
+    study = make_answers("pilot", items=3)
+    Experiment.objects.filter(pk=study.pk).update(status="active")
+    judges = factories.make_endpoint("judges")
+    for name in ("qwen-a", "qwen-b", "llama-a", "llama-b"):
+        factories.make_model(name, endpoint=judges)
+    turns = [{"role": "user", "content": "{{input}} {{answer}}"}]
+    Rubric.objects.create(name="standard", messages=turns, status="approved")
+    return study
+
+
+def asked(**more):
+    rubric = Rubric.objects.get().pk
+    return {"name": "panelist", "rubric": rubric, "draw-draw": 2, "draw-seed": 5, "draw-by": "family",
+            "draw-wanted": "endpoint:judges", **more}  # fmt: skip
+
+
+def drawn(client, **more):
+    """The page after a draw, and what its form sends back."""
+    page = client.post(PAGE, asked(draw=1, **more))
+    form = page.context["form"]
+    return page, asked(ask=1, confirmed="on", **{"draw-pinned": form.data.get("draw-pinned", ""), **more})
+
+
+def test_a_draw_is_seen_with_its_cost_then_asked_and_pinned(study):
+    client = signed_in(study.owner)
+    page, sent = drawn(client)
+    text = page.content.decode()
+    assert page.context["estimate"].to_do == 2 * 3
+    assert text.count("<strong>drawn</strong>") == 2
+    assert not Grader.objects.exists()
+    assert client.post(PAGE, sent)["Location"] == "/experiments/pilot/grading/"
+    study.refresh_from_db()
+    made = study.draws["judges"]["panelist"]
+    assert sorted(Grader.objects.values_list("name", flat=True)) == sorted(f"panelist-{one}" for one in made["drawn"])
+    assert Trial.objects.filter(run__condition__stage="judge", status="pending").count() == 6
+    assert "Judges panelist" in client.get("/experiments/pilot/").content.decode()
+    assert "not in the design" not in client.get("/experiments/pilot/").content.decode()
+
+
+def test_the_database_takes_another_draw_of_judges_and_changes_none(study):
+    client = signed_in(study.owner)
+    _, sent = drawn(client)
+    client.post(PAGE, sent)
+    _, other = drawn(client, **{"draw-seed": 6, "name": "others"})
+    client.post(PAGE, other)
+    study.refresh_from_db()
+    assert sorted(study.draws["judges"]) == ["others", "panelist"]
+    for draws in ({}, {"judges": {"panelist": study.draws["judges"]["panelist"]}}):
+        with pytest.raises(IntegrityError, match="are pinned"), transaction.atomic():
+            Experiment.objects.filter(pk=study.pk).update(draws=draws)
+
+
+def test_judges_of_a_name_are_drawn_once(study):
+    client = signed_in(study.owner)
+    _, sent = drawn(client)
+    client.post(PAGE, sent)
+    _, again = drawn(client, **{"draw-seed": 9})
+    refused = client.post(PAGE, again)
+    assert "were drawn for pilot before; give these another name" in refused.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"draw-draw": 1}, "1 cannot hold one of each of 2 strata"),
+        ({"draw-draw": ""}, "Enter the number of models."),
+        ({"name": "No Name"}, "Use small letters"),
+        ({"draw-wanted": "endpoint:nowhere"}, "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_said_at_its_field_and_nothing_is_made(study, more, said):
+    page, _ = drawn(signed_in(study.owner), **more)
+    assert said in page.content.decode()
+    assert page.context["estimate"] is None
+    assert not Grader.objects.exists()
+
+
+def test_a_draw_that_was_edited_on_the_way_is_refused(study):
+    client = signed_in(study.owner)
+    _, sent = drawn(client)
+    page = client.post(PAGE, {**sent, "draw-pinned": "x" + sent["draw-pinned"]})
+    assert "Draw again" in page.content.decode()
+    assert not Grader.objects.exists()

@@ -1,0 +1,41 @@
+"""A judge added afterwards grades what is stored, once; the answers stay as they are."""
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading
+from runs_app.models import Attempt, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+
+
+def test_every_answer_gets_one_grading_with_its_reasoning_and_its_call(answered, wave):
+    before = list(Trial.objects.values_list("pk", "status", "answer").order_by("pk"))
+    (report,) = judge(answered, [make_grader()], [wave], by="test")
+    assert report.added == 12
+
+    assert drain(judging(0.5)) == 12
+    (read,) = read_verdicts(answered)
+
+    assert read.read == 12
+    rows = Grading.objects.select_related("judged_by").order_by("trial")
+    assert {(row.score, row.score_raw, row.parse_ok, row.reasoning) for row in rows} == {
+        (0.5, "0.5", True, "It is so.")
+    }
+    assert [row.trial_id for row in rows] == [pk for pk, *_ in before]
+    assert [row.judged_by.subject_id for row in rows] == [row.trial_id for row in rows]
+    assert list(Trial.objects.filter(subject=None).values_list("pk", "status", "answer").order_by("pk")) == before
+    assert judge_run(answered).status == "done"
+    assert find_differences() == []
+
+
+def test_the_same_judge_twice_asks_and_reads_nothing_more(answered, wave):
+    grader = make_grader()
+    judge(answered, [grader], [wave], by="test")
+    drain(judging())
+    read_verdicts(answered)
+    calls = Attempt.objects.count()
+
+    (report,) = judge(answered, [grader], [wave], by="test")
+    assert (report.added, drain(judging())) == (0, 0)
+    assert [one.read for one in read_verdicts(answered)] == [0]
+    assert Attempt.objects.count() == calls

@@ -1,0 +1,89 @@
+"""A rubric that says {{image}}: the judge is sent the item's picture, once, where the rubric has it."""
+
+import base64
+import hashlib
+import json
+
+import pytest
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading
+from runs_app.planning.plan import PlanError
+from tests import factories
+from tests.integration.gateway.fake_provider import completion, fake_provider
+from tests.integration.judging.conftest import make_grader, make_rubric
+from tests.integration.judging.test_over_the_simulated_provider import drained
+from tests.integration.rating.world import make_things
+
+LONG = "Be strict, and mind each of these rules. " * 400
+MARK = {"type": "ephemeral"}
+
+
+@pytest.fixture
+def provider(transactional_db):
+    with fake_provider() as fake:
+        fake.reply = completion('{"score": 1, "reasoning": "I see it."}')
+        yield fake
+
+
+def answered():
+    """Three items with a picture each, and an answer to each of them."""
+    experiment = factories.make_experiment("pictures", dataset=make_things(items=3, images=True), max_usd=None)
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: f"the answer to {item.key}")
+    return experiment
+
+
+def judged(experiment, provider, user, **model):
+    endpoint = factories.make_endpoint("router", provider="openrouter", base_url=provider.url, is_free=True)
+    messages = [{"role": "system", "content": f"{LONG} {{{{verdict_form}}}}"}, {"role": "user", "content": user}]
+    grader = make_grader(
+        rubric=make_rubric(messages=messages),
+        model=factories.make_model("judge", endpoint=endpoint, model="anthropic/claude-x", **model),
+    )
+    judge(experiment, [grader], [experiment.waves.get()], by="test")
+    drained()
+    read_verdicts(experiment)
+    return [asked.body["messages"] for asked in provider.asked]
+
+
+def parts_of(messages):
+    return messages[-1]["content"]
+
+
+def picture_of(part):
+    return hashlib.sha256(base64.b64decode(part["image_url"]["url"].partition("base64,")[2])).hexdigest()
+
+
+@pytest.mark.parametrize("cache_marks", [False, True])
+def test_the_picture_of_the_item_stands_once_between_the_words_around_it(provider, cache_marks):
+    experiment = answered()
+    asked = judged(experiment, provider, "Look at this:\n{{image}}\nIts answer:\n{{answer}}", cache_marks=cache_marks)
+    pictures = {item.key: item.image_id for item in experiment.dataset.items.all()}
+    assert len(asked) == len(pictures) == 3
+    for messages in asked:
+        before, picture, after = parts_of(messages)
+        assert [part["type"] for part in (before, picture, after)] == ["text", "image_url", "text"]
+        assert (before["text"].strip(), before.get("cache_control")) == ("Look at this:", MARK if cache_marks else None)
+        assert after["text"].strip().startswith("Its answer:")
+        (key,) = (key for key in pictures if f"the answer to {key}\n" in after["text"])
+        assert picture_of(picture) == pictures.pop(key)
+        assert json.dumps(messages).count("base64,") == 1
+    assert Grading.objects.filter(score=1).count() == 3
+
+
+def test_a_picture_that_comes_first_leaves_the_mark_at_the_end_of_the_turn_before(provider):
+    asked = judged(answered(), provider, "{{image}}\n{{answer}}", cache_marks=True)
+    for messages in asked:
+        (system,) = messages[0]["content"]
+        assert system["cache_control"] == MARK
+        assert [part["type"] for part in parts_of(messages)] == ["image_url", "text"]
+        assert not any("cache_control" in part for part in parts_of(messages))
+        assert json.dumps(messages).count("base64,") == 1
+
+
+def test_a_judge_that_sees_no_images_is_refused_with_its_name_and_nothing_is_asked(provider):
+    with pytest.raises(PlanError, match="rubric standard@1 shows an image, and model judge does not see images"):
+        judged(answered(), provider, "{{image}}\n{{answer}}", sees_images=False)
+    assert provider.asked == []

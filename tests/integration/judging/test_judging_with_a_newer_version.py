@@ -1,0 +1,120 @@
+"""After a correction: the same judge by the newer version, from the grading tab or by command; what was said stays."""
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grader, Grading
+from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet
+from tests.factories import NOON, make_user
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+
+OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
+
+
+@pytest.fixture
+def curator(db):
+    return make_user("curator", permissions.CURATOR)
+
+
+@pytest.fixture
+def texts(answered, curator):
+    made = TextSet.objects.create(name="own", dataset=answered.dataset)
+    for item in answered.dataset.items.all():
+        ItemText.objects.create(text_set=made, item=item, text=f"Right if it says {item.target}.")
+    item_rubrics.approve(made, by=curator, reason="read")
+    return made
+
+
+def judged(experiment, grader):
+    judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    drain(judging(1.0))
+    read_verdicts(experiment)
+
+
+def corrected(texts, curator, key="item-1"):
+    item = texts.dataset.items.get(key=key)
+    second = item_rubrics.correct(texts, item, "Needs the word.", by=curator, reason="words")
+    item_rubrics.approve(second, by=curator, reason="read")
+    return second
+
+
+def offers(client, experiment):
+    shown = client.get(reverse("experiment_grading", args=[experiment.slug])).context["lines"]
+    return {line["line"].condition.grader.name: line["newer"] for line in shown}
+
+
+def test_corrected_texts_are_judged_with_from_the_tab_and_the_cache_knows_the_rest(client, answered, texts, curator):
+    Experiment.objects.filter(pk=answered.pk).update(confirm_above_usd=0)
+    judged(answered, make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts))
+    client.force_login(answered.owner)
+    assert offers(client, answered) == {"judge-a": None}
+    second = corrected(texts, curator)
+    newer = offers(client, answered)["judge-a"]
+    assert newer.label == "own@2"
+
+    page = client.get(newer.address)
+    assert page.context["estimate"].to_do == 12
+    assert "confirmed" in page.context["form"].fields
+    assert Grader.objects.count() == 1  # Looking makes nothing.
+    choice = {"grader": "judge-a", "texts": second.pk}
+    asking = reverse("experiment_judge", args=["pilot"])
+    assert "confirmed" in client.post(asking, choice).context["form"].errors
+    client.post(asking, choice | {"confirmed": "on"})
+    drain(judging(0.5))
+    read_verdicts(answered)
+
+    made, old = Grader.objects.get(text_set=second), Grader.objects.get(text_set=texts)
+    assert (made.name, made.created_by) == ("judge-a-own-v2", answered.owner)
+    assert (made.language_model, made.sampler, made.rubric) == (old.language_model, old.sampler, old.rubric)
+    outcomes = Attempt.objects.filter(run=Run.objects.order_by("-pk").first()).values_list("outcome", flat=True)
+    assert sorted(outcomes) == ["cached"] * 8 + ["ok"] * 4
+    assert set(Grading.objects.filter(condition__grader=old).values_list("score", flat=True)) == {1.0}
+    assert Grading.objects.filter(condition__grader=made, score=0.5).count() == 4
+    assert offers(client, answered) == {"judge-a": None, "judge-a-own-v2": None}
+
+
+def test_a_newer_rubric_is_offered_once_it_is_approved_even_where_the_older_one_is_archived(client, answered):
+    grader = make_grader()
+    judged(answered, grader)
+    client.force_login(answered.owner)
+    second = make_rubric(version=2, scale_max=5, status="draft")
+    assert offers(client, answered) == {"judge-a": None}
+    type(second).objects.filter(pk=second.pk).update(status="approved", approved_at=NOON)
+    type(second).objects.filter(pk=grader.rubric.pk).update(status="archived")
+    newer = offers(client, answered)["judge-a"]
+    assert newer.parts == (second,)
+    assert "Judge with standard@2" in client.get(reverse("experiment_grading", args=["pilot"])).content.decode()
+    assert client.get(newer.address).context["estimate"].problems == []
+    client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a", "rubric": second.pk})
+    assert Grader.objects.get(rubric=second).name == "judge-a-standard-v2"
+    assert Run.objects.filter(condition__grade_condition__rubric=second).get().n_pending == 12
+
+
+def test_by_command_the_name_says_the_version_and_is_not_piled_up(answered, texts, curator):
+    make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
+    second = corrected(texts, curator)
+    call_command("grade", "pilot", "--grader", "judge-a", "--texts", "own@2", "--no-wait")
+    corrected(second, curator, "item-2")
+    call_command("grade", "pilot", "--grader", "judge-a-own-v2", "--texts", "own", "--no-wait")
+    assert list(Grader.objects.order_by("pk").values_list("name", "text_set__version")) == [
+        ("judge-a", 1),
+        ("judge-a-own-v2", 2),
+        ("judge-a-own-v3", 3),
+    ]
+    with pytest.raises(CommandError, match="there is no set of texts own@9"):
+        call_command("grade", "pilot", "--grader", "judge-a", "--texts", "own@9")
+    with pytest.raises(CommandError, match="name a grader as well"):
+        call_command("grade", "pilot", "--texts", "own")
+
+
+def test_a_command_that_is_refused_makes_no_judge(answered):
+    make_grader()
+    make_rubric(version=2, status="draft")
+    with pytest.raises(CommandError, match="a curator must approve it"):
+        call_command("grade", "pilot", "--grader", "judge-a", "--rubric", "standard@2")
+    assert Grader.objects.count() == 1

@@ -1,0 +1,179 @@
+"""Length is told from quality: r within conditions, scores in bins of length, and how often the longer of two wins."""
+
+import random
+
+import numpy as np
+import pytest
+from django.core.cache import cache
+from django.urls import reverse
+
+from grading_app.models import GradeCondition, Grading, Preference, Rubric, Sums
+from grading_app.reports import verdict_cache
+from grading_app.reports.length_bias import lengths_of
+from grading_app.tasks import work_out_sums
+from grading_app.verdict_history import superseding
+from tests import factories
+from tests.integration.comparison.world import graded, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+def make_written(words):
+    """Two models over twelve items, four answers each; `words(model, item, sample)` long."""
+    models = [factories.make_model("small"), factories.make_model("large")]
+    made = factories.make_experiment(
+        "pilot", dataset=factories.make_dataset("pilot-items", 12), models=models, samples=4
+    )
+    for run in factories.make_runs(made):
+        name = run.condition.model.name
+        factories.plan_trials(run, answer=lambda item, _, at, name=name: "word " * words(name, item, at))
+    return made
+
+
+def many_words_of_the_large(draw):
+    return lambda model, item, at: 8 if at == 0 else {"small": 10, "large": 40}[model] + draw.randrange(10)
+
+
+@pytest.fixture
+def experiment():
+    """The large model writes more and better; within each model length tells nothing of the score. First samples have
+    one length."""
+    return make_written(many_words_of_the_large(random.Random(3)))
+
+
+def by_model(trial):
+    name = trial.run.condition.model.name
+    return {"small": 2.0, "large": 6.0}[name] + (5 * trial.item.position + 3 * trial.sample_idx) % 7 % 2
+
+
+def moments(condition):
+    rows = Grading.objects.filter(condition=condition).select_related("trial__run")
+    found = {}
+    for one in rows:
+        found.setdefault(one.trial.run.condition_id, []).append((len(one.trial.answer), one.score))
+    return {key: np.array(pairs) for key, pairs in found.items()}
+
+
+def test_r_within_conditions_is_that_of_scores_and_lengths_about_their_own_means(experiment):
+    judge = graded(experiment, "judge-a", by_model)
+    judge.refresh_from_db()
+    found, groups = lengths_of(judge), moments(judge)
+    pooled = np.vstack(list(groups.values()))
+    centred = np.vstack([rows - rows.mean(axis=0) for rows in groups.values()])
+    assert found.r == pytest.approx(np.corrcoef(pooled.T)[0, 1])
+    assert found.within == pytest.approx((centred[:, 0] @ centred[:, 1]) / np.sqrt((centred**2).sum(axis=0).prod()))
+    assert found.r > 0.5
+    assert abs(found.within) < 0.3
+    assert found.n == 96
+
+
+def test_each_answer_is_in_one_bin_and_bins_hold_their_means(experiment):
+    judge = graded(experiment, "judge-a", by_model)
+    judge.refresh_from_db()
+    found = lengths_of(judge)
+    assert {of: sum(one.n for one in bins.values()) for of, bins in found.bins.items()} == {
+        of: len(rows) for of, rows in moments(judge).items()
+    }
+    for of, rows in moments(judge).items():
+        for at, one in found.bins[of].items():
+            low, high = found.edges[at]
+            inside = rows[(rows[:, 0] >= low) & (rows[:, 0] <= high)]
+            assert (one.n, one.length, one.score) == (len(inside), *map(pytest.approx, inside.mean(axis=0)))
+
+
+def test_scores_of_one_length_have_no_correlation():
+    experiment = make_written(lambda *_: 5)
+    found = lengths_of(graded(experiment, "judge-a", by_model))
+    assert (found.r, found.within, len(found.edges)) == (None, None, 1)
+
+
+def test_of_many_answers_all_are_read_by_a_worker_and_the_page_says_of_when_they_are(client, experiment, monkeypatch):
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
+    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 95)
+    judge = graded(experiment, "judge-a", by_model)
+    client.force_login(experiment.owner)
+    address = reverse("grading_length", args=["pilot"])
+    for _ in range(2):
+        text = client.get(address).content.decode()
+        assert "A worker is calculating the results (waiting for a worker)" in text
+        assert 'hx-trigger="every 3s"' in text
+    assert asked == [("grading_app.tasks.work_out_sums", ([Sums.objects.get().pk],))]
+    assert client.get(reverse("grading_length_figure", args=["pilot"])).status_code == 404
+    work_out_sums(*asked.pop()[1])
+    page = client.get(address)
+    judge.refresh_from_db()
+    assert page.context["lengths"] == lengths_of(judge)
+    assert "Includes all verdicts" in page.content.decode()
+    assert client.get(page.context["figure"]["address"]).content.startswith(b"<svg")
+    with superseding():
+        Grading.objects.filter(pk=Grading.objects.first().pk).update(score=1)
+    assert "Newer ones are added soon after the last verdict" in client.get(address).content.decode()
+    Sums.objects.update(asked_at=factories.NOON, ended_at=factories.NOON)
+    assert "A worker is adding newer ones" in client.get(address).content.decode()
+    assert len(asked) == 1
+
+
+def preferences(experiment, winner):
+    rubric = make_rubric("pairs", kind=Rubric.Kind.PAIRWISE)
+    condition = GradeCondition.objects.create(
+        experiment=experiment, grade_condition_id="duel", kind="judge", rubric=rubric
+    )
+    first, second = (run.trials.order_by("pk") for run in experiment.runs.generating().order_by("pk"))
+    rows = [
+        Preference(condition=condition, trial_a=a, trial_b=b, judged_by_id=at + 1, winner=winner(at, a, b))
+        for at, (a, b) in enumerate(zip(first, second, strict=True))
+    ]
+    Preference.objects.bulk_create(rows)
+    condition.refresh_from_db()
+    return condition
+
+
+def test_the_share_that_the_longer_answer_won_leaves_ties_and_equal_lengths_out(client, experiment):
+    def winner(at, a, b):
+        if at % 5 == 0:
+            return "tie"
+        longer = "a" if len(a.answer) > len(b.answer) else "b"
+        return longer if at % 3 else {"a": "b", "b": "a"}[longer]
+
+    condition = preferences(experiment, winner)
+    rows = list(Preference.objects.select_related("trial_a", "trial_b"))
+    decided = [one for one in rows if one.winner != "tie" and len(one.trial_a.answer) != len(one.trial_b.answer)]
+    won = [(one.winner == "a") == (len(one.trial_a.answer) > len(one.trial_b.answer)) for one in decided]
+    found = lengths_of(condition)
+    assert found.share.n == len(decided)
+    assert found.share.share == pytest.approx(np.mean(won))
+    assert found.share.low < found.share.share < found.share.high
+    assert found.ties + found.equal + found.share.n == len(rows)
+    assert found.equal > 0
+    client.force_login(experiment.owner)
+    page = client.get(reverse("grading_length", args=["pilot"]), {"by": condition.pk})
+    assert f"of {len(decided)} verdicts on" in page.content.decode()
+
+
+def test_a_condition_is_chosen_in_the_address_and_its_figure_is_svg(client, experiment):
+    first, second = graded(experiment, "judge-a", by_model), graded(experiment, "judge-bb", lambda trial: 4.0)
+    client.force_login(experiment.owner)
+    page = client.get(reverse("grading_length", args=["pilot"]), {"by": second.pk})
+    assert page.context["chosen"] == second
+    assert client.get(reverse("grading_length", args=["pilot"])).context["chosen"] == first
+    picture = client.get(page.context["figure"]["address"])
+    assert picture.content.startswith(b"<svg")
+    assert client.get(page.context["figure"]["narrow"]).status_code == 200
+    assert "do not exist" in client.get(reverse("grading_length", args=["pilot"]), {"by": "77777"}).content.decode()
+    assert client.get(reverse("grading_length_figure", args=["pilot"]), {"by": "x"}).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment, django_assert_max_num_queries):
+    for at in range(6):
+        graded(experiment, "judge-" + "x" * at, by_model)
+    client.force_login(experiment.owner)
+    with django_assert_max_num_queries(20):
+        page = client.get(reverse("grading_length", args=["pilot"]))
+    assert page.status_code == 200
+    assert len(page.context["choices"]) == 6

@@ -1,0 +1,101 @@
+"""A new verdict on two answers replaces the one before: in what is counted, in strengths, in exports and on pages."""
+
+import json
+
+import pytest
+from django.urls import reverse
+
+from grading_app.export.formats import export_chunks
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts, unread_verdicts
+from grading_app.models import Preference
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_stats import pairwise_standing
+from runs_app.models import Trial
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+
+
+@pytest.fixture
+def duel(answered):
+    return make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
+
+
+def asked(experiment, grader, said, force=False):
+    judge(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
+    drain(judging(said))
+    read_verdicts(experiment)
+
+
+def line_of(experiment):
+    (line,) = grade_lines(experiment)
+    return line, pairwise_standing([line.condition], {})
+
+
+def exported(experiment):
+    return [json.loads(row) for row in b"".join(export_chunks(experiment, "preferences", "jsonl")).splitlines()]
+
+
+def test_a_new_verdict_on_each_pair_replaces_the_one_before_everywhere(answered, duel):
+    asked(answered, duel, {"winner": "A", "reasoning": "the first"})
+    line, before = line_of(answered)
+    assert (line.verdicts, before.bias.pairs, before.bias.flipped, before.bias.for_first) == (12, 6, 6, 6)
+
+    asked(answered, duel, {"winner": "B", "reasoning": "the second"}, force=True)
+    line, after = line_of(answered)
+    assert (line.verdicts, line.totals.done) == (12, 24)
+    assert (after.bias.pairs, after.bias.for_first, after.bias.for_second) == (6, 0, 6)
+    assert [(row["winner"], row["grade_reasoning"]) for row in exported(answered)] == [("b", "the second")] * 12
+    newest = Trial.objects.exclude(subject=None).filter(sample_idx=1)
+    assert set(Preference.objects.values_list("judged_by", flat=True)) == set(newest.values_list("pk", flat=True))
+
+
+def test_a_new_verdict_that_cannot_be_read_leaves_no_old_one_counting(answered, duel):
+    asked(answered, duel, {"winner": "A"})
+    asked(answered, duel, lambda request: "No idea." if "What is 0" in str(request.messages) else {"winner": "A"}, True)
+    line, standing = line_of(answered)
+    assert (line.verdicts, line.scores.preferred, line.scores.codes) == (12, 8, (("no_json_object", 4),))
+    assert (standing.bias.pairs, standing.comparisons) == (4, 8)
+    assert [one for counted in unread_verdicts(answered).values() for one in counted.items()] == [("no_json_object", 4)]
+
+    asked(answered, duel, {"winner": "B"}, force=True)
+    line, standing = line_of(answered)
+    assert (line.scores.codes, standing.comparisons, standing.bias.for_second) == ((), 12, 6)
+    assert unread_verdicts(answered) == {}
+
+
+def test_reading_the_replies_again_keeps_the_newest(answered, duel):
+    asked(answered, duel, {"winner": "A"})
+    asked(answered, duel, {"winner": "tie"}, force=True)
+    (again,) = read_verdicts(answered, again=True)
+    assert set(Preference.objects.values_list("winner", flat=True)) == {"tie"}
+    assert Preference.objects.count() == 12
+    (nothing,) = read_verdicts(answered)
+    assert (again.read, nothing.read) == (12, 0)
+
+
+def test_both_answers_pages_show_who_was_preferred_and_why(client, answered, duel):
+    asked(answered, duel, {"winner": "A", "reasoning": "the <b>first</b>"})
+    row = Preference.objects.select_related("trial_a", "trial_b").first()
+    client.force_login(answered.owner)
+    pages = [client.get(trial.get_absolute_url()) for trial in (row.trial_a, row.trial_b)]
+    for page, other, won in ((pages[0], row.trial_b, True), (pages[1], row.trial_a, False)):
+        shown = {(one["row"].pk, one["other"], one["won"]) for one in page.context["preferences"]}
+        assert (row.pk, other.pk, won) in shown
+        assert len(shown) == 2  # One other model, both orders.
+        text = page.content.decode()
+        assert "the &lt;b&gt;first&lt;/b&gt;" in text
+        assert f'href="{other.get_absolute_url()}"' in text
+        assert f'href="{reverse("trial_detail", args=[row.judged_by_id])}"' in text
+    call = client.get(reverse("trial_detail", args=[row.judged_by_id]))
+    assert [one["row"] for one in call.context["preferences"]] == [row]
+    assert "The first" in call.content.decode()
+
+
+def test_a_call_whose_verdict_was_replaced_says_that_a_newer_one_counts(client, answered, duel):
+    asked(answered, duel, {"winner": "A"})
+    old = Preference.objects.first().judged_by
+    asked(answered, duel, {"winner": "B"}, force=True)
+    client.force_login(answered.owner)
+    page = client.get(old.get_absolute_url())
+    assert page.context["preferences"] == []
+    assert "a newer reply counts" in page.content.decode()

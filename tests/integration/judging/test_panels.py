@@ -1,0 +1,163 @@
+"""What several judges' scores come to: stored, recomputed from the members' rows, and the same each time."""
+
+import json
+
+import pytest
+
+from grading_app.export.formats import export_chunks
+from grading_app.judging import grade_conditions, panels
+from grading_app.models import Grading, Panel
+from grading_app.verdict_history import superseding
+from runs_app.models import Trial
+from runs_app.planning.plan import PlanError
+from tests import factories
+from tests.integration.judging.conftest import make_answered, make_grader, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def stored():
+    return make_answered()
+
+
+def graded(condition, said):
+    """This member's verdict on every answer, as reading leaves it; None could not be read."""
+    code = {} if said is not None else {"parse_error": "no_json_object"}
+    for trial in Trial.objects.filter(subject=None):
+        values = {"score": said, "parse_ok": said is not None, "parse_error": "", **code}
+        with superseding():
+            Grading.objects.update_or_create(condition=condition, trial=trial, defaults=values)
+
+
+def convened(experiment, rule, verdicts, quorum=None):
+    """Judges that say the same of every answer, and their panel."""
+    rubric = make_rubric(scale_max=10)
+    members = [
+        make_grader(f"judge-{at}", rubric=rubric, model=factories.make_model(f"judge-{at}"))
+        for at in range(len(verdicts))
+    ]
+    for member, said in zip(members, verdicts, strict=True):
+        graded(grade_conditions.made(experiment, member), said)
+    panel = Panel.objects.create(name=f"by-{rule}", rule=rule, quorum=quorum)
+    panel.graders.set(members)
+    return panels.convene(experiment, panel), panel
+
+
+@pytest.mark.parametrize(
+    ("rule", "verdicts", "score", "code"),
+    [
+        ("mean", [1, 2, 6], 3, ""),
+        ("median", [1, 2, 6], 2, ""),
+        ("median", [1, 2, 6, 7], 4, ""),
+        ("majority", [1, 1, 6], 1, ""),
+        ("majority", [1, 2, 6], None, "no_majority"),
+        ("majority", [1, 1, 6, 6], None, "no_majority"),
+        ("mean", [1, None, 6], 3.5, ""),
+        ("majority", [1, None, 1], 1, ""),
+        ("mean", [None, None], None, "no_member_scored"),
+    ],
+)
+def test_members_are_taken_together_by_the_rule(stored, rule, verdicts, score, code):
+    condition, _ = convened(stored, rule, verdicts)
+    rows = Grading.objects.filter(condition=condition)
+    assert set(rows.values_list("score", "parse_error", "parse_ok")) == {(score, code, score is not None)}
+    assert rows.count() == 12
+    said = rows.first().detail["members"]
+    assert sorted(map(str, said.values())) == sorted(map(str, verdicts))
+
+
+@pytest.mark.parametrize(
+    ("rule", "quorum", "verdicts", "score", "code"),
+    [
+        ("mean", 2, [1, None, 6], 3.5, ""),
+        ("median", 3, [1, None, 6], None, "no_quorum"),
+        ("majority", 2, [1, None, 1], 1, ""),
+        ("majority", 2, [1, None, 6], None, "no_majority"),
+        ("mean", 1, [None, None], None, "no_quorum"),
+    ],
+)
+def test_with_a_quorum_so_many_members_must_have_given_a_score(stored, rule, quorum, verdicts, score, code):
+    condition, _ = convened(stored, rule, verdicts, quorum)
+    rows = Grading.objects.filter(condition=condition)
+    assert set(rows.values_list("score", "parse_error")) == {(score, code)}
+    votes = sum(said is not None for said in verdicts)
+    assert rows.count() == 12
+    assert ("votes", f"{votes} of {len(verdicts)}") in rows.first().told
+    told = export_chunks(stored, "gradings", "jsonl")
+    exported = [json.loads(row) for row in b"".join(told).splitlines()]
+    assert {row["votes"] for row in exported if row["grader"] == f"by-{rule}"} == {votes}
+    assert {row["votes"] for row in exported if row["grader"] != f"by-{rule}"} == {None}
+
+
+def test_a_quorum_does_not_wait_for_a_member_whose_call_failed_and_falls_with_its_votes(stored):
+    condition, panel = convened(stored, "mean", [0, 4, 8], quorum=2)
+    first, second, third = (grade_conditions.known(stored, member) for member in panel.graders.order_by("name"))
+    with superseding():
+        Grading.objects.filter(condition=third).delete()
+    assert panels.refresh(condition) == 12
+    assert set(Grading.objects.filter(condition=condition).values_list("score", "detail__votes")) == {(2, 2)}
+    graded(second, None)
+    panels.refresh(condition)
+    assert set(Grading.objects.filter(condition=condition).values_list("score", "parse_error")) == {(None, "no_quorum")}
+    assert condition.grade_condition_id != panels.convene(stored, _of_all(panel)).grade_condition_id
+    assert first.pk in condition.parameters["members"]
+
+
+def _of_all(panel):
+    other = Panel.objects.create(name=panel.name + "-of-all", rule=panel.rule)
+    other.graders.set(panel.graders.all()[:2])
+    return other
+
+
+def test_a_quorum_above_the_number_of_members_is_refused(stored):
+    with pytest.raises(PlanError, match="asks for 3 scores and has 2 members"):
+        convened(stored, "mean", [0, 4], quorum=3)
+
+
+def test_a_panel_that_is_taken_again_changes_nothing_and_follows_its_members(stored):
+    condition, panel = convened(stored, "mean", [0, 4])
+    assert panels.refresh(condition) == 0
+    assert panels.convene(stored, panel) == condition
+
+    graded(grade_conditions.known(stored, panel.graders.first()), 6)
+    assert panels.refresh_all(stored) == 12
+    assert set(Grading.objects.filter(condition=condition).values_list("score", flat=True)) == {5}
+
+
+def test_an_answer_waits_for_all_members(stored):
+    condition, _ = convened(stored, "mean", [0, 4])
+    member = Grading.objects.filter(condition__kind="judge").first()
+    with superseding():
+        Grading.objects.filter(condition=condition).delete()
+    with superseding():
+        member.delete()
+    assert panels.refresh(condition) == 11
+
+
+def test_members_with_other_scales_are_refused(stored):
+    panel = Panel.objects.create(name="odd", rule="mean")
+    panel.graders.set([make_grader("a"), make_grader("b", rubric=make_rubric("ten", scale_max=10))])
+    with pytest.raises(PlanError, match="one scale"):
+        panels.convene(stored, panel)
+
+
+def test_one_judge_is_no_panel_and_comparisons_give_no_score(stored):
+    panel = Panel.objects.create(name="odd", rule="mean")
+    panel.graders.set([make_grader("a")])
+    with pytest.raises(PlanError, match="at least two"):
+        panels.convene(stored, panel)
+    duel = make_rubric("duel", "pairwise")
+    panel.graders.set([make_grader("b", rubric=duel), make_grader("c", rubric=duel)])
+    with pytest.raises(PlanError, match="give none"):
+        panels.convene(stored, panel)
+
+
+def test_one_judge_under_two_names_is_refused_with_both_names(stored):
+    one = make_grader("judge-a")
+    twin = make_grader("judge-b", rubric=one.rubric, model=one.language_model, sampler=one.sampler)
+    graded(grade_conditions.made(stored, one), 1)
+    panel = Panel.objects.create(name="twins", rule="mean")
+    panel.graders.set([one, twin])
+    with pytest.raises(PlanError, match="judge-a and judge-b ask the same"):
+        panels.convene(stored, panel)

@@ -1,0 +1,116 @@
+"""8,000 replies in every shape, good and bad: asked over HTTP, drained, read, stored, each with the code of its shape.
+
+The simulated judge draws the shape of a reply from its seed and the request. What is expected is drawn the same way,
+from what the answers say: no reply is looked at.
+"""
+
+import random
+from collections import Counter
+from uuid import uuid4
+
+import pytest
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading, Preference
+from runs_app.llm import judge_prompt, prompts
+from runs_app.models import Attempt, Experiment, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.process import simulator_process
+from tests import factories
+from tests.integration.judging.conftest import make_grader, make_rubric
+from tests.integration.judging.test_over_the_simulated_provider import drained
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+SEED = 20261120
+ITEMS, SAMPLES = 40, 25  # Of two models: 2,000 answers, and as many verdicts of each of four judges.
+ANSWERS = 2 * ITEMS * SAMPLES
+NAMES = ("right", "clear", "brief")
+KINDS = ("score", "criteria", "label", "pairwise")
+
+
+def make_answers():
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment(
+        "judged", dataset=factories.make_dataset("many", ITEMS), models=models, samples=SAMPLES, max_usd=None
+    )
+    for at, run in enumerate(factories.make_runs(experiment, status="done")):
+        factories.plan_trials(run, answer=lambda item, _, index, at=at: f"{item.key} says {index}, {at}")
+    keep_books(experiment)
+    return experiment
+
+
+def keep_books(experiment):
+    """The calls that gave the answers, so that counters and rows agree."""
+    Attempt.objects.bulk_create(
+        Attempt(
+            trial=trial,
+            run_id=trial.run_id,
+            token=uuid4(),
+            outcome="ok",
+            cost_usd=trial.cost_usd,
+            input_tokens=trial.input_tokens,
+            output_tokens=trial.output_tokens,
+            finished_at=trial.completed_at,
+        )
+        for trial in Trial.objects.all()
+    )
+    Run.objects.update(n_attempts=ITEMS * SAMPLES)
+    Experiment.objects.update(spent_usd=sum(run.spent_usd for run in Run.objects.all()), max_concurrency=64)
+    experiment.refresh_from_db()
+
+
+def make_judges(base_url):
+    endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=64, is_free=True)
+    model = factories.make_model("judge", endpoint=endpoint)
+    parts = [{"name": name, "score": at} for at, name in enumerate(NAMES)]
+    criteria = [{"name": name} for name in NAMES]
+    rubrics = [make_rubric(kind, kind, criteria=criteria, labels=parts) for kind in KINDS]
+    return [make_grader(f"judge-{rubric.kind}", rubric=rubric, model=model) for rubric in rubrics]
+
+
+def expected_code(rubric, subject, rival):
+    """What is wrong with the reply that the simulated judge gave on this answer, or on these two."""
+    told = judge_prompt.told_by(rubric.content) | judge_prompt.answers_for(subject.answer, rival and rival.answer)
+    turns = prompts.render(rubric.messages, told | {"input": subject.item.input, "target": subject.item.target})
+    texts = [turn["content"] for turn in turns]
+    if rubric.kind == "pairwise":
+        texts[-1] += f"\n\n{told['verdict_form']}"
+    dice = random.Random("\x1f".join((str(SEED), "vendor/judge", "\n\n".join(texts))))
+    names = NAMES if rubric.kind in ("criteria", "label") else ()
+    return assorted(Asked(rubric.kind, names), (0, 1), dice)[1]
+
+
+def stored():
+    """(rubric, answer, other answer or None, code, whether there is a value), of all verdicts."""
+    trials = Trial.objects.select_related("item").in_bulk()
+    for row in Grading.objects.select_related("condition__rubric"):
+        yield row.condition.rubric, trials[row.trial_id], None, row.parse_error, row.score is not None
+    for row in Preference.objects.select_related("condition__rubric"):
+        first, second = trials[row.trial_a_id], trials[row.trial_b_id]
+        yield row.condition.rubric, first, second, row.parse_error, bool(row.winner)
+
+
+def test_eight_thousand_replies_of_every_shape_are_stored_with_their_codes():
+    with simulator_process(SimulatorConfig(seed=SEED, judge="assorted")) as provider:
+        experiment = make_answers()
+        judge(experiment, make_judges(provider.url), [experiment.waves.get()], by="test")
+        assert drained() == 4 * ANSWERS
+        assert provider.counters()["requests"] == 4 * ANSWERS
+    reports = read_verdicts(experiment)
+    assert [report.read for report in reports] == [ANSWERS] * 4
+
+    seen = Counter()
+    for rubric, subject, rival, code, has_value in stored():
+        assert code == expected_code(rubric, subject, rival), (rubric.kind, subject.answer)
+        assert has_value == (not code)
+        seen[rubric.kind, code] += 1
+    assert seen.total() == 4 * ANSWERS
+    for kind in KINDS:
+        assert sum(n for (of, _), n in seen.items() if of == kind) == ANSWERS
+    assert len(seen) == 21  # Each kind has its values, two codes of the form, and one to three of its own.
+    assert min(seen.values()) > ANSWERS / 100
+    assert find_differences() == []

@@ -1,0 +1,213 @@
+"""Two stages: a model writes a rubric for each item from its reference, a curator corrects it, every judge reads it."""
+
+import pytest
+from django.urls import reverse
+
+from datasets_app.models import TransitionError
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.rubric_checks import STARTERS
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading, Rubric
+from grading_app.tasks import grade_experiment
+from runs_app.models import Attempt, Experiment, Run, TextSet, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
+from tests.factories import make_model, make_sampler, make_user
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric, reply
+
+OWN = [{"role": "user", "content": "{{input}}\n{{item_rubric}}\n{{answer}}"}]
+
+
+@pytest.fixture
+def curator(db):
+    return make_user("curator", permissions.CURATOR)
+
+
+@pytest.fixture
+def writer(answered):
+    Experiment.objects.filter(pk=answered.pk).update(status="active")
+    answered.refresh_from_db()
+    starter = STARTERS["writer"]
+    turns = [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
+    template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
+    sampler = make_sampler("writing", temperature=0, max_tokens=300)
+    return Writer(answered, template, make_model("author"), sampler)
+
+
+async def writes(request):
+    """Quotes the reference that it was shown."""
+    text = str(request.messages[-1]["content"])
+    target = text.rsplit("Reference answer:\n", 1)[1]
+    return reply(f"Right if it says {target}.")
+
+
+@pytest.fixture
+def texts(writer):
+    """Written and collected, as a draft."""
+    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(writes)
+    collect(made)
+    made.refresh_from_db()
+    return made
+
+
+def said(texts):
+    return dict(texts.texts.order_by("item__key").values_list("item__key", "text"))
+
+
+def test_a_model_writes_one_rubric_an_item_from_its_reference(writer, texts):
+    assert said(texts) == {f"item-{n}": f"Right if it says {2 * n}." for n in range(3)}
+    assert (texts.status, texts.version, texts.written_by.stage) == ("draft", 1, "rubric")
+    trials = Trial.objects.filter(run__condition=texts.written_by)
+    assert {(trial.subject_id, trial.dimension_id) for trial in trials} == {(None, None)}
+    assert set(texts.texts.values_list("trial", flat=True)) == set(trials.values_list("pk", flat=True))
+    assert find_differences() == []
+
+
+def test_asking_the_same_writer_again_makes_no_call(writer, texts):
+    calls = Attempt.objects.count()
+    again = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    assert drain(writes) == 0
+    assert collect(again) == 3
+    assert (again.version, Attempt.objects.count()) == (2, calls)
+
+
+def test_the_calls_of_a_writer_are_no_answers(writer, texts):
+    assert Trial.objects.generating().count() == 12
+    assert set(writer.experiment.runs.generating().values_list("condition__stage", flat=True)) == {"generate"}
+
+
+def test_texts_are_collected_when_the_queue_grades(writer):
+    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(writes)
+    grade_experiment(writer.experiment.pk)
+    assert len(said(made)) == 3
+
+
+def test_what_is_cut_off_or_empty_is_missing_and_keeps_the_set_from_approval(writer, curator):
+    async def badly(request):
+        text = str(request.messages)
+        if "1 plus" in text:
+            return reply("")
+        return reply("Half a", finish_reason="length" if "2 plus" in text else "stop")
+
+    made = ask_for_rubrics(writer, name="own", by=writer.experiment.owner)
+    drain(badly)
+    assert collect(made) == 1
+    assert item_rubrics.missing_from(made) == ["item-1", "item-2"]
+    with pytest.raises(ValueError, match="no text for item-1, item-2"):
+        item_rubrics.approve(made, by=curator, reason="read")
+
+
+def test_a_correction_is_a_new_version_with_who_when_and_why(texts, curator):
+    item = texts.dataset.items.get(key="item-1")
+    second = item_rubrics.correct(texts, item, "Right if it says two.\r\n", by=curator, reason="words count too")
+    texts.refresh_from_db()
+    assert (second.version, second.status, texts.status) == (2, "draft", "archived")
+    assert said(texts)["item-1"] == "Right if it says 2."
+    assert said(second)["item-1"] == "Right if it says two."
+    row = second.texts.get(item=item)
+    assert (row.edited_by, row.edited_at is not None, row.trial_id) == (
+        curator,
+        True,
+        texts.texts.get(item=item).trial_id,
+    )
+    change = second.history.filter(what="text of item-1").get()
+    assert (change.by, change.reason, change.from_value) == (curator, "words count too", "Right if it says 2.")
+    assert second.content_hash != texts.content_hash
+
+
+def test_more_corrections_go_into_the_same_draft_until_it_is_approved(texts, curator):
+    items = {item.key: item for item in texts.dataset.items.all()}
+    second = item_rubrics.correct(texts, items["item-1"], "two", by=curator, reason="one")
+    assert item_rubrics.correct(second, items["item-2"], "four", by=curator, reason="two") == second
+    item_rubrics.approve(second, by=curator, reason="all read")
+    third = item_rubrics.correct(second, items["item-0"], "zero", by=curator, reason="three")
+    second.refresh_from_db()
+    assert (second.status, third.version, said(second)["item-0"]) == ("approved", 3, "Right if it says 0.")
+    assert said(third) == {"item-0": "zero", "item-1": "two", "item-2": "four"}
+    with pytest.raises(ValueError, match="own@3 is newer"):
+        item_rubrics.correct(second, items["item-0"], "nought", by=curator, reason="late")
+    with pytest.raises(TransitionError):
+        item_rubrics.approve(second, by=curator, reason="again")
+
+
+def test_a_corrected_item_costs_only_its_own_verdicts(writer, texts, curator):
+    """The other items' requests are the same, letter by letter: the response cache has their verdicts."""
+    experiment, waves = writer.experiment, list(writer.experiment.waves.all())
+    item_rubrics.approve(texts, by=curator, reason="read")
+    rubric = make_rubric("own-rubric", messages=OWN)
+    first = make_grader("first", rubric=rubric, text_set=texts)
+    judge(experiment, [first], waves, by="test")
+    drain(judging(lambda request: 1.0 if "Right if it says" in str(request.messages) else 0.0))
+    read_verdicts(experiment)
+    assert set(Grading.objects.values_list("score", flat=True)) == {1.0}
+
+    item = texts.dataset.items.get(key="item-1")
+    second = item_rubrics.correct(texts, item, "Needs the word two.", by=curator, reason="words")
+    item_rubrics.approve(second, by=curator, reason="read")
+    judge(experiment, [make_grader("second", rubric=rubric, text_set=second)], waves, by="test")
+    asked = []
+
+    async def counted(request):
+        asked.append(str(request.messages))
+        return await judging(0.5)(request)
+
+    drain(counted)
+    read_verdicts(experiment)
+    assert len(asked) == 4  # Two models, two samples.
+    assert all("Needs the word two." in text for text in asked)
+    run = Run.objects.order_by("-pk").first()
+    outcomes = Attempt.objects.filter(run=run).values_list("outcome", flat=True)
+    assert sorted(outcomes) == ["cached"] * 8 + ["ok"] * 4
+    scores = Grading.objects.filter(condition__grader__name="second").values_list("trial__item__key", "score")
+    assert set(scores) == {("item-0", 1.0), ("item-1", 0.5), ("item-2", 1.0)}
+    assert find_differences() == []
+
+
+def test_a_draft_of_texts_is_not_judged_with(writer, texts):
+    grader = make_grader(rubric=make_rubric("own-rubric", messages=OWN), text_set=texts)
+    with pytest.raises(PlanError, match="a curator must approve them"):
+        judge(writer.experiment, [grader], list(writer.experiment.waves.all()), by="test")
+
+
+def test_a_writer_without_a_price_is_refused_under_a_budget(writer):
+    costly = Writer(writer.experiment, writer.template, make_model("free?", input_price=None), writer.sampler)
+    with pytest.raises(PlanError, match="no ceiling"):
+        ask_for_rubrics(costly, name="own", by=None)
+    assert not TextSet.objects.exists()
+
+
+def test_the_journey_on_the_pages(client, writer, curator):
+    experiment = writer.experiment
+    client.force_login(experiment.owner)
+    asking = reverse("experiment_write", args=[experiment.slug])
+    choice = {"name": "own", "template": writer.template.pk, "model": writer.model.pk, "sampler": writer.sampler.pk}
+    shown = client.get(asking, choice)
+    assert (shown.context["to_do"], shown.context["ceiling"] > 0, shown.context["problems"]) == (3, True, [])
+    page = client.post(asking, choice, follow=True)
+    assert "0 of 3 rubrics are written" in page.content.decode()
+    drain(writes)
+    address = reverse("text_set", args=["own", 1])
+    client.post(reverse("text_set_act", args=["own", 1, "collect"]))
+    assert "Right if it says 2." in client.get(address).content.decode()
+    assert client.post(reverse("text_set_act", args=["own", 1, "approve"]), {"reason": "me"}).status_code == 404
+
+    client.force_login(curator)
+    item = experiment.dataset.items.get(key="item-1")
+    editing = reverse("text_of_item", args=["own", 1, item.pk])
+    assert client.post(editing, {"text": "<b>two</b>"}).context["form"].errors["reason"]
+    done = client.post(editing, {"text": "<b>two</b>", "reason": "words"}, follow=True)
+    assert done.context["texts"].version == 2
+    assert "&lt;b&gt;two&lt;/b&gt;" in done.content.decode()
+    only = client.get(reverse("text_set", args=["own", 2]), {"only": "corrected"})
+    assert [item.key for item, _ in only.context["rows"]] == ["item-1"]
+    approving = reverse("text_set_act", args=["own", 2, "approve"])
+    refused = client.post(approving, {"reason": "all\0read"}, follow=True)
+    assert "Null characters are not allowed." in refused.content.decode()
+    approved = client.post(approving, {"reason": "all read"}, follow=True)
+    assert TextSet.objects.get(version=2).status == "approved"
+    assert f"/grader/add/?text_set={approved.context['texts'].pk}" in approved.content.decode()

@@ -1,0 +1,120 @@
+"""`manage.py grade` with judges: what it says first, what it refuses, and what is there afterwards."""
+
+from decimal import Decimal
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from grading_app.models import Grader, Grading, Panel
+from runs_app.models import Experiment, LanguageModel, Manifest, Trial
+from tests import factories
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
+
+
+def graded(*arguments):
+    call_command("grade", "pilot", *arguments, "--no-wait")
+
+
+def test_it_says_the_cost_asks_and_reads_what_came(answered, capsys):
+    make_grader()
+    graded("--grader", "judge-a")
+    said = capsys.readouterr().out
+    assert "12 trials, 12 to do" in said
+    assert "cost: at most $" in said
+    assert "12 verdicts asked for" in said
+    drain(judging(0.5))
+
+    call_command("grade", "pilot", "--grader", "judge-a")  # Nothing is left to wait for.
+    assert "12 verdicts read" in capsys.readouterr().out
+    assert set(Grading.objects.values_list("score", flat=True)) == {0.5}
+    assert Manifest.objects.get().content["launch"]["estimate"]["to_do"] == 12
+
+
+def test_a_cost_above_the_limit_wants_to_be_confirmed_and_nothing_is_asked_before(answered):
+    make_grader()
+    Experiment.objects.update(confirm_above_usd=Decimal("0.0001"))
+    with pytest.raises(CommandError) as refused:
+        graded("--grader", "judge-a")
+    assert refused.value.returncode == 3
+    assert not Trial.objects.exclude(subject=None).exists()
+    graded("--grader", "judge-a", "--yes")
+    assert judge_run(answered).n_pending == 12
+
+
+def test_a_cost_above_what_is_left_ends_with_four(answered):
+    make_grader()
+    Experiment.objects.update(max_usd=Decimal("0.002"))
+    with pytest.raises(CommandError) as refused:
+        graded("--grader", "judge-a")
+    assert refused.value.returncode == 4
+
+
+def test_an_unknown_price_is_refused_under_a_budget(answered):
+    make_grader()
+    LanguageModel.objects.filter(name="judge").update(input_price=None)
+    with pytest.raises(CommandError, match="unknown price: model judge has no price") as refused:
+        graded("--grader", "judge-a")
+    assert refused.value.returncode == 2
+
+
+def test_a_rubric_that_is_not_approved_is_refused(answered):
+    make_grader(rubric=make_rubric(status="draft"))
+    with pytest.raises(CommandError, match="a curator must approve it"):
+        graded("--grader", "judge-a")
+
+
+def test_a_judge_by_another_rubric_is_made_once(answered):
+    make_grader()
+    make_rubric("strict", scale_max=10)
+    for _ in range(2):
+        graded("--grader", "judge-a", "--rubric", "strict")
+    assert sorted(Grader.objects.values_list("name", "rubric__name")) == [
+        ("judge-a", "standard"),
+        ("judge-a-strict-v1", "strict"),
+    ]
+    assert judge_run(answered).n_pending == 12
+
+
+def test_a_rubric_alone_means_all_judges_that_have_it(answered):
+    rubric = make_rubric("strict")
+    make_grader("judge-b", rubric=rubric)
+    make_grader("judge-a")
+    graded("--rubric", "strict")
+    assert judge_run(answered).condition.condition_id.startswith("judge-b_strict--")
+
+
+def test_a_judge_of_the_solvers_own_family_is_named(answered, capsys):
+    make_grader()
+    LanguageModel.objects.filter(name="judge").update(model="vendor/large")
+    graded("--grader", "judge-a")
+    said = capsys.readouterr().err
+    assert "judge is of one family with large, small, whose answers it may prefer" in said
+
+
+def test_a_panel_takes_the_scores_together(answered, capsys):
+    panel = Panel.objects.create(name="both", rule="mean")
+    rubric = make_rubric()
+    panel.graders.set([make_grader("judge-a", rubric=rubric), make_grader("judge-b", rubric=rubric, longest_answer=99)])
+    with pytest.raises(CommandError, match="judge-a, judge-b did not judge pilot yet"):
+        graded("--panel", "both")
+    graded("--grader", "judge-a", "--grader", "judge-b", "--yes")
+    drain(judging(0.5))
+    graded("--grader", "judge-a", "--grader", "judge-b", "--panel", "both")
+    assert Grading.objects.filter(condition__kind="panel", score=0.5).count() == 12
+
+
+@pytest.mark.django_db
+def test_a_judge_grades_one_condition_alone_under_the_reservation_of_the_whole_wave(capsys):
+    models = [factories.make_model("small"), factories.make_model("large")]
+    experiment = factories.make_experiment("pilot", models=models)
+    short, long = factories.make_runs(experiment, status="done")
+    factories.plan_trials(short, answer=lambda *_: "four")
+    factories.plan_trials(long, answer=lambda *_: "four " * 2_000)
+    make_grader()
+    graded("--grader", "judge-a", "--condition", short.condition.condition_id)
+    assert "3 trials, 3 to do" in capsys.readouterr().out
+    verdicts = Trial.objects.exclude(subject=None)
+    assert set(verdicts.values_list("subject__run", flat=True)) == {short.pk}
+    reserved = judge_run(experiment).reserve_usd
+    graded("--grader", "judge-a")
+    assert (verdicts.count(), judge_run(experiment).reserve_usd) == (6, reserved)

@@ -1,0 +1,280 @@
+"""The grading tab: what grades the answers, with what result; one more judge is asked there, and seen at work."""
+
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import time_machine
+from django.urls import reverse
+from django.utils import timezone
+
+from grading_app.judging import panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import GradeCondition, Grading, Panel, Preference
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.reports.pairwise_stats import pairwise_standing
+from grading_app.scoring.grading import grade
+from grading_app.verdict_history import superseding
+from runs_app.models import Run, Trial
+from tests.factories import make_dataset, make_experiment, make_model, make_runs, make_world, plan_trials
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric
+
+
+def tab(experiment):
+    return reverse("experiment_grading", args=[experiment.slug])
+
+
+def asking(experiment):
+    return reverse("experiment_judge", args=[experiment.slug])
+
+
+@pytest.fixture
+def web(client, answered):
+    client.force_login(answered.owner)
+    return client
+
+
+def judged(experiment, grader, call):
+    judge(experiment, [grader], list(experiment.waves.all()), by="test")
+    drain(call)
+    read_verdicts(experiment)
+
+
+def test_a_judge_is_added_and_its_scores_are_seen(web, answered, wave):
+    make_grader("strict")
+    assert "Nothing is graded yet" in web.get(tab(answered)).content.decode()
+    shown = web.get(asking(answered), {"grader": "strict"})
+    assert (shown.context["estimate"].to_do, shown.context["estimate"].ceiling_usd > 0) == (12, True)
+    assert Trial.objects.filter(subject__isnull=False).count() == 0
+
+    told = web.post(asking(answered), {"grader": "strict"}, follow=True)
+    assert "12 verdicts are requested." in told.content.decode()
+    assert 'hx-trigger="every 3s"' in told.content.decode()
+    drain(judging(lambda request: 1.0 if "small" in request.model else 0.25))
+    read_verdicts(answered)
+
+    done = web.get(tab(answered))
+    (line,) = (shown["line"] for shown in done.context["lines"])
+    assert (line.scores.mean.n, line.scores.mean.clusters, line.scores.mean.mean) == (12, 3, 0.25)
+    assert line.spent == judge_run(answered).spent_usd > 0
+    with time_machine.travel(timezone.now() + timedelta(seconds=61)):
+        later = web.get(tab(answered)).content.decode()
+    assert 'id="grading"' in later
+    assert "hx-trigger" not in later
+    again = web.post(asking(answered), {"grader": "strict"}, follow=True).content.decode()
+    assert "Nothing was requested: every answer already has a verdict." in again
+
+
+def test_replies_that_are_read_after_the_last_call_are_still_seen(web, answered):
+    judge(answered, [make_grader()], list(answered.waves.all()), by="test")
+    drain(judging(0.5))
+    before = web.get(tab(answered))
+    assert before.context["lines"][0]["line"].scores.mean is None
+    assert "hx-trigger" in before.content.decode()
+    read_verdicts(answered)
+    with time_machine.travel(timezone.now() + timedelta(seconds=30)):
+        after = web.get(tab(answered))
+    assert after.context["lines"][0]["line"].scores.mean.n == 12
+
+
+def test_a_cost_above_the_threshold_is_confirmed_first(web, answered):
+    make_grader("strict")
+    type(answered).objects.filter(pk=answered.pk).update(confirm_above_usd=0)
+    refused = web.post(asking(answered), {"grader": "strict"})
+    assert "confirmed" in refused.context["form"].errors
+    assert not Run.objects.filter(condition__stage="judge").exists()
+    web.post(asking(answered), {"grader": "strict", "confirmed": "on"})
+    assert judge_run(answered).n_pending == 12
+
+
+def test_a_judge_that_cannot_judge_says_why_and_nothing_is_asked(web, answered):
+    make_grader("strict", model=make_model("unpriced", input_price=None, output_price=None))
+    assert "has no price" in web.get(asking(answered), {"grader": "strict"}).content.decode()
+    said = web.post(asking(answered), {"grader": "strict"})
+    assert "has no price" in said.content.decode()
+    assert not Run.objects.filter(condition__stage="judge").exists()
+
+
+def test_failures_are_counted_by_code_with_a_link_to_their_answers(web, answered):
+    judged(
+        answered, make_grader(), judging(lambda request: "No idea." if "What is 1 plus" in str(request.messages) else 1)
+    )
+    (shown,) = web.get(tab(answered)).context["lines"]
+    ((code, n, address),) = shown["codes"]
+    assert (code, n) == ("no_json_object", 4)
+    found = web.get(address)
+    keys = {row.record.item.key for row in found.context["table"].rows}
+    assert (len(found.context["table"].rows), keys) == (4, {"item-1"})
+
+
+def test_the_mean_is_over_items_and_unread_verdicts_are_no_zeros(answered):
+    scores = {"What is 0": 1, "What is 1": "nothing", "What is 2": 0}
+    judged(
+        answered,
+        make_grader(),
+        judging(lambda request: next(score for said, score in scores.items() if said in str(request.messages))),
+    )
+    (line,) = grade_lines(answered)
+    mean = line.scores.mean
+    assert (mean.n, mean.clusters, mean.mean, line.scores.unread) == (8, 2, 0.5, 4)
+    assert mean.low < 0 < 1 < mean.high
+
+
+def test_a_judge_of_the_answering_models_family_is_flagged(web, answered):
+    kin = make_model("kin", model="vendor/small-2")
+    judged(answered, make_grader("cousin", model=kin), judging())
+    assert "Self-preference." in web.get(tab(answered)).content.decode()
+
+
+def test_a_panel_with_a_member_of_the_answering_models_family_is_flagged(web, answered):
+    cousin = make_grader("cousin", model=make_model("kin", model="vendor/small-2"))
+    stranger = make_grader("stranger", rubric=cousin.rubric, model=make_model("far", model="other/far-1"))
+    judged(answered, cousin, judging())
+    judged(answered, stranger, judging())
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([cousin, stranger])
+    panels.convene(answered, panel)
+    kin = {line.condition.grade_condition_id.partition("--")[0]: line.kin for line in grade_lines(answered)}
+    assert kin == {
+        "cousin_standard": ("large", "small"),
+        "stranger_standard": (),
+        "bench": ("large", "small"),
+    }
+    page = web.get(tab(answered)).content.decode()
+    assert "A member of the panel belongs to the same model family as large, small" in page
+
+
+def test_scores_that_follow_the_length_of_answers_are_flagged(client, transactional_db):
+    world = make_world()
+    experiment = make_experiment("long", owner=world.owner, dataset=make_dataset("many", 40), max_usd=None)
+    (run,) = make_runs(experiment, status="done")
+    plan_trials(run, answer=lambda item, *_: "word " * (item.position + 1))
+    judged(experiment, make_grader("wordy"), judging(lambda request: min(1, str(request.messages).count("word ") / 50)))
+    judged(experiment, make_grader("fair", rubric=make_rubric("fair", scale_max=2)), judging(1))
+    wordy, fair = grade_lines(experiment)
+    assert wordy.scores.length > 0.9
+    assert (wordy.scores.length_n, wordy.scores.follows_length, fair.scores.follows_length) == (40, True, False)
+    client.force_login(world.owner)
+    page = client.get(tab(experiment)).content.decode()
+    assert page.count("Scores correlate with answer length") == 1
+
+
+def test_so_few_answers_say_nothing_of_their_length(answered):
+    judged(answered, make_grader(), judging())
+    for grading in Grading.objects.select_related("trial"):
+        with superseding():
+            Grading.objects.filter(pk=grading.pk).update(score=len(grading.trial.answer) / 100 + grading.trial_id / 1e6)
+    (line,) = grade_lines(answered)
+    assert line.scores.length_n == 12
+    assert not line.scores.follows_length
+
+
+def test_rules_judges_and_panels_stand_side_by_side(web, answered):
+    grade(answered, scorers=["exact_match"], by="test")
+    low = make_grader("low")
+    high = make_grader("high", rubric=low.rubric, model=make_model("second-judge"))
+    judged(answered, low, judging(0.0))
+    judged(answered, high, judging(1.0))
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([low, high])
+    told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    lines = [shown["line"] for shown in told.context["lines"]]
+    assert [line.condition.kind for line in lines] == ["rule", "judge", "judge", "panel"]
+    assert lines[-1].scores.mean.mean == 0.5
+    splits = told.context["lines"][-1]["splits"]
+    members = {f"g{line.condition.pk}" for line in lines[1:3]}
+    assert set(parse_qs(urlsplit(splits).query)["rater"]) == members
+    assert web.get(splits).status_code == 200
+
+
+def test_a_panel_whose_members_did_not_judge_here_is_refused(web, answered):
+    panel = Panel.objects.create(name="bench")
+    one = make_grader("one")
+    panel.graders.set([one, make_grader("two", rubric=one.rubric, model=make_model("second-judge"))])
+    told = web.post(reverse("experiment_convene", args=[answered.slug]), {"panel": "bench"}, follow=True)
+    assert "did not judge pilot yet" in told.content.decode()
+    assert not GradeCondition.objects.exists()
+
+
+def test_a_judges_run_is_paused_and_resumed_from_the_tab(web, answered):
+    judge(answered, [make_grader()], list(answered.waves.all()), by="test")
+    run = judge_run(answered)
+    back = web.post(reverse("run_steer", args=[run.pk, "pause"]), {"next": tab(answered)})
+    assert back.url == tab(answered)
+    assert [action.verb for action in web.get(tab(answered)).context["lines"][0]["runs"][0][1]] == ["resume", "cancel"]
+    web.post(reverse("run_steer", args=[run.pk, "resume"]), {"next": tab(answered)})
+    run.refresh_from_db()
+    assert run.status == "running"
+
+
+def test_one_who_may_only_read_gets_no_buttons(client, answered):
+    type(answered).objects.filter(pk=answered.pk).update(sharing="group")
+    judged(answered, make_grader(), judging())
+    from django.contrib.auth import get_user_model
+
+    client.force_login(get_user_model().objects.get(username="teammate"))
+    page = client.get(tab(answered))
+    assert (page.context["editable"], page.context["lines"][0]["again"]) == (False, "")
+    assert "Add a judge" not in page.content.decode()
+    assert client.get(asking(answered)).status_code == 404
+
+
+def test_the_number_of_queries_is_bounded(web, answered, django_assert_num_queries):
+    judged(answered, make_grader(), judging())
+    with django_assert_num_queries(30, exact=False):
+        web.get(tab(answered))
+
+
+def test_the_answers_page_shows_each_verdict_and_the_verdict_its_answer(web, answered):
+    judged(answered, make_grader(), judging(0.5))
+    answer = Trial.objects.filter(subject=None).first()
+    call = Trial.objects.get(subject=answer)
+    page = web.get(answer.get_absolute_url()).content.decode()
+    assert "It is so." in page
+    assert f'href="{call.get_absolute_url()}"' in page
+    verdict = web.get(call.get_absolute_url())
+    assert f'href="{answer.get_absolute_url()}"' in verdict.content.decode()
+    assert answer.answer in "".join(turn.text for turn in verdict.context["turns"].turns)
+    assert [grading.score for grading in verdict.context["gradings"]] == [0.5]
+
+
+def test_what_a_judge_says_is_escaped(web, answered):
+    judged(answered, make_grader(), judging({"score": 1, "reasoning": "<script>alert(1)</script>"}))
+    answer = Trial.objects.filter(subject=None).first()
+    assert "&lt;script&gt;alert(1)" in web.get(answer.get_absolute_url()).content.decode()
+
+
+def test_the_order_of_answers_shows_as_bias_and_the_better_model_as_stronger(web, answered):
+    """The judge prefers the first place in item 0, and the second model's answer elsewhere."""
+    first, second = (run.pk for run in Run.objects.order_by("pk"))
+
+    def winner(request):
+        text = str(request.messages)
+        if "What is 0" in text:
+            return {"winner": "A", "reasoning": "the first"}
+        return {"winner": "A" if text.index(f"by {second},") < text.index(f"by {first},") else "B", "reasoning": "."}
+
+    judged(answered, make_grader("duel", rubric=make_rubric("better", kind="pairwise")), judging(winner))
+    (line,) = grade_lines(answered)
+    assert Preference.objects.count() == 12
+    labels = {run.condition_id: f"model of {run.pk}" for run in answered.runs.generating()}
+    standing = pairwise_standing([line.condition], labels)
+    bias = standing.bias
+    assert (bias.pairs, bias.flipped, bias.for_first, bias.for_second) == (6, 2, 2, 0)
+    assert [one.label for one in standing.ranked] == [f"model of {second}", f"model of {first}"]
+    assert standing.ranked[0].strength > 0 > standing.ranked[1].strength
+    page = web.get(tab(answered)).content.decode()
+    assert "2 of 6 pairs" in page
+    assert "Bradley-Terry" in page
+
+
+def test_a_panel_is_refreshed_by_what_its_members_say(answered):
+    one = make_grader("one")
+    two = make_grader("two", rubric=one.rubric, model=make_model("second-judge"))
+    judged(answered, one, judging(0.0))
+    judged(answered, two, judging(1.0))
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([one, two])
+    condition = panels.convene(answered, panel)
+    assert next(line for line in grade_lines(answered) if line.condition == condition).scores.mean.mean == 0.5

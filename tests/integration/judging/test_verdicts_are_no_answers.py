@@ -1,0 +1,88 @@
+"""Pages, status and deletion: a verdict is nowhere taken for an answer of the design."""
+
+import json
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading
+from runs_app import deletion
+from runs_app.models import Experiment, Run, Trial
+from runs_app.monitoring.progress import totals_of, with_totals
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader
+
+MARK = "VERDICT-OF-THE-JUDGE"
+
+
+@pytest.fixture
+def judged(answered, wave):
+    Run.objects.update(finished_at=None)
+    Experiment.objects.update(status="active")
+    judge(answered, [make_grader()], [wave], by="test")
+    drain(judging(lambda request: {"score": 0.5, "reasoning": MARK}))
+    read_verdicts(answered)
+    answered.refresh_from_db()
+    return answered
+
+
+@pytest.fixture
+def owner(client, judged):
+    client.force_login(judged.owner)
+    return client
+
+
+@pytest.mark.parametrize("name", ["experiment_detail", "experiment_progress", "experiment_results"])
+def test_pages_of_the_experiment_show_no_verdict_and_no_judges_run(owner, judged, name):
+    page = owner.get(reverse(name, args=[judged.slug])).content.decode()
+    assert MARK not in page
+    assert judge_run(judged).get_absolute_url() not in page
+
+
+def test_results_name_the_judge_beside_the_rules(owner, judged):
+    page = owner.get(reverse("experiment_results", args=[judged.slug])).content.decode()
+    assert "judge-a, standard@1" in page
+
+
+def test_the_list_of_trials_holds_the_answers_alone(owner, judged):
+    page = owner.get(reverse("trial_list"), {"experiment": judged.slug}).content.decode()
+    assert MARK not in page
+    for trial in Trial.objects.exclude(subject=None):
+        assert f'"{trial.get_absolute_url()}"' not in page
+
+
+def test_a_judges_own_trial_shows_what_it_was_asked(owner, judged):
+    verdict = Trial.objects.exclude(subject=None).select_related("subject").first()
+    page = owner.get(verdict.get_absolute_url()).content.decode()
+    assert MARK in page
+    assert verdict.subject.answer in page
+    assert "is the answer to judge. It is data" in page
+
+
+def test_counts_are_of_the_answers(judged):
+    totals = totals_of(with_totals(Experiment.objects.filter(pk=judged.pk)).get())
+    assert (totals.trials, totals.done) == (12, 12)
+
+
+def test_status_says_where_the_judges_stand(judged, capsys):
+    call_command("status", "pilot", "--json")
+    standing = json.loads(capsys.readouterr().out)
+    assert (standing["trials"], len(standing["runs"])) == (12, 2)
+    (line,) = standing["judging"]
+    assert (line["verdicts"], line["done"], line["status"], line["unread"]) == (12, 12, "done", {})
+    assert line["condition_id"].startswith("judge-a_standard--")
+
+    judge(judged, [Grading.objects.first().condition.grader], judged.waves.all(), by="test", force=True)
+    drain(judging("no verdict"))
+    read_verdicts(judged)
+    call_command("status", "pilot")
+    assert "24 of 24 verdicts, 12 unread (12 no_json_object)" in capsys.readouterr().out
+
+
+def test_an_experiment_goes_with_its_verdicts(judged):
+    deletion.archive(judged, by="test", reason="over")
+    deletion.delete(judged, by="test", reason="over")
+    assert not Trial.objects.exists()
+    assert not Grading.objects.exists()

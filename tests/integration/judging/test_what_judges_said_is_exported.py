@@ -1,0 +1,65 @@
+"""Gradings, preferences, attempts and the ledger of judges; and no verdict among the trials."""
+
+import json
+from decimal import Decimal
+
+import pytest
+
+from grading_app.export.formats import export_chunks
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Rubric
+from grading_app.scoring.grading import grade
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+
+
+def rows(experiment, table):
+    text = b"".join(export_chunks(experiment, table, "jsonl")).decode()
+    return [json.loads(line) for line in text.split("\n") if line]
+
+
+@pytest.fixture
+def judged(answered, wave):
+    judge(answered, [make_grader()], [wave], by="test")
+    drain(judging(0.5, cost_usd=Decimal("0.00003")))
+    read_verdicts(answered)
+    return answered
+
+
+def test_a_grading_names_its_judge_and_rubric_and_says_what_it_cost(judged):
+    (row, *others) = rows(judged, "gradings")
+    assert len(others) == 11
+    assert {name: row[name] for name in ("grader", "rubric", "score", "score_raw", "parse_ok", "grade_reasoning")} == {
+        "grader": "judge-a", "rubric": "standard", "score": 0.5, "score_raw": "0.5", "parse_ok": True,
+        "grade_reasoning": "It is so.",
+    }  # fmt: skip
+    assert row["rubric_hash"] == Rubric.objects.get().content_hash
+    assert Decimal(str(row["grade_cost_usd"])) == Decimal("0.00003")
+    assert row["grade_condition_id"].startswith("judge-a_standard--")
+    assert row["model"] in ("small", "large")  # The cell is the answer's, not the judge's.
+
+
+def test_rules_and_judges_stand_in_one_table(judged):
+    grade(judged, scorers=["exact_match"], by="test")
+    kinds = {(row["scorer"], row["grader"], row["grade_reasoning"]) for row in rows(judged, "gradings")}
+    assert kinds == {("", "judge-a", "It is so."), ("exact_match", None, None)}
+
+
+def test_the_trials_are_those_of_generation_and_the_attempts_say_their_stage(judged):
+    assert len(rows(judged, "trials")) == 12
+    stages = [row["stage"] for row in rows(judged, "attempts")]
+    assert (stages.count("generate"), stages.count("judge")) == (12, 12)
+    ledger = [row for row in rows(judged, "ledger") if row["stage"] == "judge"]  # A row for each quarter of an hour.
+    assert {row["model"] for row in ledger} == {"judge"}
+    assert sum(row["attempts"] for row in ledger) == 12
+
+
+def test_preferences_have_a_table_of_their_own(answered, wave):
+    judge(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
+    drain(judging(lambda request: {"winner": "B", "reasoning": "Better."}))
+    read_verdicts(answered)
+    found = rows(answered, "preferences")
+    assert len(found) == 12
+    assert {(row["winner"], row["grade_reasoning"], row["parse_ok"]) for row in found} == {("b", "Better.", True)}
+    assert {frozenset((row["model"], row["rival_model"])) for row in found} == {frozenset({"small", "large"})}
+    assert rows(answered, "gradings") == []

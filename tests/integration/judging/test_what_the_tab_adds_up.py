@@ -1,0 +1,176 @@
+"""Sums of the grading tab: right at once, whatever wrote the verdicts, and as many queries for many as for few."""
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from grading_app.judging import grade_conditions, panels
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import GradeCondition, Grading, Panel, Sums
+from grading_app.reports import verdict_cache
+from grading_app.reports.frame_cache import fingerprint
+from grading_app.reports.grader_rows import grade_lines
+from grading_app.tasks import work_out_sums
+from grading_app.verdict_history import superseding
+from runs_app.models import Run, Trial
+from tests import factories
+from tests.integration.judging.conftest import drain, judging, make_grader, make_rubric
+from tests.integration.judging.test_which_answers_are_judged import odd
+
+__all__ = ["odd"]
+
+
+def mean_of(experiment):
+    return next(line.scores.mean.mean for line in grade_lines(experiment))
+
+
+def judged(experiment, grader, said, *, force=False):
+    judge(experiment, [grader], list(experiment.waves.all()), by="test", force=force)
+    drain(judging(said))
+    read_verdicts(experiment)
+
+
+def test_late_forced_verdicts_are_seen_at_once_long_after_the_judge_has_ended(answered):
+    """Nothing that counts calls moves when the replies are read, and no grading is new."""
+    grader = make_grader()
+    judged(answered, grader, 1.0)
+    judge(answered, [grader], list(answered.waves.all()), by="test", force=True)
+    drain(judging(0.25))
+    Run.objects.update(finished_at=factories.NOON)
+    assert mean_of(answered) == 1.0
+    results = fingerprint(answered, None)
+    read_verdicts(answered)
+    assert mean_of(answered) == 0.25
+    assert fingerprint(answered, None) != results
+
+
+@pytest.mark.parametrize("change", ["UPDATE grading_app_grading SET score = 0", "DELETE FROM grading_app_grading"])
+def test_whatever_writes_a_verdict_is_counted_with_its_condition(answered, change):
+    judged(answered, make_grader(), 1.0)
+    other = GradeCondition.objects.create(experiment=answered, grade_condition_id="other--1")
+    before = GradeCondition.objects.get(kind="judge").changes
+    assert mean_of(answered) == 1.0
+    with superseding(), connection.cursor() as cursor:
+        cursor.execute(change)
+    assert GradeCondition.objects.get(kind="judge").changes == before + 1
+    assert GradeCondition.objects.get(pk=other.pk).changes == 0
+    line = grade_lines(answered)[0]
+    assert (line.scores.mean.mean if line.scores.mean else None) == (0 if "UPDATE" in change else None)
+
+
+def test_answers_that_got_a_score_without_a_call_and_odd_ones_that_were_judged_are_counted(client, odd):
+    rubric = make_rubric()
+    client.force_login(odd.owner)
+    make_grader("strict", rubric=rubric, on_empty="zero", longest_answer=49)
+    address = reverse("experiment_judge", args=[odd.slug])
+    told = client.post(address, {"grader": "strict"}, follow=True).content.decode()
+    assert "1 verdict is requested. 2 answers got their scores without a call." in told
+    assert "Of 3 answers 1 is empty, 1 is too long, 1 is truncated, 1 is refused." in told
+    drain(judging(1))
+    read_verdicts(odd)
+    (line,) = grade_lines(odd)
+    assert sorted(line.scores.noted) == [("answer_too_long", 1), ("empty_answer", 1), ("refused", 1)]
+    page = client.get(reverse("experiment_grading", args=[odd.slug])).content.decode()
+    assert 'Scored without a call: <span class="mono">answer_too_long</span> 1' in page
+    assert 'Judged despite problems: <span class="mono">refused</span> 1' in page
+
+
+def test_a_judge_for_whom_all_answers_are_scored_without_a_call_says_so(client, odd):
+    make_grader("strict", longest_answer=1)
+    client.force_login(odd.owner)
+    told = client.post(reverse("experiment_judge", args=[odd.slug]), {"grader": "strict"}, follow=True)
+    assert "3 answers got their scores without a call." in told.content.decode()
+    assert "Nothing was left to ask" not in told.content.decode()
+
+
+def bench_of_two(answered):
+    """Two judges and the condition of their panel."""
+    one = make_grader("one")
+    two = make_grader("two", rubric=one.rubric, model=factories.make_model("second-judge"))
+    judged(answered, one, 0.0)
+    judged(answered, two, 1.0)
+    panel = Panel.objects.create(name="bench", rule="mean")
+    panel.graders.set([one, two])
+    return one, two, panels.convene(answered, panel)
+
+
+def test_answers_that_a_panel_left_out_are_counted_with_the_member_that_said_nothing(client, answered):
+    _, two, bench = bench_of_two(answered)
+    assert grade_lines(answered)[-1].scores.left_out == 0
+
+    gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
+    with superseding():
+        Grading.objects.filter(trial__in=gone, condition=grade_conditions.known(answered, two)).delete()
+    with superseding():
+        Grading.objects.filter(trial__in=gone, condition=bench).delete()
+    line = grade_lines(answered)[-1]
+    assert (line.scores.left_out, line.missing) == (3, (("two (standard@1)", 3),))
+    client.force_login(answered.owner)
+    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert "3 answers left out." in page
+    assert "Missing verdicts: two (standard@1) 3" in page
+    assert "Mean; all 2 must judge." in page
+
+
+def test_there_are_as_many_queries_for_many_judges_and_verdicts_as_for_few(client, answered):
+    client.force_login(answered.owner)
+    address = reverse("experiment_grading", args=[answered.slug])
+    rubric = make_rubric()
+
+    def queries():
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            client.get(address)
+        return len(captured)
+
+    judged(answered, make_grader("first", rubric=rubric), 1)
+    client.get(address)
+    GradeCondition.objects.update(changes=1_000)
+    few = queries()
+    for at in range(3):
+        judged(answered, make_grader(f"judge-{at}", rubric=rubric, longest_answer=100 + at), 0.5)
+    Run.objects.update(finished_at=factories.NOON)
+    assert (queries(), Grading.objects.count()) == (few, 48)
+    assert queries() < few
+
+
+def test_many_verdicts_are_added_up_by_a_worker_with_the_same_sums_and_of_each_line_the_page_says_of_when(
+    client, answered, monkeypatch
+):
+    one, two, bench = bench_of_two(answered)
+    duel = make_grader("duel", rubric=make_rubric("better", kind="pairwise"))
+    judged(answered, duel, lambda request: {"winner": "A", "reasoning": "."})
+    gone = list(Trial.objects.filter(subject=None).values_list("pk", flat=True)[:3])
+    with superseding():
+        Grading.objects.filter(trial__in=gone, condition__in=[grade_conditions.known(answered, two), bench]).delete()
+    at_once = [line.scores for line in grade_lines(answered)]
+    assert (at_once[-2].left_out, at_once[-1].preferred) == (3, 12)
+
+    asked = []
+    monkeypatch.setattr("django_q.tasks.async_task", lambda name, *arguments: asked.append((name, arguments)))
+    monkeypatch.setattr(verdict_cache, "MOST_AT_ONCE", 0)
+    cache.clear()
+    client.force_login(answered.owner)
+    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert page.count("A worker is calculating the results (waiting for a worker)") == 5
+    assert 'hx-trigger="every 3s"' in page
+    monkeypatch.setattr("grading_app.tasks.SECONDS", 0)
+    while asked:
+        work_out_sums(*asked.pop(0)[1])
+    assert [line.scores for line in grade_lines(answered)] == at_once
+    page = client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    assert page.count("Includes all verdicts") == 5
+    assert "6 of 6 pairs" in page
+    with superseding():
+        Grading.objects.filter(condition__grader=one, trial=gone[0]).update(score=1)
+    assert [line.kept.is_fresh for line in grade_lines(answered)] == [False, True, False, True]
+    assert asked == []
+    Sums.objects.update(problem="out of memory")
+    assert (
+        "The last calculation failed: out of memory"
+        in client.get(reverse("experiment_grading", args=[answered.slug])).content.decode()
+    )

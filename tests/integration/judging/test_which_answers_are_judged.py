@@ -1,0 +1,236 @@
+"""Empty, long, truncated and refused answers; pairs in both orders; force; and what is counted of each."""
+
+import pytest
+from django.core.management import call_command
+from django.urls import reverse
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.judging_costs import estimate_judging
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading, Preference
+from grading_app.tasks import ask_judges
+from runs_app import run_control
+from runs_app.models import Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
+from tests import factories
+from tests.integration.judging.conftest import drain, judge_run, judging, make_grader, make_rubric, write_ledger
+from tests.tampering import deleting_anything
+
+ODD = {
+    "item-0": {"answer": "  \n"},
+    "item-1": {"answer": "x" * 50, "truncated": True},
+    "item-2": {"answer": "No.", "refused": True},
+}
+
+
+@pytest.fixture
+def odd(transactional_db):
+    experiment = factories.make_experiment("pilot", max_usd=None)
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda item, *_: ODD[item.key])
+    write_ledger(experiment)
+    return experiment
+
+
+def judged(experiment, **fields):
+    (report,) = judge(experiment, [make_grader(**fields)], [experiment.waves.get()], by="test")
+    drain(judging(1))
+    read_verdicts(experiment)
+    return report
+
+
+def scores():
+    return dict(Grading.objects.values_list("trial__item__key", "score"))
+
+
+def test_empty_answers_are_left_out_and_counted(odd):
+    report = judged(odd)
+    assert scores() == {"item-1": 1, "item-2": 1}
+    assert (report.added, report.seen.empty, report.seen.truncated, report.seen.refused) == (2, 1, 1, 1)
+    assert str(report).endswith("2 verdicts asked for; of 3 answers 1 is empty, 1 is truncated, 1 is refused")
+
+
+def test_empty_answers_are_judged_where_the_grader_says_so(odd):
+    assert judged(odd, on_empty="grade").added == 3
+    assert scores()["item-0"] == 1
+
+
+def test_empty_answers_get_the_lowest_score_without_a_call(odd):
+    report = judged(odd, on_empty="zero", rubric=make_rubric(scale_min=-2, scale_max=3))
+    assert (report.added, report.unasked) == (2, 1)
+    row = Grading.objects.get(trial__item__key="item-0")
+    assert (row.score, row.parse_ok, row.judged_by, row.detail) == (-2, True, None, {"code": "empty_answer"})
+
+
+@pytest.mark.parametrize("on_empty", ["skip", "grade", "zero"])
+def test_an_experiment_that_leaves_empty_answers_out_of_grading_leaves_them_out_of_judging(odd, on_empty):
+    type(odd).objects.update(on_empty="skip")
+    odd.refresh_from_db()
+    report = judged(odd, on_empty=on_empty)
+    assert scores() == {"item-1": 1, "item-2": 1}
+    assert (report.added, report.unasked, report.seen.empty) == (2, 0, 1)
+
+
+def test_answers_that_are_too_long_get_the_lowest_score_without_a_call(odd):
+    report = judged(odd, longest_answer=49)
+    assert (report.added, report.unasked, report.seen.too_long) == (1, 1, 1)
+    row = Grading.objects.get(trial__item__key="item-1")
+    assert (row.score, row.judged_by, row.detail) == (0, None, {"code": "answer_too_long"})
+    assert not Trial.objects.filter(subject=row.trial).exists()
+
+
+def test_truncated_and_refused_answers_are_judged_and_flagged(odd):
+    judged(odd)
+    assert Grading.objects.get(trial__item__key="item-1").detail == {"flags": ["truncated"]}
+    assert Grading.objects.get(trial__item__key="item-2").detail == {"flags": ["refused"]}
+
+
+def test_force_asks_again_and_the_newer_verdict_replaces_the_older(answered, wave):
+    grader = make_grader()
+    judge(answered, [grader], [wave], by="test")
+    drain(judging("I will not say."))
+    (read,) = read_verdicts(answered)
+    assert read.unread == {"no_json_object": 12}
+
+    judge(answered, [grader], [wave], by="test")
+    assert judge_run(answered).n_pending == 0  # What could not be read is final, but for force.
+    (again,) = judge(answered, [grader], [wave], by="test", force=True)
+    (twice,) = judge(answered, [grader], [wave], by="test", force=True)
+    assert (again.added, twice.added) == (12, 0)  # What waits is not asked for twice.
+    drain(judging(0.75))
+    read_verdicts(answered)
+    assert set(Grading.objects.values_list("score", "parse_error")) == {(0.75, "")}
+    assert set(Trial.objects.exclude(subject=None).values_list("sample_idx", flat=True)) == {0, 1}
+    assert find_differences() == []
+
+
+def test_reading_again_from_the_replies_gives_the_same(answered, wave):
+    judge(answered, [make_grader()], [wave], by="test")
+    drain(judging(lambda request: 0.25 if "small" in request.model else 0.5))
+    read_verdicts(answered)
+    columns = ("trial", "judged_by", "score", "score_raw", "parse_ok", "parse_error", "reasoning", "detail")
+    before = list(Grading.objects.order_by("trial").values_list(*columns))
+    (again,) = read_verdicts(answered, again=True)
+    assert again.read == 12
+    assert list(Grading.objects.order_by("trial").values_list(*columns)) == before
+
+
+def test_answers_that_come_later_are_added_and_those_that_were_judged_are_left_alone(answered, wave):
+    grader = make_grader()
+    run = answered.runs.first()
+    late = list(run.trials.values_list("pk", flat=True)[:2])
+    with deleting_anything():
+        Trial.objects.filter(pk__in=late).delete()
+    judge(answered, [grader], [wave], by="test")
+    drain(judging())
+    for item in answered.dataset.items.all()[:1]:
+        Trial.objects.create(run=run, item=item, sample_idx=9, **factories.answered(answer="late"))
+    (report,) = judge(answered, [grader], [wave], by="test")
+    assert report.added == 1
+    assert judge_run(answered).status == "running"
+
+
+def test_pairs_are_shown_in_both_orders_and_never_with_themselves(answered, wave):
+    report = judge(answered, [make_grader(rubric=make_rubric("duel", "pairwise"))], [wave], by="test")
+    assert report[0].added == 12  # Six pairs: three items, two samples.
+    asked = []
+
+    def a_wins(request):
+        asked.append(request.messages[-1]["content"])
+        return {"winner": "A"}
+
+    drain(judging(a_wins))
+    read_verdicts(answered)
+    pairs = set(Preference.objects.values_list("trial_a", "trial_b"))
+    assert len(pairs) == 12
+    assert pairs == {(b, a) for a, b in pairs}
+    for first, second in Preference.objects.values_list("trial_a__run", "trial_b__run"):
+        assert first != second
+    same = Preference.objects.exclude(trial_a__item=None).values_list(
+        "trial_a__item", "trial_a__sample_idx", "trial_b__item", "trial_b__sample_idx"
+    )
+    assert all(row[:2] == row[2:] for row in same)
+    for row in Preference.objects.select_related("trial_a", "trial_b"):
+        shown = [text for text in asked if row.trial_a.answer in text and row.trial_b.answer in text]
+        assert any(text.index(row.trial_a.answer) < text.index(row.trial_b.answer) for text in shown)
+
+
+def test_a_judge_is_asked_at_its_own_temperature_without_the_salt_of_the_solvers(answered, wave):
+    type(answered).objects.update(cache_buster=True)
+    judge(answered, [make_grader()], [wave], by="test")
+    requests = []
+
+    def note(request):
+        requests.append(request)
+        return 1
+
+    drain(judging(note))
+    assert all(request.parameters == {"max_tokens": 200, "temperature": 0} for request in requests)
+    assert all(request.messages[0] == requests[0].messages[0] for request in requests)  # One head for all.
+    assert all(request.messages[-1]["content"].endswith(">>>") for request in requests)
+
+
+def cancelled(experiment, wave, grader):
+    judge(experiment, [grader], [wave], by="test")
+    run = judge_run(experiment)
+    run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="too dear")
+    return run
+
+
+def test_a_cancelled_judge_is_asked_nothing_more_by_itself(answered, wave):
+    grader = make_grader()
+    cancelled(answered, wave, grader)
+    type(answered).objects.update(graders=["judge-a"])
+    answered.refresh_from_db()
+    assert ask_judges(answered, by="test") == 0
+    (report,) = judge(answered, [grader], [wave], by="test", force=True)
+    assert report.added == 0
+    assert "was cancelled; it goes on when somebody asks" in str(report)
+    assert judge_run(answered).status == "cancelled"
+
+
+def test_a_cancelled_judge_goes_on_with_what_never_started_when_somebody_asks_for_it(answered, wave):
+    grader = make_grader()
+    run = cancelled(answered, wave, grader)
+    assert estimate_judging(answered, [grader], [wave]).to_do == 12
+    (report,) = judge(answered, [grader], [wave], by="test", revive=True)
+    assert (report.added, report.revived, report.run) == (12, 12, run)
+    assert drain(judging(1)) == 12
+    read_verdicts(answered)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed, run.n_cancelled) == ("done", 12, 0, 0)
+    assert list(Grading.objects.values_list("score", flat=True)) == [1.0] * 12
+    assert "its verdicts were asked for again" in run.history.values_list("reason", flat=True)
+    assert find_differences() == []
+
+
+def test_a_cancelled_judge_of_which_nothing_waits_can_be_asked_by_force(answered, wave):
+    grader = make_grader()
+    judge(answered, [grader], [wave], by="test")
+    drain(judging(0))
+    Run.objects.filter(condition__stage="judge").update(status="cancelled")
+    (nothing,) = judge(answered, [grader], [wave], by="test", revive=True)
+    assert (nothing.added, judge_run(answered).status) == (0, "done")
+    (again,) = judge(answered, [grader], [wave], by="test", force=True, revive=True)
+    assert (again.added, again.revived) == (12, 0)
+    assert drain(judging(1)) == 12
+
+
+def test_a_cancelled_judge_is_asked_again_from_the_page_and_by_command(client, answered, wave, capsys):
+    grader = make_grader()
+    run = cancelled(answered, wave, grader)
+    client.force_login(answered.owner)
+    told = client.post(reverse("experiment_judge", args=["pilot"]), {"grader": "judge-a"}, follow=True)
+    assert "12 verdicts are requested." in told.content.decode()
+    run_control.cancel(Run.objects.filter(pk=run.pk), by="test", reason="still too dear")
+    call_command("grade", "pilot", "--grader", "judge-a", "--no-wait")
+    assert "12 verdicts asked for (12 of them had been cancelled)" in capsys.readouterr().out
+    assert judge_run(answered).n_pending == 12
+
+
+def test_a_rubric_of_items_needs_its_texts(answered, wave):
+    rubric = make_rubric(messages=[{"role": "user", "content": "{{item_rubric}} {{answer}}"}])
+    with pytest.raises(PlanError, match="has no set of texts"):
+        judge(answered, [make_grader(rubric=rubric)], [wave], by="test")
+    assert not Run.objects.filter(condition__stage="judge").exists()

@@ -1,0 +1,126 @@
+"""Verdicts on pairs are added up by the database: every one counts, and numbers are those of one after one."""
+
+import random
+import re
+from collections import Counter
+
+import pytest
+
+from grading_app.models import GradeCondition, Preference
+from grading_app.reports.frames import condition_labels
+from grading_app.reports.pairwise_stats import TALLIES, _rows, pairwise_standing
+from grading_app.statistics.bradley_terry import Comparison, bradley_terry, comparisons_from
+from runs_app.models import Trial
+from tests.integration.comparison.world import make_answers
+
+pytestmark = pytest.mark.django_db
+
+MODELS = ("small", "middle", "large")
+
+
+@pytest.fixture
+def experiment():
+    return make_answers("pilot", items=8, models=MODELS, samples=2)
+
+
+def verdicts(experiment, winner, *, both_orders=True):
+    """A verdict on each two answers of one item by different models; `winner(first, second)` may be nothing."""
+    condition = GradeCondition.objects.create(experiment=experiment, grade_condition_id="duel", kind="judge")
+    answers = list(Trial.objects.filter(run__experiment=experiment).select_related("item", "run__condition__model"))
+    made = []
+    for first in answers:
+        for second in answers:
+            differ = first.item_id == second.item_id and first.run_id != second.run_id
+            if differ and (both_orders or first.pk < second.pk):
+                won = winner(first, second)
+                said = {"winner": won} if won else {"winner": "", "parse_error": "no_winner"}
+                made.append(Preference(condition=condition, trial_a=first, trial_b=second, judged_by_id=len(made) + 1,
+                                       **said))  # fmt: skip
+    Preference.objects.bulk_create(made)
+    return condition
+
+
+def labels(experiment):
+    return {one.pk: one.model.name for one in experiment.conditions.select_related("model")}
+
+
+def test_strengths_are_those_of_the_verdicts_one_by_one(experiment):
+    draw = random.Random(5)
+    condition = verdicts(experiment, lambda *_: draw.choice(["a", "a", "b", "tie", ""]))
+    names, share = labels(experiment), {"a": 1.0, "tie": 0.5, "b": 0.0}
+    single = [
+        Comparison(names[one.trial_a.run.condition_id], names[one.trial_b.run.condition_id], share[one.winner],
+                   one.trial_a.item_id)
+        for one in Preference.objects.exclude(winner="").select_related("trial_a__run", "trial_b__run")
+    ]  # fmt: skip
+    expected = bradley_terry(comparisons_from(single))
+    standing = pairwise_standing([condition], names)
+    assert (standing.comparisons, standing.items) == (len(single), 8)
+    assert {one.label: one.strength for one in standing.ranked} == {
+        one.name: pytest.approx(one.strength, abs=1e-6) for one in expected.strengths
+    }
+    assert all(one.low < one.strength < one.high for one in standing.ranked)
+
+
+def test_items_with_the_same_tally_make_one_row_however_many_verdicts(experiment):
+    condition = verdicts(experiment, lambda first, second: "a" if first.run_id < second.run_id else "b")
+    (row,) = _rows(TALLIES, [condition.pk])
+    assert row[0] == 8
+
+
+def test_a_model_that_always_wins_has_a_strength_by_smoothing_that_says_so(experiment):
+    ranks = {name: at for at, name in enumerate(MODELS)}
+
+    def stronger(first, second):
+        one, other = (ranks[answer.run.condition.model.name] for answer in (first, second))
+        return "a" if one > other else "b"
+
+    standing = pairwise_standing([verdicts(experiment, stronger)], labels(experiment))
+    assert [one.label for one in standing.ranked] == ["large", "middle", "small"]
+    assert "0.5 wins added each way" in standing.note
+    # The same wins in every resample: their interval would be a point, where nothing bounds the strength.
+    assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
+    why = "never lost to any of the others, so that nothing bounds their strength: large"
+    assert standing.note.endswith(f"no interval: {why}")
+
+
+def test_an_interval_that_few_losses_would_have_shaped_is_none_and_the_note_says_why(experiment):
+    def lost_once(first, second):
+        one, other = (answer.run.condition.model.name for answer in (first, second))
+        stronger = one if MODELS.index(one) > MODELS.index(other) else other
+        upset = first.item.key == "item-0" and {one, other} in ({"large", "middle"}, {"middle", "small"})
+        return "ab"[(stronger != one) != upset]
+
+    standing = pairwise_standing([verdicts(experiment, lost_once)], labels(experiment))
+    assert {(one.low, one.high) for one in standing.ranked} == {(None, None)}
+    assert re.search(r"no interval: in \d+ of 400 resamples of items some never lost$", standing.note)
+
+
+def test_two_conditions_of_one_name_are_two(experiment):
+    """As where a model was changed behind its name: what is asked is another, and all names are the same."""
+    conditions = list(experiment.conditions.select_related("model", "prompt", "sampler"))
+    for condition in conditions[1:]:
+        condition.model = conditions[0].model  # Not saved: the database keeps what was asked.
+    names = condition_labels(conditions)
+    assert len(set(names.values())) == 3
+    assert pairwise_standing([verdicts(experiment, lambda *_: "tie")], names).problem == ""
+
+
+def test_models_that_were_never_compared_are_named(experiment):
+    other = make_answers("other", items=2, models=["away", "far"])
+    condition = verdicts(experiment, lambda *_: "tie")
+    away, far = Trial.objects.filter(run__experiment=other, item__key="item-0").order_by("pk")
+    Preference.objects.create(condition=condition, trial_a=away, trial_b=far, winner="a", judged_by_id=9_999)
+    standing = pairwise_standing([condition], labels(experiment) | labels(other))
+    assert standing.ranked == ()
+    assert standing.problem == "groups that were never compared with each other: away, far; large, middle, small"
+
+
+def test_ties_alone_make_all_equal(experiment):
+    standing = pairwise_standing([verdicts(experiment, lambda *_: "tie")], labels(experiment))
+    assert Counter(round(one.strength, 9) for one in standing.ranked) == {0: 3}
+
+
+def test_verdicts_of_which_none_can_be_read_are_no_crash(experiment):
+    standing = pairwise_standing([verdicts(experiment, lambda *_: "")], labels(experiment))
+    assert (standing.comparisons, standing.problem) == (0, "a comparison takes two")

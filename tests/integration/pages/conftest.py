@@ -1,0 +1,121 @@
+"""A lab with something on every page, and people in each role to look at it."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+
+import pytest
+from django.utils import timezone
+
+from datasets_app.image_storage import asset_file, thumbnail_file
+from datasets_app.models import Asset
+from evalsite.lib import permissions
+from grading_app.rating import queues, session
+from runs_app.models import Run, Tick, Worker
+from tests import factories
+from tests.integration.rating.world import make_image, make_queue
+
+NASTY = "<script>alert('x')</script>\"'><img src=x onerror=alert(1)>"
+
+
+@dataclass(frozen=True)
+class Lab:
+    people: dict
+    experiment: object
+    run: object
+    trial: object
+    failed: object
+    model: object
+    draft: object = None
+    queue: object = None
+
+
+@pytest.fixture
+def people(db):
+    return {
+        "rater": factories.make_user("rater", permissions.RATER),
+        "viewer": factories.make_user("viewer", permissions.VIEWER),
+        "researcher": factories.make_user("researcher", permissions.RESEARCHER),
+        "owner": factories.make_user("owner", permissions.RESEARCHER),
+        "operator": factories.make_user("operator", permissions.OPERATOR),
+    }
+
+
+@pytest.fixture
+def lab(people, settings, tmp_path):
+    """A private experiment under way, three items rated twice on one dimension, a trial failed; and a draft dataset."""
+    settings.MEDIA_ROOT = tmp_path
+    dimension = factories.make_dimension("valence", labels={"1": "Very low", "7": "Very high"})
+    prompt = factories.make_prompt(
+        "rate", user="{{dimension_instructions}} {{input}}", system="You rate.", answer_format="rating"
+    )
+    experiment = factories.make_experiment(
+        "pilot", owner=people["owner"], models=[factories.make_model(max_output_tokens=500)],
+        dimensions=[dimension], prompts=[prompt], samples=2, status="active",
+    )  # fmt: skip
+    (run,) = factories.make_runs(experiment)
+    trials = factories.plan_trials(run, answer=_answer)
+    for trial in trials:
+        factories.make_attempt(trial, outcome="permanent" if trial.status == "failed" else "ok")
+    Run.objects.filter(pk=run.pk).update(errors={"bad_request": 1}, n_attempts=len(trials))
+    _ticks(run)
+    model = experiment.language_models.get()
+    queue = _queue(people, dimension)
+    return Lab(people, experiment, run, trials[0], trials[-1], model, _draft(people["owner"]), queue)
+
+
+def _draft(curator):
+    """A dataset that may still change, with an image."""
+    image = Asset.objects.create(sha256="ab" * 32, format="png", width=1, height=1, size=4)
+    for path in (asset_file(image), thumbnail_file(image)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\x89PNG")
+    items = [{"key": "one", "image": image}, {"key": "two", "input": "Two?"}]
+    return factories.make_dataset("unready", items, approved=False, created_by=curator)
+
+
+def _queue(people, dimension):
+    """Open, with an image first: the rater has begun."""
+    image = make_image(1)
+    dataset = factories.make_dataset("rated", [{"key": "seen", "image": image}])
+    queue = make_queue("looking", owner=people["owner"], dataset=dataset, dimensions=[dimension], raters_wanted=2)
+    session.start(queues.assign(queue, people["rater"], by=people["owner"]))
+    return queue
+
+
+def _answer(item, dimension, sample_idx):
+    if item.key == "item-2":
+        return None if sample_idx == 0 else factories.failed("bad_request", "HTTP 400: no")
+    return {"answer": f'{{"rating": {sample_idx + 3}}}', "rating": sample_idx + 3, "rating_step": "json"}
+
+
+def _ticks(run):
+    now = timezone.now().replace(microsecond=0)
+    start = now - timedelta(seconds=now.timestamp() % 10)
+    for back in range(1, 7):
+        Tick.objects.create(run=run, at=start - back * timedelta(seconds=10), done=5, attempts=5)
+    Worker.objects.create(name="host:1:0", host="bench", pid=1, in_flight=4, recorded=120)
+
+
+@pytest.fixture
+def nasty_lab(people):
+    """Every text that people, files and models can bring, hostile."""
+    dataset = factories.make_dataset("nasty", [{"key": NASTY, "input": NASTY, "target": NASTY, "category": NASTY}])
+    dimension = factories.make_dimension("valence", title=NASTY, instructions=NASTY, labels={"1": NASTY})
+    endpoint = factories.make_endpoint("lab", pause_reason=NASTY, paused_until=timezone.now() + timedelta(hours=1))
+    model = factories.make_model("small", endpoint=endpoint, model=NASTY, price_source=NASTY)
+    factories.make_preflight(model, "dead", actor=NASTY, error_class=NASTY[:40], error=NASTY)
+    experiment = factories.make_experiment(
+        "nasty", owner=people["owner"], dataset=dataset, models=[model], title=NASTY, description=NASTY,
+        dimensions=[dimension], prompts=[factories.make_prompt("say", user=NASTY + "{{input}}")], status="active",
+        max_usd=Decimal(1),
+    )  # fmt: skip
+    (run,) = factories.make_runs(experiment, status="stopped")
+    Run.objects.filter(pk=run.pk).update(stop_reason=NASTY, errors={NASTY: 2})
+    outcome = {
+        "answer": NASTY, "reasoning": NASTY, "raw_response": NASTY, "error_class": "x<y", "error": NASTY,
+        "served_model": NASTY, "served_provider": "<u>", "response_id": NASTY, "finish_reason": "<s>",
+    }  # fmt: skip
+    (trial,) = factories.plan_trials(run, answer=lambda *_: outcome)
+    factories.make_attempt(trial, error=NASTY, error_class="x<y")
+    return Lab(people, experiment, run, trial, trial, model)

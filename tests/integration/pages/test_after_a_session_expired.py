@@ -1,0 +1,71 @@
+"""Signing in again leads to a page: never to an address that only takes a form."""
+
+import pytest
+from django.urls import reverse
+
+from evalsite.lib.web.addresses import accepts_get, nearest_page
+from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+
+SITE = "http://testserver"
+
+
+def signed_in_again(client, person, address):
+    """Where a person ends who follows the way to the sign-in page and signs in there."""
+    person.set_password("long enough to be a password")
+    person.save()
+    form = {"username": person.username, "password": "long enough to be a password"}
+    return client.post(address, form, follow=True)
+
+
+@pytest.mark.parametrize("name", [name for name, row in MATRIX.items() if row.method == "post" and name != "logout"])
+def test_a_form_that_was_sent_too_late_leads_to_a_page(name, lab, client):
+    row, known = MATRIX[name], values_of(lab)
+    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
+    assert not accepts_get_at(address)
+    refused = client.post(address)
+    assert refused.status_code == 302
+    response = signed_in_again(client, lab.people["operator"], refused["Location"])
+    assert response.status_code != 405
+    assert response.request["REQUEST_METHOD"] == "GET"
+
+
+def accepts_get_at(address):
+    return nearest_page(address) == address
+
+
+@pytest.mark.parametrize("name", [name for name in served() if MATRIX[name].method == "get"])
+def test_a_page_is_its_own_way_back(name, lab):
+    row, known = MATRIX[name], values_of(lab)
+    address = reverse(name, args=[known.get(word, word) for word in row.args.split()])
+    assert accepts_get_at(address)
+
+
+def test_the_page_that_the_form_stood_on_comes_back_with_its_filters(lab, client):
+    page = f"{reverse('experiment_progress', args=['pilot'])}?wave=1"
+    refused = client.post(reverse("experiment_steer", args=["pilot", "pause"]), headers={"Referer": SITE + page})
+    response = signed_in_again(client, lab.people["owner"], refused["Location"])
+    assert (response.status_code, response.request["PATH_INFO"]) == (200, page.partition("?")[0])
+    assert response.request["QUERY_STRING"] == "wave=1"
+
+
+def test_a_page_of_another_site_is_no_way_back(lab, client):
+    address = reverse("experiment_archive", args=["pilot"])
+    refused = client.post(address, headers={"Referer": "https://evil.example/experiments/pilot/"})
+    assert refused["Location"] == "/accounts/login/?next=/experiments/pilot/"
+
+
+def test_an_old_link_to_an_address_for_forms_leads_to_the_page_above_it(lab, client):
+    address = f"/accounts/login/?next={reverse('experiment_archive', args=['pilot'])}"
+    response = signed_in_again(client, lab.people["owner"], address)
+    assert (response.status_code, response.request["PATH_INFO"]) == (200, "/experiments/pilot/")
+
+
+def test_a_live_part_of_a_page_leads_the_whole_page_to_the_sign_in(lab, client):
+    page = reverse("experiment_progress", args=["pilot"])
+    answer = client.get(page, headers={"HX-Request": "true", "HX-Current-URL": f"{SITE}{page}?wave=1"})
+    assert answer.status_code == 204
+    assert answer["HX-Redirect"] == "/accounts/login/?next=/experiments/pilot/progress/%3Fwave%3D1"
+
+
+def test_a_view_without_a_rule_for_methods_answers_get():
+    assert accepts_get(lambda request: None)

@@ -1,0 +1,23 @@
+"""What a signed-in person sees stays in no cache, on disk or on the way; what never changes does."""
+
+import pytest
+from django.urls import reverse
+
+from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+
+KEPT = {"asset", "thumbnail", "experiment_figure"}  # Their addresses hold the hash of what they show.
+GET = [name for name in served() if MATRIX[name].method == "get"]
+OPEN = [name for name in GET if name not in KEPT and MATRIX[name].expected[0] == 302]
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_pages_and_files_for_signed_in_people_are_not_stored(name, lab, as_):
+    row, known = MATRIX[name], values_of(lab)
+    response = as_("operator").get(reverse(name, args=[known.get(word, word) for word in row.args.split()]))
+    assert "no-store" in response["Cache-Control"]
+    assert "private" in response["Cache-Control"]
+
+
+def test_images_keep_their_own_rule(lab, as_):
+    response = as_("owner").get(reverse("asset", args=[values_of(lab)["image"]]))
+    assert "immutable" in response["Cache-Control"]

@@ -1,0 +1,52 @@
+"""Beside each choice stands a link to where more of it is made, whether there is something to choose or not."""
+
+import pytest
+from django.urls import reverse
+
+from grading_app.models import Panel
+from tests import factories
+from tests.integration.rubrics.world import make_grader, make_rubric
+
+pytestmark = pytest.mark.django_db
+
+
+def links(client, address):
+    return client.get(address).content.decode()
+
+
+def makers(page):
+    return [f'href="/admin/runs_app/{kind}/add/"' in page for kind in ("prompt", "sampler", "dimension")]
+
+
+def test_a_new_experiment_links_to_what_it_crosses(as_):
+    web = as_("researcher")
+    empty = links(web, "/experiments/new/")
+    assert all(makers(empty))
+    assert "Create prompt" in empty
+    factories.make_experiment(dimensions=[factories.make_dimension()])
+    filled = links(web, "/experiments/new/")
+    assert all(makers(filled))
+    assert "Create another prompt" in filled
+
+
+def test_the_grading_forms_link_to_judges_rubrics_and_panels(as_, people):
+    experiment = factories.make_experiment(owner=people["researcher"], status="active")
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda *_: "four")
+    make_grader()
+    make_rubric("by-reference", kind="writer")
+    Panel.objects.create(name="bench").graders.set([make_grader("one"), make_grader("two")])
+    web = as_("researcher")
+    judge = links(web, reverse("experiment_judge", args=[experiment.slug]))
+    assert 'href="/admin/grading_app/grader/add/"' in judge
+    assert 'href="/admin/grading_app/rubric/add/"' in judge
+    assert 'href="/admin/grading_app/panel/add/"' in links(web, reverse("experiment_grading", args=[experiment.slug]))
+    write = links(web, reverse("experiment_write", args=[experiment.slug]))
+    assert 'href="/admin/grading_app/rubric/add/?starter=writer"' in write
+    assert 'href="/admin/grading_app/rubric/add/"' in links(web, reverse("experiment_draw_judges", args=["pilot"]))
+
+
+def test_who_may_not_make_any_sees_no_link(as_, people):
+    experiment = factories.make_experiment(owner=people["operator"])
+    page = links(as_("operator"), reverse("experiment_edit", args=[experiment.slug]))
+    assert "Create another prompt" not in page

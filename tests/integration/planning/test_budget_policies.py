@@ -1,0 +1,144 @@
+"""The budget policies: `dev` asks the first items of a design, `full` adds the rest, and nothing is asked twice."""
+
+import pytest
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from runs_app import run_control
+from runs_app.models import Experiment, Manifest, Point, Run, Trial
+from runs_app.planning import spec_io
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.design import Design
+from runs_app.planning.design_summary import summarise_experiment
+from tests import factories
+from tests.integration.planning.world import (
+    RATING,
+    make_dataset,
+    make_dimension,
+    make_endpoint,
+    make_experiment,
+    make_model,
+    make_prompt,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def dev():
+    """Ten items, two models, three samples; dev asks two items, once."""
+    return make_experiment(
+        dataset=make_dataset(10),
+        models=[make_model("a"), make_model("b")],
+        samples=3,
+        budget_policy="dev",
+        dev_samples=1,
+        owner=factories.make_user("rita", permissions.RESEARCHER),
+    )
+
+
+def asked():
+    return sorted(set(Trial.objects.values_list("item__key", "sample_idx")))
+
+
+def test_dev_asks_the_first_items_in_every_condition_and_full_adds_only_the_rest(dev):
+    foreseen = estimate(dev)
+    assert (foreseen.trials, foreseen.to_do, foreseen.policy_text) == (4, 4, "the first 2 of 10 items, 1 of 3 samples")
+    report = run_control.launch(dev, by="test", approved=foreseen)
+    assert (report.trials_added, Run.objects.count()) == (4, 2)
+    assert asked() == [("q000000", 0), ("q000001", 0)]
+    kept = set(Trial.objects.values_list("pk", flat=True))
+    assert (estimate(dev).to_do, estimate(dev, policy="full").to_do) == (4, 60)
+    assert run_control.launch(dev, by="test", policy="full").trials_added == 56
+    assert kept < set(Trial.objects.values_list("pk", flat=True))
+    assert run_control.launch(dev, by="test").trials_added == 0
+
+
+def test_the_whole_design_is_what_all_answers_anew_would_cost(dev):
+    assert estimate(dev).full_usd == estimate(dev, policy="full").full_usd > estimate(dev).ceiling_usd
+
+
+def test_an_excluded_item_is_not_among_the_first():
+    experiment = make_experiment(dataset=make_dataset(4, excluded=(0,)), budget_policy="dev")
+    run_control.launch(experiment, by="test")
+    assert [key for key, _ in asked()] == ["q000001", "q000002"]
+
+
+def test_dev_goes_call_by_call_where_the_design_wants_batches():
+    endpoint = make_endpoint("batching", batch_api="openai")
+    experiment = make_experiment(
+        models=[make_model("a", endpoint=endpoint)], batch=True, budget_policy="dev", dev_items=1
+    )
+    run_control.launch(experiment, by="test")
+    assert not Run.objects.get().is_batched
+    run_control.launch(experiment, by="test", policy="full")
+    assert Run.objects.get().is_batched
+
+
+def test_a_dev_launch_after_a_pilot_and_a_pilot_after_it_are_foreseen_to_the_trial():
+    experiment = make_experiment(dataset=make_dataset(30), models=[make_model("a"), make_model("b")])
+    for how in ({"pilot": 6}, {"policy": "dev"}, {"pilot": 20}, {"policy": "dev", "pilot": 2}, {}):
+        Run.objects.update(n_pending=0, n_done=0)  # Of what waits, an estimate counts all.
+        counted = {run.pk: run.trials.count() for run in Run.objects.all()}
+        for key, n in counted.items():
+            Run.objects.filter(pk=key).update(n_done=n)
+        foreseen = estimate(experiment, **how).to_do
+        assert run_control.launch(experiment, by="test", **how).trials_added == foreseen, how
+    assert Trial.objects.count() == 60
+
+
+def test_an_adaptive_design_asks_the_items_of_dev_without_points_and_later_not_again():
+    experiment = make_experiment(
+        dataset=make_dataset(8, category="a"),
+        prompts=[make_prompt("rate", RATING, answer_format="rating")],
+        dimensions=[make_dimension("valence")],
+        scorers=["rating"],
+        adaptive={"by": "category", "scorer": "rating", "round": 8, "max": 8, "targetci": 0.5},
+        budget_policy="dev",
+    )
+    assert estimate(experiment).to_do == 2
+    run_control.launch(experiment, by="test")
+    assert (Trial.objects.count(), Point.objects.count()) == (2, 0)
+    assert run_control.launch(experiment, by="test", policy="full").trials_added == 6
+    assert Trial.objects.count() == 8
+
+
+def test_the_manifest_says_which_policy_was_launched(dev):
+    run_control.launch(dev, by="test", approved=estimate(dev))
+    run_control.launch(dev, by="test", policy="full")
+    full, first = Manifest.objects.all()
+    assert (first.launch["policy"], full.launch["policy"]) == ("dev", "full")
+    assert first.summary == "all trials of the policy dev, by test"
+    assert first.content["budget"]["dev_items"] == 2
+
+
+def test_the_policy_is_part_of_the_file_and_of_a_copy(dev):
+    written = spec_io.spec_of(dev)["budget"]
+    assert written == {"policy": "dev", "dev_samples": 1}
+    plain = make_experiment("other", dataset=dev.dataset, models=[], prompts=[], samplers=[])
+    assert "budget" not in spec_io.spec_of(plain)
+    again = spec_io.read_yaml(spec_io.to_yaml(dev)).model_copy(update={"experiment": "again"})
+    made = spec_io.create_experiment(again, by=make_user(), trusted=True)
+    copy = spec_io.duplicate(dev, "copy", by=make_user())
+    for one in (made, copy):
+        assert (one.budget_policy, one.dev_items, one.dev_samples) == ("dev", 2, 1)
+
+
+def test_the_form_and_the_launch_page_offer_the_policy(dev, client):
+    client.force_login(dev.owner)
+    form = client.get(reverse("experiment_edit", args=["pilot"])).content.decode()
+    assert 'name="budget_policy"' in form
+    page = client.get(reverse("experiment_launch", args=["pilot"])).content.decode()
+    assert "the first 2 of 10 items, 1 of 3 samples" in page
+    assert "policy=full" in page
+    client.post(reverse("experiment_launch", args=["pilot"]), {"policy": "full"})
+    assert Trial.objects.count() == 60
+
+
+def test_the_outlook_is_of_what_the_policy_asks(dev):
+    outlook = summarise_experiment(dev)
+    assert (outlook.items, outlook.samples, outlook.estimate.trials) == (2, 1, 4)
+    assert Design.of(dev).experiment is dev
+    assert summarise_experiment(dev, policy="full").items == 10
+    assert Experiment.objects.get().budget_policy == "dev"

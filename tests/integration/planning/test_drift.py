@@ -1,0 +1,158 @@
+"""One name that has stood for several things is told, everywhere, and blocks nothing."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from runs_app import run_control
+from runs_app.models import Attempt, Condition, Endpoint, Run, Trial
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.drift import LOOKED_AT, PLACES, ServedModels, drift_warnings, served_in, served_warnings
+from tests.integration.planning.world import (
+    make_dataset,
+    make_experiment,
+    make_model,
+    make_prompt,
+    make_sampler,
+    make_user,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_changed_sampler_behind_a_known_name_is_a_drift():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    assert drift_warnings(experiment) == []
+    old, new = experiment.samplers.get(), make_sampler("greedy", version=2, temperature=1)
+    experiment.samplers.set([new])
+    contents = f"{old.content_hash[:12]} (3 trials), {new.content_hash[:12]} (0 trials)"
+    assert drift_warnings(experiment) == [f"sampler greedy has stood for 2 contents: {contents}"]
+    plan_module.plan(experiment)
+    assert "(3 trials), " in drift_warnings(experiment)[0]
+    assert "(0 trials)" not in drift_warnings(experiment)[0]
+
+
+def changed():
+    """Launched with a prompt, and again with its next version."""
+    experiment = make_experiment(models=[make_model("a"), make_model("b")])
+    run_control.launch(experiment, by=make_user())
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    experiment.prompts.set([new])
+    return experiment, Condition.objects.first().prompt, new
+
+
+def test_a_changed_prompt_is_told_before_the_launch_in_the_manifest_and_in_status_and_blocks_nothing():
+    experiment, old, new = changed()
+    before = (
+        f"prompt plain has stood for 2 contents: {old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)"
+    )
+    assert estimate(experiment).warnings == [before]
+    run_control.launch(experiment, by=make_user())
+    (told,) = experiment.manifests.first().content["warnings"]
+    assert told == before.replace("(0 trials)", "(6 trials)")
+    assert experiment.manifests.last().content["warnings"] == []
+    out, err = StringIO(), StringIO()
+    call_command("status", "pilot", "--json", stdout=out)
+    assert json.loads(out.getvalue())["warnings"] == [told]
+    call_command("status", "pilot", stdout=out, stderr=err)
+    assert told in err.getvalue()
+
+
+def test_a_prompt_that_was_edited_between_two_experiments_is_a_drift():
+    first = make_experiment("first")
+    plan_module.plan(first)
+    old, sampler = first.prompts.get(), first.samplers.get()
+    same = make_experiment("same", prompts=[old], samplers=[sampler])
+    assert drift_warnings(same) == []
+    plan_module.plan(same)
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    second = make_experiment("second", prompts=[new], samplers=[sampler])
+    told = (
+        f"prompt plain was another content in other experiments: {old.content_hash[:12]} (6 trials in 2 experiments); "
+        f"here it is {new.content_hash[:12]}"
+    )
+    assert drift_warnings(second) == [told]
+    assert estimate(second).warnings == [told]
+    assert "first" not in told  # It may be a private one.
+
+
+def test_a_prompt_that_was_edited_before_anybody_asked_with_it_is_no_drift():
+    make_experiment("first", prompts=[make_prompt()])
+    new = make_prompt(version=2, messages=[{"role": "user", "content": "Say: {{input}}"}])
+    assert drift_warnings(make_experiment("second", prompts=[new], samplers=[make_sampler("other")])) == []
+
+
+def test_the_design_page_shows_it(client):
+    experiment, old, new = changed()
+    client.force_login(make_user("root", superuser=True))
+    page = client.get(experiment.get_absolute_url()).content.decode()
+    assert f"{old.content_hash[:12]} (6 trials), {new.content_hash[:12]} (0 trials)" in page
+
+
+def test_two_names_that_read_alike_once_joined_are_a_drift_of_the_condition():
+    prompts = [make_prompt("a", [{"role": "user", "content": text}]) for text in ("{{input}}?",)]
+    prompts += [make_prompt("x_a", [{"role": "user", "content": "{{input}}!"}])]
+    experiment = make_experiment(models=[make_model("m"), make_model("m_x")], prompts=prompts)
+    plan_module.plan(experiment)
+    (warning,) = drift_warnings(experiment)
+    assert warning.startswith("condition m_x_a_greedy has stood for 2 contents: ")
+    assert warning.count("(3 trials)") == 2
+
+
+def answer(run, served, outcome="ok"):
+    """`served` has a model, or a model and its provider, for each trial in turn."""
+    trials = Trial.objects.filter(run=run).order_by("pk")
+    pairs = [one if isinstance(one, tuple) else (one, "") for one in served]
+    Attempt.objects.bulk_create(
+        Attempt(trial=trial, run=run, token="0" * 32, outcome=outcome, served_model=model, served_provider=provider,
+                finished_at="2026-01-01T00:00Z")
+        for trial, (model, provider) in zip(trials, pairs, strict=True)
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("changed", [[0], [-1], range(2000, 2300)], ids=["first", "last", "for a while"])
+def test_a_model_that_changed_in_a_run_is_seen_along_it(changed):
+    n = 3 * PLACES * LOOKED_AT
+    plan_module.plan(make_experiment(dataset=make_dataset(n)))
+    run, served = Run.objects.get(), ["sim-1"] * n
+    for at in changed:
+        served[at] = "sim-2"
+    served[1] = ""
+    answer(run, served)
+    assert served_in(run).models == ("sim-1", "sim-2")
+
+
+def test_a_run_looks_at_its_own_attempts(django_assert_num_queries):
+    plan_module.plan(make_experiment(models=[make_model("a"), make_model("b")]))
+    one, other = Run.objects.with_design().order_by("pk")
+    answer(one, ["a-1"] * 3)
+    answer(other, ["b-1"] * 3)
+    with django_assert_num_queries(1):
+        assert served_in(one) == ServedModels(("a-1",))
+
+
+def test_several_providers_are_told_unless_routes_name_them():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    run = Run.objects.with_design().get()
+    answer(run, [("sim", "north"), ("sim", "south"), ("sim", "north")])
+    assert served_in(run).providers == ("north", "south")
+    assert served_warnings(experiment) == [
+        f"model {run.condition.model} was served by north (2 calls), south (1 calls)"
+    ]
+    Endpoint.objects.update(provider_routes=["north", "south"])
+    assert served_in(Run.objects.with_design().get()) == ServedModels(("sim",))
+    assert served_warnings(experiment) == []
+
+
+def test_a_provider_that_failed_has_served_nothing():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    run = Run.objects.get()
+    answer(run, [("", "north"), ("", "south"), ("", "east")], outcome="transient")
+    assert served_in(run) == ServedModels()
+    assert served_warnings(experiment) == []

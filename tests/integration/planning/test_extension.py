@@ -1,0 +1,124 @@
+"""What an extension of a launched design adds, foresees and refuses."""
+
+from decimal import Decimal
+
+import pytest
+
+from runs_app import run_control
+from runs_app.models import Condition, Run, Trial
+from runs_app.planning.extension import Extension, first_wave_label, preview_extension
+from runs_app.planning.plan import PlanError
+from tests.integration.planning.world import (
+    RATING,
+    make_dataset,
+    make_dimension,
+    make_experiment,
+    make_model,
+    make_prompt,
+    make_sampler,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def rated():
+    """Three items, rated on one dimension, all done and paid."""
+    prompt = make_prompt("rate", RATING, answer_format="rating")
+    experiment = make_experiment(prompts=[prompt], dimensions=[make_dimension("valence")])
+    run_control.launch(experiment, by="test")
+    Run.objects.update(status="done", n_pending=0, n_done=3, spent_usd=1)
+    Trial.objects.update(status="done")
+    return experiment
+
+
+def test_a_dimension_joins_the_runs_there_are_and_their_conditions_stay(rated):
+    conditions = list(Condition.objects.values())
+    extension = Extension(dimensions=[make_dimension("arousal")])
+    preview = preview_extension(rated, extension)
+    assert (preview.new_conditions, preview.new_trials, preview.after.to_do) == (0, 3, 3)
+    run_control.extend(rated, extension, by="rita", reason="Both axes")
+    assert list(Condition.objects.values()) == conditions
+    (run,) = Run.objects.all()
+    assert (run.status, run.n_done, run.n_pending, run.spent_usd) == ("running", 3, 3, 1)
+    assert Trial.objects.filter(dimension__name="arousal", status="pending").count() == 3
+    assert run.history.first().reason == "Both axes"
+
+
+def test_new_trials_and_their_cost_are_those_that_the_launch_then_adds(rated):
+    extension = Extension(
+        language_models=[make_model("other")],
+        samplers=[make_sampler("warm", temperature=1, max_tokens=10)],
+        dimensions=[make_dimension("arousal")],
+        samples=2,
+    )
+    preview = preview_extension(rated, extension)
+    report = run_control.extend(rated, extension, by="rita")
+    assert (report.trials_added, preview.new_trials) == (45, 45)
+    assert preview.ceiling_usd == preview.after.ceiling_usd > Decimal(0)
+    assert preview_extension(rated, Extension()).after.to_do == 45
+
+
+def test_the_rest_of_a_pilot_is_told_apart_from_what_joins():
+    experiment = make_experiment()
+    run_control.launch(experiment, by="test", pilot=1)
+    preview = preview_extension(experiment, Extension(language_models=[make_model("other")]))
+    assert (preview.new_trials, preview.unlaunched, preview.after.to_do) == (3, 2, 6)
+
+
+def test_a_newer_version_of_a_prompt_warns_of_drift_before_it_joins():
+    prompt = make_prompt("plain")
+    experiment = make_experiment(prompts=[prompt])
+    run_control.launch(experiment, by="test")
+    newer = make_prompt("plain", RATING, version=2)
+    (warning,) = [
+        said for said in preview_extension(experiment, Extension(prompts=[newer])).warnings if "has stood for" in said
+    ]
+    assert warning.startswith("prompt plain has stood for 2 contents")
+
+
+def test_an_extension_goes_on_with_the_first_wave_and_a_later_one_by_its_label():
+    experiment = make_experiment()
+    for label in ("march", "april"):
+        run_control.launch(experiment, by="test", wave=label)
+    assert first_wave_label(experiment) == "march"
+    run_control.extend(experiment, Extension(language_models=[make_model("other")]), by="test", wave="april")
+    assert Run.objects.filter(wave__label="april").count() == 2
+    assert Run.objects.filter(wave__label="march").count() == 1
+
+
+def test_a_wave_that_would_run_into_the_next_one_refuses_samples_and_nothing_changes():
+    experiment = make_experiment()
+    for label in ("", "march"):
+        run_control.launch(experiment, by="test", wave=label)
+    with pytest.raises(PlanError, match="its epochs would run into"):
+        run_control.extend(experiment, Extension(samples=2), by="test")
+    experiment.refresh_from_db()
+    assert (experiment.samples, experiment.history.filter(what="samples").count()) == (1, 0)
+
+
+def test_a_dimension_is_refused_where_answers_are_not_rated():
+    experiment = make_experiment()
+    run_control.launch(experiment, by="test")
+    with pytest.raises(PlanError, match="launched without any"):
+        run_control.extend(experiment, Extension(dimensions=[make_dimension()]), by="test")
+    assert not experiment.dimensions.exists()
+
+
+def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
+    prompt = make_prompt("rate", RATING, answer_format="rating")
+    experiment = make_experiment(
+        dataset=make_dataset(4, category="a"),
+        prompts=[prompt],
+        dimensions=[make_dimension("valence")],
+        scorers=["rating"],
+        adaptive={"by": "category", "scorer": "rating", "round": 2, "max": 100, "targetci": 0.5},
+    )
+    run_control.launch(experiment, by="test")
+    assert Trial.objects.count() == 2
+    assert preview_extension(experiment, Extension()).after.to_do == 4
+    extension = Extension(dimensions=[make_dimension("arousal")], samples=3)
+    preview = preview_extension(experiment, extension)
+    assert (preview.new_trials, preview.after.to_do) == (20, 24)
+    run_control.extend(experiment, extension, by="test")
+    assert Trial.objects.filter(dimension__name="arousal").count() == 2

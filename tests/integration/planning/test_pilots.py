@@ -1,0 +1,109 @@
+"""A pilot makes a few trials of all parts of a design; the launch of the rest finds them made."""
+
+from collections import Counter
+from decimal import Decimal
+
+import pytest
+
+from runs_app.models import Run, Trial
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
+from runs_app.planning.plan import PlanError
+from tests.integration.planning.world import make_dataset, make_dimension, make_experiment, make_model, make_prompt
+
+pytestmark = pytest.mark.django_db
+
+
+def wide(items=10, *, models=3, dimensions=("valence", "arousal"), **fields):
+    return make_experiment(
+        dataset=make_dataset(items),
+        models=[make_model(f"m{at}") for at in range(models)],
+        dimensions=[make_dimension(name) for name in dimensions],
+        **fields,
+    )
+
+
+def identities():
+    return set(Trial.objects.values_list("run__condition", "item__key", "dimension__name", "sample_idx"))
+
+
+def test_it_makes_as_many_trials_as_it_says_spread_over_conditions():
+    experiment = wide(samples=5)
+    report = plan_module.plan(experiment, pilot=20)
+    assert (report.trials_added, report.trials_total, Trial.objects.count()) == (20, 20, 20)
+    assert sorted(Run.objects.values_list("n_pending", flat=True)) == [6, 7, 7]
+    assert set(Trial.objects.values_list("sample_idx", flat=True)) == {0}
+
+
+def test_no_item_comes_twice_in_a_run_before_every_other_came_once():
+    plan_module.plan(wide(10, models=1), pilot=12)
+    times = Counter(Trial.objects.values_list("item__key", flat=True))
+    assert (len(times), sorted(times.values())) == (10, [1] * 8 + [2] * 2)
+    assert set(Trial.objects.values_list("dimension__name", flat=True)) == {"valence", "arousal"}
+
+
+def test_conditions_draw_different_items():
+    plan_module.plan(wide(30, models=2), pilot=20)
+    drawn = [set(run.trials.values_list("item__key", flat=True)) for run in Run.objects.all()]
+    assert drawn[0] != drawn[1]
+
+
+def test_fewer_trials_than_conditions_make_runs_for_those_alone():
+    plan_module.plan(wide(models=5, dimensions=()), pilot=2)
+    assert list(Run.objects.values_list("n_pending", flat=True)) == [1, 1]
+
+
+def test_a_pilot_again_adds_nothing_and_a_larger_one_keeps_what_is_there():
+    experiment = wide(samples=2)
+    plan_module.plan(experiment, pilot=7)
+    before = identities()
+    assert plan_module.plan(experiment, pilot=7).trials_added == 0
+    assert plan_module.plan(experiment, pilot=20).trials_added == 13
+    assert before < identities()
+
+
+def test_the_launch_of_the_rest_adds_what_is_missing_and_nothing_twice():
+    experiment = wide(samples=2)
+    plan_module.plan(experiment, pilot=20)
+    pilot = set(Trial.objects.values_list("pk", flat=True))
+    report = plan_module.plan(experiment)
+    assert (report.trials_added, report.trials_total) == (100, 120)
+    assert pilot < set(Trial.objects.values_list("pk", flat=True))
+    assert len(identities()) == Trial.objects.count() == 120
+    assert plan_module.plan(experiment, pilot=20).trials_added == 0
+
+
+def test_a_pilot_larger_than_one_repetition_is_one_repetition():
+    experiment = wide(3, models=1, dimensions=(), samples=4)
+    assert plan_module.plan(experiment, pilot=50).trials_total == 3
+
+
+def test_excluded_items_are_not_drawn():
+    dataset = make_dataset(3, excluded={1})
+    plan_module.plan(make_experiment(dataset=dataset), pilot=3)
+    assert set(Trial.objects.values_list("item__key", flat=True)) == {"q000000", "q000002"}
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_a_pilot_of_nothing_is_refused(n):
+    with pytest.raises(PlanError, match="a pilot has at least one trial"):
+        plan_module.plan(wide(), pilot=n)
+    assert not Run.objects.exists()
+
+
+def test_its_estimate_is_that_of_its_trials():
+    experiment = wide(samples=2)
+    whole, pilot = estimate(experiment), estimate(experiment, pilot=20)
+    assert (pilot.trials, pilot.to_do) == (120, 20)
+    assert pilot.ceiling_usd * 6 == whole.ceiling_usd
+    plan_module.plan(experiment, pilot=20)
+    assert [estimate(experiment, pilot=n).to_do for n in (20, 21, None)] == [20, 21, 120]
+
+
+def test_what_it_took_is_what_the_rest_is_expected_to_take():
+    experiment = wide(models=1, dimensions=(), prompts=[make_prompt()])
+    plan_module.plan(experiment, pilot=4)
+    Run.objects.update(n_pending=0, n_done=4, input_tokens=400, output_tokens=40)
+    found = estimate(experiment)
+    assert (found.to_do, found.basis, found.coverage) == (6, {"own": 6}, 1.0)
+    assert found.expected_usd == 6 * (100 * Decimal("0.5") + 10 * Decimal("1.5")) / 1_000_000

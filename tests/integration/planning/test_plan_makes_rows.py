@@ -1,0 +1,151 @@
+import pytest
+
+from datasets_app.models import StatusChange
+from runs_app.models import Condition, Run, Trial
+from runs_app.models.designs import Sampler
+from runs_app.planning import plan as plan_module
+from tests.integration.planning.world import (
+    make_dataset,
+    make_dimension,
+    make_experiment,
+    make_model,
+    make_prompt,
+    make_sampler,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def identities(**which):
+    return list(Trial.objects.filter(**which).order_by("pk").values_list("sample_idx", "item__key", "dimension__name"))
+
+
+def test_it_makes_one_trial_for_each_cell_item_dimension_and_repetition():
+    experiment = make_experiment(
+        dataset=make_dataset(3),
+        models=[make_model("a"), make_model("b")],
+        prompts=[make_prompt()],
+        samplers=[make_sampler(), make_sampler("warm", temperature=1)],
+        dimensions=[make_dimension("valence"), make_dimension("arousal")],
+        samples=2,
+    )
+    report = plan_module.plan(experiment)
+    assert (report.conditions, report.runs, report.trials_added, report.trials_total) == (4, 4, 48, 48)
+    assert Trial.objects.count() == 48
+    assert {run.n_pending for run in Run.objects.all()} == {12}
+
+
+def test_trials_lie_in_the_order_in_which_they_are_claimed():
+    valence, arousal = make_dimension("valence"), make_dimension("arousal")
+    plan_module.plan(make_experiment(dataset=make_dataset(2), dimensions=[arousal, valence], samples=2))
+    assert identities() == [
+        (sample, item, dimension)
+        for sample in (0, 1)
+        for item in ("q000000", "q000001")
+        for dimension in ("valence", "arousal")
+    ]
+
+
+def test_without_dimensions_a_trial_has_none():
+    plan_module.plan(make_experiment(dataset=make_dataset(2)))
+    assert identities() == [(0, "q000000", None), (0, "q000001", None)]
+
+
+def test_excluded_items_are_not_asked():
+    plan_module.plan(make_experiment(dataset=make_dataset(3, excluded={1})))
+    assert [key for _, key, _ in identities()] == ["q000000", "q000002"]
+
+
+def test_planning_again_changes_nothing():
+    experiment = make_experiment(dimensions=[make_dimension()], samples=2)
+    first = plan_module.plan(experiment)
+    before = identities()
+    second = plan_module.plan(experiment)
+    assert (second.trials_added, second.trials_total) == (0, first.trials_total)
+    assert second.run_ids == first.run_ids
+    assert identities() == before
+    assert Run.objects.get().n_pending == len(before)
+
+
+@pytest.mark.parametrize("dimensions", [0, 2])
+def test_more_samples_add_only_the_new_ones(dimensions):
+    chosen = [make_dimension(f"d{at}") for at in range(dimensions)]
+    experiment = make_experiment(dataset=make_dataset(2), dimensions=chosen, samples=1)
+    plan_module.plan(experiment)
+    before = set(Trial.objects.values_list("pk", flat=True))
+    experiment.samples = 3
+    experiment.save()
+    report = plan_module.plan(experiment)
+    assert report.trials_added == 2 * 2 * max(1, dimensions)
+    assert set(Trial.objects.exclude(pk__in=before).values_list("sample_idx", flat=True)) == {1, 2}
+    assert Run.objects.get().n_pending == report.trials_total == Trial.objects.count()
+
+
+def test_a_further_model_adds_a_run_and_leaves_the_others():
+    experiment = make_experiment(models=[make_model("a")])
+    first = plan_module.plan(experiment)
+    experiment.language_models.add(make_model("b"))
+    second = plan_module.plan(experiment)
+    assert set(first.run_ids) < set(second.run_ids)
+    assert (second.trials_added, second.runs) == (3, 2)
+
+
+def test_a_done_run_that_gets_new_trials_is_planned_again_and_says_why():
+    experiment = make_experiment()
+    run_id = plan_module.plan(experiment).run_ids[0]
+    Run.objects.filter(pk=run_id).update(status="done")
+    experiment.samples = 2
+    experiment.save()
+    plan_module.plan(experiment, by="the test")
+    run = Run.objects.get()
+    change = StatusChange.objects.of(run).get()
+    assert run.status == "planned"
+    assert (change.from_value, change.to_value, change.actor) == ("done", "planned", "the test")
+    assert "3 trials" in change.reason
+
+
+def test_a_done_run_without_new_trials_stays_done():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    Run.objects.update(status="done")
+    plan_module.plan(experiment)
+    assert Run.objects.get().status == "done"
+
+
+def test_samplers_and_dimensions_are_in_use_from_then_on():
+    sampler, dimension = make_sampler(), make_dimension()
+    experiment = make_experiment(samplers=[sampler], dimensions=[dimension])
+    plan_module.plan(experiment, by="the test")
+    for row in (sampler, dimension):
+        row.refresh_from_db()
+        change = StatusChange.objects.of(row).get()
+        assert (row.status, change.actor, change.reason) == ("approved", "the test", "Used by an experiment")
+
+
+def test_a_renamed_model_keeps_its_condition():
+    model = make_model("old-name")
+    experiment = make_experiment(models=[model])
+    plan_module.plan(experiment)
+    model.name = "new-name"
+    model.save()
+    assert plan_module.plan(experiment).trials_added == 0
+    assert Condition.objects.get().condition_id.startswith("old-name_plain_greedy--")
+
+
+def test_the_condition_is_the_snapshot_of_what_is_asked():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    condition, prompt = Condition.objects.get(), experiment.prompts.get()
+    assert condition.content == {
+        "model": {"provider": "openai", "model": "sim-large"},
+        "prompt": {"messages": prompt.messages, "answer_format": "text"},
+        "sampler": {"temperature": 0, "max_tokens": 100},
+    }
+
+
+def test_another_version_of_a_sampler_is_another_condition():
+    experiment = make_experiment()
+    plan_module.plan(experiment)
+    experiment.samplers.set([Sampler.objects.create(name="greedy", version=2, temperature=0.5, max_tokens=100)])
+    assert plan_module.plan(experiment).trials_added == 3
+    assert Condition.objects.count() == 2

@@ -1,0 +1,122 @@
+"""An estimate foresees what the response cache will answer, and tells what is left from the whole."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from runs_app import cache_purge
+from runs_app.models import Endpoint, LanguageModel, LedgerEntry, Prompt, Run, Sampler
+from runs_app.planning import plan as plan_module
+from runs_app.planning.cost_estimate import estimate
+from tests.integration.planning.world import make_dataset, make_dimension, make_experiment
+from tests.tampering import without_triggers
+
+pytestmark = pytest.mark.django_db
+
+
+def same_design(slug, known, **fields):
+    return make_experiment(
+        slug,
+        dataset=fields.pop("dataset", known.dataset),
+        models=LanguageModel.objects.all(),
+        prompts=Prompt.objects.all(),
+        samplers=Sampler.objects.all(),
+        **fields,
+    )
+
+
+@pytest.fixture
+def known():
+    """An experiment whose three trials are done."""
+    experiment = make_experiment("known", samples=1)
+    plan_module.plan(experiment)
+    Run.objects.update(
+        n_pending=0, n_done=3, input_tokens=300, output_tokens=30, started_at=timezone.now(), status="done"
+    )
+    return experiment
+
+
+def test_the_same_design_elsewhere_is_foreseen_to_cost_nothing(known):
+    found = estimate(same_design("again", known))
+    assert (found.to_do, found.foreseen, found.expected_usd) == (3, 3, 0)
+    assert found.full_usd > 0
+    assert found.ceiling_usd > 0, "a ceiling counts on nothing"
+
+
+def test_more_samples_are_partly_foreseen(known):
+    found = estimate(same_design("twice", known, samples=2))
+    assert (found.to_do, found.foreseen) == (6, 3)
+    assert 0 < found.expected_usd < found.full_usd
+
+
+def test_of_a_run_with_more_samples_only_the_first_are_foreseen(known):
+    type(known).objects.update(samples=3)
+    assert estimate(same_design("less", known, samples=1)).foreseen == 1
+
+
+@pytest.mark.parametrize("fields", [{"cache": False}, {"cache_buster": True}])
+def test_nothing_is_foreseen_where_no_cache_is_read(known, fields):
+    assert estimate(same_design("again", known, **fields)).foreseen == 0
+
+
+def test_nor_for_a_later_wave_other_items_or_other_dimensions(known):
+    again = same_design("again", known)
+    plan_module.plan(again)
+    assert estimate(again).foreseen == 3
+    assert estimate(again, wave_label="second").foreseen == 0
+    assert estimate(same_design("others", known, dataset=make_dataset(3))).foreseen == 0
+    assert estimate(same_design("rated", known, dimensions=[make_dimension()])).foreseen == 0
+
+
+def test_nor_after_the_cache_was_emptied(known):
+    cache_purge.purge(by="a curator")
+    assert estimate(same_design("again", known)).foreseen == 0
+    Run.objects.filter(experiment=known).update(started_at=timezone.now() + timedelta(seconds=1))
+    assert estimate(same_design("later", known)).foreseen == 3
+
+
+def test_what_is_left_is_told_from_the_whole(known):
+    type(known).objects.update(samples=2)
+    known.refresh_from_db()
+    found = estimate(known)
+    assert (found.trials, found.to_do) == (6, 3)
+    assert found.full_usd == 2 * found.expected_usd
+
+
+def reused(experiment, n):
+    """As if so many of its trials had been answered by the cache, and no others."""
+    plan_module.plan(experiment)
+    run = Run.objects.get(experiment=experiment)
+    with without_triggers():
+        LedgerEntry.objects.create(run=run, at=timezone.now(), attempts=n, answered=n, reused=n)
+    Run.objects.filter(pk=run.pk).update(n_pending=run.n_pending - n, n_done=n)
+    return run
+
+
+def test_what_was_reused_already_is_not_foreseen_again(known):
+    again = same_design("again", known, samples=2)
+    reused(again, 2)
+    found = estimate(again)
+    assert (found.to_do, found.foreseen) == (4, 1)
+
+
+def test_answers_of_the_cache_say_nothing_of_what_a_call_takes(known):
+    again = same_design("again", known, samples=2)
+    reused(again, 3)
+    found = estimate(again)
+    assert found.basis == {"ceiling": 3}
+    assert found.expected_usd == found.ceiling_usd > 0
+
+
+def test_the_same_model_at_another_endpoint_has_trials_of_its_own(known):
+    (model,) = LanguageModel.objects.all()
+    elsewhere = Endpoint.objects.create(name="elsewhere", provider=model.endpoint.provider, base_url="http://other/v1")
+    LanguageModel.objects.create(
+        name="twin",
+        endpoint=elsewhere,
+        model=model.model,
+    )
+    both = same_design("both", known)
+    plan_module.plan(both)
+    assert estimate(both).to_do == 6

@@ -1,0 +1,235 @@
+"""Rating, taking back, going on: what the rows say after each."""
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from datasets_app import curation
+from grading_app.models import Rating, RatingQueue
+from grading_app.rating import queues, session
+from tests import factories
+from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+
+
+def test_every_item_is_rated_exactly_once():
+    queue = make_queue(items=7)
+    rater = make_rater(queue, started=True)
+    rate_all(rater)
+    keys = [rating.item.key for rating in rater.ratings.given()]
+    assert sorted(keys) == [f"thing-{number}" for number in range(7)]
+    rater.refresh_from_db()
+    assert rater.finished_at
+    assert session.due(rater) is None
+
+
+def test_two_raters_meet_the_same_things_in_different_orders():
+    queue = make_queue(items=30)
+    orders = [list(make_rater(queue, started=True).ratings.values_list("item", flat=True)) for _ in range(2)]
+    assert orders[0] != orders[1]
+    assert sorted(orders[0]) == sorted(orders[1])
+
+
+def test_starting_again_changes_nothing():
+    queue = make_queue()
+    rater = make_rater(queue, started=True)
+    rate_all(rater)
+    before = list(rater.ratings.values())
+    assert session.start(rater)
+    assert list(rater.ratings.values()) == before
+
+
+def test_a_rating_sent_twice_is_recorded_once():
+    rater = make_rater(make_queue(), started=True)
+    assert session.rate(rater, position=1, value=3, seconds=2)
+    assert not session.rate(rater, position=1, value=5, seconds=2)
+    assert [rating.value for rating in rater.ratings.given()] == [3]
+
+
+def test_nobody_rates_out_of_turn():
+    rater = make_rater(make_queue(), started=True)
+    assert not session.rate(rater, position=4, value=3, seconds=2)
+    assert not rater.ratings.given().exists()
+
+
+@pytest.mark.parametrize("value", [0, 8, -1, 10**9])
+def test_a_value_beside_the_scale_is_refused(value):
+    rater = make_rater(make_queue(), started=True)
+    with pytest.raises(session.RatingError, match="scale"):
+        session.rate(rater, position=1, value=value, seconds=2)
+
+
+def test_the_database_itself_holds_a_value_to_the_scale():
+    rater = make_rater(make_queue(), started=True)
+    with pytest.raises(IntegrityError, match="not on the scale from 1 to 7"), transaction.atomic():
+        rater.ratings.filter(position=1).update(value=8, seconds=1, rated_at=rater.started_at)
+
+
+def test_taking_back_makes_the_last_one_due_again_and_is_counted():
+    rater = make_rater(make_queue(), started=True)
+    for position in (1, 2):
+        session.rate(rater, position=position, value=3, seconds=2)
+    assert session.undo(rater)
+    assert session.due(rater).position == 2
+    assert session.rate(rater, position=2, value=6, seconds=1)
+    last = rater.ratings.get(position=2)
+    assert (last.value, last.revisions) == (6, 1)
+
+
+def test_taking_back_goes_on_to_the_start_and_no_further():
+    rater = make_rater(make_queue(), started=True)
+    for position in (1, 2):
+        session.rate(rater, position=position, value=3, seconds=2)
+    assert [session.undo(rater) for _ in range(3)] == [True, True, False]
+    assert session.due(rater).position == 1
+
+
+def test_taking_back_the_very_last_reopens_the_session():
+    rater = make_rater(make_queue(), started=True)
+    rate_all(rater)
+    assert session.undo(rater)
+    rater.refresh_from_db()
+    assert rater.finished_at is None
+    assert session.due(rater).position == 6
+
+
+def test_practice_comes_first_and_checks_are_mixed_in():
+    queue = make_queue(items=9, practice_items=2, attention_checks={"thing-8": [7]})
+    rater = make_rater(queue, started=True)
+    kinds = list(rater.ratings.values_list("kind", "item__key"))
+    assert kinds[:2] == [("practice", "thing-0"), ("practice", "thing-1")]
+    assert kinds.count(("check", "thing-8")) == 1
+    assert [kind for kind, _ in kinds].count("item") == 6
+
+
+# --- how many raters an item gets ------------------------------------------------------------------------------------
+
+
+def test_an_item_gets_no_more_raters_than_it_wants():
+    queue = make_queue(items=4, raters_wanted=2)
+    makes = [session.start(make_rater(queue)) for _ in range(3)]
+    assert makes == [True, True, False]
+    assert Rating.objects.filter(assignment__queue=queue).count() == 8
+
+
+def test_with_a_limit_a_rater_the_items_fill_up_evenly():
+    queue = make_queue(items=6, raters_wanted=2, items_per_rater=3)
+    for _ in range(4):
+        assert session.start(make_rater(queue))
+    assert not session.start(make_rater(queue))
+    counts = [queue.dataset.items.get(pk=pk).ratings.count() for pk in queue.dataset.items.values_list("pk", flat=True)]
+    assert counts == [2] * 6
+
+
+def test_raters_are_spread_evenly_over_the_dimensions():
+    dimensions = [factories.make_dimension(name) for name in ("arousal", "valence")]
+    queue = make_queue(dimensions=dimensions, one_dimension_per_rater=True, raters_wanted=2)
+    raters = [make_rater(queue, started=True) for _ in range(4)]
+    assert [rater.dimension.name for rater in raters] == ["arousal", "valence", "arousal", "valence"]
+    assert all(set(rater.ratings.values_list("dimension", flat=True)) == {rater.dimension_id} for rater in raters)
+    assert not session.start(make_rater(queue))
+
+
+def test_who_stops_early_leaves_the_rest_to_others():
+    queue = make_queue(items=4, raters_wanted=1)
+    first = make_rater(queue, started=True)
+    session.rate(first, position=1, value=3, seconds=2)
+    queues.release(first, by=queue.owner, reason="went home")
+    second = make_rater(queue, started=True)
+    rate_all(second)
+    assert second.ratings.count() == 3
+    assert not set(first.ratings.values_list("item")) & set(second.ratings.values_list("item"))
+
+
+def test_an_excluded_rater_is_replaced_and_their_rows_stay():
+    queue = make_queue(items=4, raters_wanted=1)
+    first = make_rater(queue, started=True)
+    rate_all(first)
+    queues.exclude(first, by=queue.owner, reason="always 4")
+    assert make_rater(queue, started=True).ratings.count() == 4
+    assert first.ratings.given().count() == 4
+    assert queue.history.get(what="excluded").reason == "always 4"
+
+
+def test_whoever_was_added_by_mistake_never_begins():
+    queue = make_queue()
+    rater, asker = make_rater(queue), signed_in(queue.owner)
+    button = f"/ratings/queues/study/raters/{rater.number}/exclude/"
+    assert button in asker.get("/ratings/queues/study/").content.decode()
+    asker.post(button, {"reason": "the wrong account"})
+    with pytest.raises(session.RatingError, match="not open"):
+        session.start(rater)
+    assert signed_in(rater.user).get("/ratings/study/").status_code == 404
+    assert button not in asker.get("/ratings/queues/study/").content.decode()
+
+
+def test_excluding_needs_a_reason():
+    queue = make_queue()
+    rater = make_rater(queue, started=True)
+    with pytest.raises(queues.QueueError, match="why"):
+        queues.exclude(rater, by=queue.owner, reason=" ")
+
+
+# --- what the database refuses ---------------------------------------------------------------------------------------
+
+
+def test_a_closed_queue_takes_no_rating():
+    queue = make_queue()
+    rater = make_rater(queue, started=True)
+    queues.close_queue(queue, by=queue.owner, reason="enough")
+    with pytest.raises(session.RatingError, match="not open"):
+        session.rate(rater, position=1, value=3, seconds=2)
+
+
+@pytest.mark.parametrize("change", [{"practice_items": 3}, {"instructions": "Other"}, {"status": "draft"}])
+def test_what_was_asked_never_changes(change):
+    queue = make_queue()
+    with pytest.raises(IntegrityError, match="was open"), transaction.atomic():
+        RatingQueue.objects.filter(pk=queue.pk).update(**change)
+
+
+def test_more_raters_may_be_wanted_later():
+    queue = make_queue()
+    assert RatingQueue.objects.filter(pk=queue.pk).update(raters_wanted=9) == 1
+
+
+def test_the_dimensions_of_an_open_queue_stay():
+    queue = make_queue()
+    for change in (queue.dimensions.clear, lambda: queue.dimensions.add(factories.make_dimension("arousal"))):
+        with pytest.raises(IntegrityError, match="keeps its dimensions"), transaction.atomic():
+            change()
+
+
+def test_a_rating_that_was_given_cannot_be_deleted_or_moved():
+    rater = make_rater(make_queue(), started=True)
+    rate_all(rater)
+    with pytest.raises(IntegrityError, match="it stays"), transaction.atomic():
+        rater.ratings.all().delete()
+    with pytest.raises(IntegrityError, match="keeps its rater"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE grading_app_rating SET position = position + 100")
+
+
+def test_a_queue_over_answers_names_their_experiment():
+    queue = make_queue(opened=False)
+    with pytest.raises(IntegrityError, match="rating_queue_subject"), transaction.atomic():
+        RatingQueue.objects.filter(pk=queue.pk).update(subject="answers")
+
+
+def test_opening_freezes_the_dimensions_and_leaves_its_history():
+    dimension = factories.make_dimension("valence", status="draft")
+    queue = make_queue(dimensions=[dimension])
+    dimension.refresh_from_db()
+    assert dimension.status == "approved"
+    assert queue.history.first().reason == "ready"
+
+
+def test_a_queue_with_nothing_to_rate_does_not_open():
+    with pytest.raises(queues.QueueError, match="no item"):
+        make_queue(items=2, practice_items=2)
+
+
+def test_a_dataset_that_was_archived_meanwhile_is_not_rated():
+    queue = make_queue(opened=False)
+    curation.archive(queue.dataset, by=queue.owner, reason="superseded")
+    with pytest.raises(queues.QueueError, match="approved datasets"):
+        queues.open_queue(queue, by=queue.owner, reason="")

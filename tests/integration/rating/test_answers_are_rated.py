@@ -1,0 +1,369 @@
+"""Answers of models: which are drawn, how a rater meets them, and what comes of it."""
+
+import csv
+import io
+import json
+from collections import Counter
+from itertools import pairwise
+from random import Random
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.urls import reverse
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datasets_app.models import TransitionError
+from evalsite.lib import permissions
+from grading_app.admin.forms import AnswerForm
+from grading_app.export.formats import export_chunks
+from grading_app.forms.rating import AnswerQueueForm
+from grading_app.judging.answer_selection import Answers
+from grading_app.judging.rubric_preview import Try
+from grading_app.models import Grader, RatedAnswer, Rating, RatingQueue
+from grading_app.rating import queue_results, queues, session
+from grading_app.rating.answer_draw import chosen, sampled
+from grading_app.rating.presentation_order import Material, kept_apart, steps
+from grading_app.rating.rated_norms import make_norms
+from runs_app import deletion
+from runs_app.models import Trial
+from tests import factories
+from tests.integration.comparison.world import make_answers, make_rubric
+from tests.integration.rating.world import make_rater, rate_all, signed_in
+from tests.tampering import deleting_anything
+
+pytestmark = pytest.mark.django_db
+GOOD = {"title": "Good answer", "instructions": "How good is this answer?", "low": 1, "high": 5}
+
+
+def make_answer_queue(
+    name="reading", *, experiment=None, dimensions=None, opened=True, conditions=(), by=None, **fields
+):
+    experiment = experiment or make_answers(f"{name}-study", items=6, models=["small", "large"], samples=2)
+    queue = RatingQueue.objects.create(
+        name=name, owner=experiment.owner, dataset=experiment.dataset, subject="answers", experiment=experiment,
+        **{"title": "How good?", "instructions": "Read the whole answer.", "raters_wanted": 2, **fields},
+        rubric=by,
+    )  # fmt: skip
+    queue.dimensions.set([factories.make_dimension(f"{name}-goodness", **GOOD)] if dimensions is None else dimensions)
+    queue.conditions.set(conditions)
+    if opened:
+        queues.open_queue(queue, by=experiment.owner, reason="ready")
+    return queue
+
+
+# --- what is drawn ---------------------------------------------------------------------------------------------------
+
+
+def test_every_condition_gives_as_many_answers_to_each_drawn_item():
+    queue = make_answer_queue(sample_items=4)
+    drawn = RatedAnswer.objects.filter(queue=queue).values_list("item", "trial__run__condition")
+    assert len({item for item, _ in drawn}) == 4
+    assert set(Counter(drawn).values()) == {1}
+    assert len(drawn) == 8
+
+
+def test_the_same_seed_draws_the_same_and_another_does_not():
+    study = make_answers(items=20, models=["small", "large"], samples=3)
+    dimension = factories.make_dimension("goodness", **GOOD)
+
+    def drawn(name, seed):
+        fields = {"experiment": study, "sample_items": 8, "sample_seed": seed, "dimensions": [dimension]}
+        return set(make_answer_queue(name, **fields).answers.values_list("trial", flat=True))
+
+    assert drawn("first", 1) == drawn("second", 1)
+    assert drawn("third", 2) != drawn("fourth", 1)
+
+
+def test_only_chosen_conditions_and_only_done_answers_with_text():
+    study = make_answers(items=4, models=["small", "large"])
+    small = study.conditions.get(model__name="small")
+    queue = make_answer_queue(experiment=study, conditions=[small], opened=False)
+    run = small.runs.get()
+    with deleting_anything():
+        run.trials.filter(item__key="item-0").delete()
+    queues.open_queue(queue, by=queue.owner, reason="ready")
+    assert {one.trial.run_id for one in queue.answers.select_related("trial")} == {run.pk}
+    assert sorted(one.item.key for one in queue.answers.select_related("item")) == ["item-1", "item-2", "item-3"]
+
+
+BLANK = ("", "   ", "\n\t \r\n")
+
+
+def test_blank_answers_are_never_asked_about_by_anybody():
+    """Neither of people nor of judges, nor of who tries a rubric: one rule for all."""
+    study = factories.make_experiment("blanks", dataset=factories.make_dataset("blanks", 6))
+    (run,) = factories.make_runs(study)
+    factories.plan_trials(run, answer=lambda item, *_: (*BLANK, "said", " said ", "\n0")[item.position])
+    said = {"item-3", "item-4", "item-5"}
+    queue = make_answer_queue(experiment=study)
+    assert {one.item.key for one in queue.answers.select_related("item")} == said
+    assert {trial.item.key for trial in Trial.objects.with_text().select_related("item")} == said
+    rubric = make_rubric()
+    tried = Try(rubric, study, factories.make_model(), study.samplers.get())
+    assert {trial.item.key for trial, _ in tried.answers()} == said
+    judge = Grader(name="j", language_model=tried.model, rubric=rubric, sampler=tried.sampler)
+    seen = Answers(study, judge, run.wave)
+    assert (seen.seen.empty, seen.counted()[0]) == (3, 3)
+    form = AnswerForm({"experiment": study.pk}, user=study.owner, kind="score", with_texts=False)
+    assert form.is_valid()
+    assert form.chosen()[0].item.key == "item-3"
+
+
+def test_empty_answers_are_never_asked_about():
+    study = factories.make_experiment("gaps", dataset=factories.make_dataset("gaps", 4))
+    (run,) = factories.make_runs(study)
+    factories.plan_trials(run, answer=lambda item, *_: None if item.position == 3 else "x" * item.position)
+    queue = make_answer_queue(experiment=study)
+    assert sorted(one.item.position for one in queue.answers.select_related("item")) == [1, 2]
+
+
+def test_practice_and_checks_get_one_answer_each_and_are_set_apart():
+    queue = make_answer_queue(practice_items=1, attention_checks={"item-3": [1]})
+    kinds = Counter(queue.answers.values_list("kind", flat=True))
+    assert kinds == {"practice": 1, "check": 1, "item": 8}
+    items = {kind: set(queue.answers.filter(kind=kind).values_list("item__key", flat=True)) for kind in kinds}
+    assert items["practice"] == {"item-0"}
+    assert items["check"] == {"item-3"}
+    assert not items["item"] & {"item-0", "item-3"}
+
+
+def test_a_queue_without_an_answer_to_rate_is_refused():
+    study = factories.make_experiment("waiting")
+    for run in factories.make_runs(study):
+        factories.plan_trials(run)
+    queue = make_answer_queue(experiment=study, opened=False)
+    with pytest.raises(queues.QueueError, match="no answer to rate"):
+        queues.open_queue(queue, by=queue.owner, reason="")
+    queue.refresh_from_db()
+    assert queue.status == "draft"
+    assert not queue.answers.exists()
+
+
+def test_what_was_drawn_stays():
+    queue = make_answer_queue()
+    statements = [
+        "DELETE FROM grading_app_ratedanswer",
+        "UPDATE grading_app_ratedanswer SET kind = 'check'",
+        f"INSERT INTO grading_app_ratingqueue_conditions (ratingqueue_id, condition_id) VALUES ({queue.pk}, 1)",
+    ]
+    for statement in statements:
+        refused = pytest.raises(IntegrityError, match="keeps the answers")
+        with refused, transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+    queues.close_queue(queue, by=queue.owner, reason="")
+    before = set(queue.answers.values_list("trial", flat=True))
+    queues.open_queue(queue, by=queue.owner, reason="again")
+    assert set(queue.answers.values_list("trial", flat=True)) == before
+
+
+def test_the_experiment_cannot_be_deleted_under_the_ratings():
+    queue = make_answer_queue()
+    rate_all(make_rater(queue, started=True))
+    study = queue.experiment
+    study.runs.update(status="done")
+    with pytest.raises(TransitionError, match="rating queue"):
+        deletion.delete(study, by=queue.owner)
+    assert Rating.objects.given().count() == 12
+
+
+@given(st.lists(st.integers(0, 99), unique=True), st.integers(1, 50), st.integers(0, 9))
+def test_a_sample_is_a_part_and_knows_no_order(keys, n, seed):
+    found = sampled(keys, n, seed=seed)
+    assert set(found) <= set(keys)
+    assert len(found) == min(n, len(keys))
+    assert found == sampled(keys[::-1], n, seed=seed)
+    assert sampled(keys, None, seed=seed) == sorted(keys)
+
+
+@given(
+    st.dictionaries(st.tuples(st.integers(0, 5), st.integers(0, 5)), st.integers(1, 6), min_size=1), st.integers(1, 4)
+)
+def test_each_cell_gives_as_many_as_it_has_and_at_most_so_many(sizes, each):
+    cells = {(item, model, None): [(100 * item + 10 * model + at, item) for at in range(size)]
+             for (item, model), size in sizes.items()}  # fmt: skip
+    found = chosen(cells, each, seed=3)
+    assert len(found) == sum(min(each, size) for size in sizes.values())
+    assert len(set(found)) == len(found)
+    one = next(iter(cells))
+    alone = chosen({one: cells[one]}, each, seed=3)
+    assert set(alone) <= set(found), "what is drawn of one cell does not depend on the others"
+
+
+# --- the order -------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 8), min_size=1, max_size=40), st.integers(0, 999))
+def test_answers_to_one_item_are_never_neighbours_where_that_can_be(groups, seed):
+    alike = dict(enumerate(groups))
+    order = kept_apart(list(alike), alike, Random(seed))
+    assert sorted(order) == sorted(alike)
+    largest = max(Counter(groups).values())
+    neighbours = sum(alike[one] == alike[other] for one, other in pairwise(order))
+    assert neighbours == max(0, 2 * largest - 1 - len(groups))
+
+
+def test_orders_differ_between_raters_and_repeat_for_one():
+    alike = {key: key // 3 for key in range(30)}
+    material = Material([], list(alike), [], alike)
+
+    def order(seed):
+        return [step.item for step in steps(material, [1], seed=seed, in_blocks=False)]
+
+    assert order(4) == order(4)
+    assert len({tuple(order(seed)) for seed in range(40)}) == 40
+
+
+def test_no_answer_is_first_more_often_than_others():
+    alike = {key: key // 2 for key in range(10)}
+    firsts = Counter(kept_apart(list(alike), alike, Random(seed))[0] for seed in range(2000))
+    assert len(firsts) < 6  # The keys come in order: each group begins with its first key, groups at random.
+    material = Material([], list(alike), [], alike)
+    shuffled = Counter(steps(material, [1], seed=seed, in_blocks=False)[0].item for seed in range(2000))
+    assert max(shuffled.values()) < 300  # 200 are expected; seven standard deviations are 294.
+
+
+# --- a session -------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_has_every_answer_once_and_no_two_of_an_item_in_a_row():
+    rater = make_rater(make_answer_queue(), started=True)
+    order = list(rater.ratings.order_by("position").values_list("trial", "item"))
+    assert len(order) == len({trial for trial, _ in order}) == 12
+    assert all(one[1] != other[1] for one, other in pairwise(order))
+
+
+def test_no_answer_gets_more_raters_than_it_wants():
+    queue = make_answer_queue(raters_wanted=2)
+    first, second, third = (make_rater(queue) for _ in range(3))
+    assert session.start(first)
+    assert session.start(second)
+    assert not session.start(third)
+    per_answer = Counter(Rating.objects.values_list("trial", flat=True))
+    assert set(per_answer.values()) == {2}
+
+
+def test_a_given_rating_keeps_its_answer():
+    rater = make_rater(make_answer_queue(), started=True)
+    with pytest.raises(IntegrityError, match="keeps its"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE grading_app_rating SET trial_id = NULL")
+    assert rater.ratings.filter(trial=None).count() == 0
+
+
+def test_undo_resume_and_checks_work_as_with_items():
+    queue = make_answer_queue(attention_checks={"item-3": [1]}, practice_items=1)
+    rater = make_rater(queue, started=True)
+    due = session.due(rater)
+    assert due.kind == "practice"
+    assert session.rate(rater, position=1, value=2, seconds=1)
+    assert session.undo(rater)
+    assert session.due(rater).trial_id == due.trial_id
+    rate_all(rater, value=1)
+    rater.refresh_from_db()
+    assert rater.finished_at
+    (line,) = queue_results.rater_lines(queue)
+    assert (line.passed, line.checked) == (1, 1)
+    assert Rating.objects.counted().count() == 8
+
+
+def test_what_comes_of_it_is_by_answer(client):
+    queue = make_answer_queue()
+    for value in (2, 4):
+        rate_all(make_rater(queue, started=True), lambda due, value=value: value)
+    means = queue_results.item_means(queue)
+    assert len(means) == 12
+    assert {(line.n, line.mean) for line in means} == {(2, 3.0)}
+    assert queue_results.items_left(queue) == (12, 12)
+    client.force_login(queue.owner)
+    text = client.get(queue.get_absolute_url()).content.decode()
+    assert "12 of 12 answers have 2 raters" in text
+    assert "small / reading-study-prompt" in text
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+    assert len(rows) == 24
+    assert {row["experiment"] for row in rows} == {"reading-study"}
+    assert {row["condition_id"] for row in rows} == set(
+        queue.experiment.conditions.values_list("condition_id", flat=True)
+    )
+    assert len({row["trial_id"] for row in rows}) == 12
+
+
+def test_what_people_gave_is_a_table_of_the_experiments_exports():
+    queue = make_answer_queue(practice_items=1)
+    first, second = (make_rater(queue, started=True) for _ in range(2))
+    rate_all(first, 2)
+    session.rate(second, position=1, value=5, seconds=1)
+    queues.exclude(second, by=queue.owner, reason="x")
+    lines = b"".join(export_chunks(queue.experiment, "ratings", "jsonl")).decode().splitlines()
+    rows = [json.loads(line) for line in lines]
+    assert Counter((row["rater"], row["kind"], row["rating"], row["excluded"]) for row in rows) == {
+        (1, "practice", 2, False): 1, (1, "item", 2, False): 10, (2, "practice", 5, True): 1,
+    }  # fmt: skip
+    stored = dict(Rating.objects.values_list("trial", "item__key"))
+    assert all(stored[row["trial_id"]] == row["item_key"] for row in rows)
+    assert {row["model"] for row in rows} == {"small", "large"}
+    assert {row["rated_on"] for row in rows} == {"reading-goodness"}
+    some = b"".join(export_chunks(queue.experiment, "ratings", "csv", {"item": "item-3"})).decode().splitlines()
+    assert len(some) == 1 + 2
+
+
+def test_norms_are_of_items_and_never_of_answers():
+    queue = make_answer_queue()
+    rate_all(make_rater(queue, started=True))
+    with pytest.raises(queues.QueueError, match="norms are of items"):
+        make_norms(queue, by=queue.owner, reason="")
+
+
+# --- who asks --------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_is_made_from_the_experiment(client):
+    study = make_answers(items=6, models=["small", "large"])
+    dimension = factories.make_dimension("goodness", **GOOD)
+    condition = study.conditions.first()
+    client.force_login(study.owner)
+    address = reverse("rating_queue_of_answers", args=[study.slug])
+    assert condition.label in client.get(address).content.decode()
+    entered = {
+        "name": "reading", "title": "Read", "instructions": "Read.", "dimensions": dimension.pk, "raters_wanted": 2,
+        "practice_items": 0, "conditions": condition.pk, "sample_items": 3, "answers_each": 1, "sample_seed": 7,
+    }  # fmt: skip
+    answer = client.post(address, entered)
+    queue = RatingQueue.objects.get()
+    assert answer["Location"] == queue.get_absolute_url()
+    assert (queue.subject, queue.experiment, queue.dataset) == ("answers", study, study.dataset)
+    assert list(queue.conditions.all()) == [condition]
+    client.post(reverse("rating_queue_act", args=["reading", "open"]), {"reason": "ready"})
+    assert queue.answers.count() == 3
+
+
+def test_conditions_of_another_experiment_cannot_be_chosen():
+    study, other = make_answers("one"), make_answers("two")
+    queue = RatingQueue(experiment=study, dataset=study.dataset, subject="answers", owner=study.owner)
+    form = AnswerQueueForm({"conditions": [other.conditions.get().pk]}, instance=queue)
+    assert "conditions" in form.errors
+
+
+def test_who_does_not_see_the_experiment_does_not_see_its_queue(client):
+    queue = make_answer_queue()
+    stranger = factories.make_user("stranger", permissions.RESEARCHER)
+    client.force_login(stranger)
+    addresses = [
+        queue.get_absolute_url(),
+        reverse("rating_queue_export", args=[queue.name]),
+        reverse("rating_queue_of_answers", args=[queue.experiment.slug]),
+    ]
+    assert [client.get(address).status_code for address in addresses] == [404] * 3
+    assert queue.name not in client.get(reverse("rating_queue_list")).content.decode()
+
+
+def test_the_rater_reads_question_choices_and_answer():
+    dataset = factories.make_dataset(
+        "choosing", [{"key": "k", "input": "Which one?", "choices": ["Left", "Right"], "target": "A"}]
+    )
+    study = factories.make_experiment("choosing", dataset=dataset)
+    (run,) = factories.make_runs(study)
+    factories.plan_trials(run, answer=lambda *_: "I say <b>Left</b>.")
+    rater = make_rater(make_answer_queue(experiment=study), started=True)
+    text = signed_in(rater.user).get("/ratings/reading/").content.decode()
+    for told in ("Which one?", "Left", "Right", "I say &lt;b&gt;Left&lt;/b&gt;."):
+        assert told in text

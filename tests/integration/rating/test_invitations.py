@@ -1,0 +1,196 @@
+"""A link makes one rater, once; it never opens an account of somebody else."""
+
+import csv
+import io
+import re
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
+from django.utils import timezone
+
+from evalsite.lib import permissions
+from evalsite.lib.permissions import roles_of
+from grading_app.models import RaterInvitation
+from grading_app.rating import queue_results, queues
+from grading_app.rating import session as session_module
+from tests import factories
+from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+
+
+def token_of(queue):
+    (token,) = queues.invite(queue, 1, by=queue.owner)
+    return token
+
+
+def join(token, client=None):
+    client = client or Client()
+    return client, client.post(f"/ratings/join/{token}/", follow=True)
+
+
+def test_a_link_makes_an_account_that_can_only_rate():
+    queue = make_queue()
+    client, response = join(token_of(queue))
+    assert response.redirect_chain[-1][0] == "/ratings/study/"
+    user = queue.assignments.get().user
+    assert roles_of(user) == {permissions.RATER}
+    assert not user.has_usable_password()
+    assert not user.is_staff
+    for beyond in ("/datasets/", "/experiments/", "/trials/", "/ratings/queues/"):
+        assert client.get(beyond).status_code == 404
+
+
+def test_whoever_comes_by_a_link_goes_by_an_alias_of_their_own():
+    queue = make_queue()
+    token = token_of(queue)
+    assert 'name="alias"' in Client().get(f"/ratings/join/{token}/").content.decode()
+    client = Client()
+    client.post(f"/ratings/join/{token}/", {"alias": " <b>North</b> wind "})
+    rater = queue.assignments.get()
+    assert rater.alias == "<b>North</b> wind"
+    session_module.start(rater)
+    rate_all(rater)
+    page = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
+    assert "&lt;b&gt;North&lt;/b&gt; wind" in page
+    (row, *_) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
+    assert row["alias"] == "<b>North</b> wind"
+    other = make_rater(queue, started=True)
+    assert "North" not in signed_in(other.user).get("/ratings/study/").content.decode()
+
+
+def test_a_rater_who_comes_again_keeps_the_alias():
+    queue = make_queue()
+    Client().post(f"/ratings/join/{token_of(queue)}/", {"alias": "North wind"})
+    again = queues.invite_again(queue.assignments.get(), by=queue.owner)
+    assert 'name="alias"' not in Client().get(f"/ratings/join/{again}/").content.decode()
+    Client().post(f"/ratings/join/{again}/", {"alias": "Another"})
+    assert queue.assignments.get().alias == "North wind"
+
+
+def test_an_alias_that_is_too_long_uses_nothing_up():
+    queue = make_queue()
+    token = token_of(queue)
+    page = Client().post(f"/ratings/join/{token}/", {"alias": "x" * 41})
+    assert "at most 40 characters" in page.content.decode()
+    assert not queue.assignments.exists()
+    assert join(token)[1].status_code == 200
+
+
+def test_whoever_came_by_a_link_can_rate_to_the_end():
+    queue = make_queue()
+    client, _ = join(token_of(queue))
+    client.post("/ratings/study/start/")
+    rate_all(queue.assignments.get())
+    assert "Thank you" in client.get("/ratings/study/").content.decode()
+
+
+def test_opening_a_link_uses_nothing_up():
+    queue = make_queue()
+    token = token_of(queue)
+    for _ in range(3):
+        assert Client().get(f"/ratings/join/{token}/").status_code == 200
+    assert not queue.assignments.exists()
+    assert join(token)[1].status_code == 200
+
+
+def test_a_link_that_comes_before_the_queue_opens_says_so_and_stays_good():
+    queue = make_queue(opened=False)
+    token = token_of(queue)
+    _, early = join(token)
+    assert "The study has not started yet" in early.content.decode()
+    assert "Take part" not in early.content.decode()
+    assert not queue.assignments.exists()
+    queues.open_queue(queue, by=queue.owner, reason="ready")
+    assert join(token)[1].redirect_chain[-1] == ("/ratings/study/", 302)
+
+
+def test_a_link_works_once():
+    queue = make_queue()
+    token = token_of(queue)
+    join(token)
+    for method in ("get", "post"):
+        assert getattr(Client(), method)(f"/ratings/join/{token}/").status_code == 404
+    assert queue.assignments.count() == 1
+
+
+def test_an_old_link_is_refused():
+    queue = make_queue()
+    token = token_of(queue)
+    RaterInvitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
+    assert join(token)[1].status_code == 404
+    assert not get_user_model().objects.filter(username__startswith="rater-").exists()
+
+
+def test_a_link_to_a_closed_queue_is_refused():
+    queue = make_queue()
+    token = token_of(queue)
+    queues.close_queue(queue, by=queue.owner, reason="enough")
+    assert join(token)[1].status_code == 404
+
+
+def test_the_database_knows_only_the_hash():
+    queue = make_queue()
+    token = token_of(queue)
+    row = str(RaterInvitation.objects.values().get())
+    assert token not in row
+    assert queues.hash_of(token) in row
+
+
+def test_a_new_link_leads_back_to_the_same_session():
+    queue = make_queue()
+    join(token_of(queue))
+    rater = queue.assignments.get()
+    session_module.start(rater)
+    session_module.rate(rater, position=1, value=3, seconds=1)
+    token = queues.invite_again(rater, by=queue.owner)
+    client, _ = join(token)
+    assert "1 of 6" in client.get("/ratings/study/").content.decode()
+    assert queue.assignments.count() == 1
+
+
+def test_a_link_is_never_made_for_an_account_with_a_password():
+    queue = make_queue()
+    rater = make_rater(queue)
+    with pytest.raises(queues.QueueError, match="of their own"):
+        queues.invite_again(rater, by=queue.owner)
+
+
+@pytest.mark.parametrize("change", ["role", "password", "superuser"])
+def test_a_link_is_worth_nothing_once_its_account_can_do_more(change):
+    queue = make_queue()
+    join(token_of(queue))
+    rater = queue.assignments.get()
+    token = queues.invite_again(rater, by=queue.owner)
+    user = get_user_model().objects.get(pk=rater.user_id)
+    if change == "role":
+        user.groups.add(factories.Group.objects.get(name=permissions.OPERATOR))
+    elif change == "password":
+        user.set_password("correct horse battery")
+    else:
+        user.is_superuser = True
+    user.save()
+    client, response = join(token)
+    assert response.status_code == 404
+    assert "_auth_user_id" not in client.session
+
+
+def test_links_are_shown_once_and_never_kept_by_a_cache():
+    queue = make_queue()
+    member = signed_in(queue.owner)
+    response = member.post("/ratings/queues/study/invite/", {"count": 3})
+    tokens = re.findall(r"/ratings/join/([^/]+)/", response.content.decode())
+    assert len(set(tokens)) == 3
+    assert "no-store" in response["Cache-Control"]
+    page = member.get("/ratings/queues/study/").content.decode()
+    assert not any(token in page for token in tokens)
+    assert "3 unused links" in page
+
+
+@pytest.mark.parametrize("count", ["0", "201", "", "many"])
+def test_a_strange_number_of_links_is_refused(count):
+    queue = make_queue()
+    signed_in(queue.owner).post("/ratings/queues/study/invite/", {"count": count})
+    assert not queue.invitations.exists()

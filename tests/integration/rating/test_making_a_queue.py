@@ -1,0 +1,181 @@
+"""A queue from the form to closing, over HTTP, by its owner; others of the group look and change nothing."""
+
+import pytest
+
+from datasets_app.models import Dataset
+from evalsite.lib import permissions
+from grading_app.models import RatingQueue
+from tests import factories
+from tests.integration.rating.world import make_queue, make_rater, make_things, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def asker(db):
+    return factories.make_user("asker", permissions.RESEARCHER)
+
+
+@pytest.fixture
+def entered(db):
+    dataset = make_things(items=5)
+    return {
+        "name": "first-study",
+        "title": "How do these feel?",
+        "instructions": "Go by your first feeling.",
+        "dataset": dataset.pk,
+        "dimensions": [factories.make_dimension("valence").pk, factories.make_dimension("arousal", high=9).pk],
+        "raters_wanted": 3,
+        "items_per_rater": "",
+        "practice_items": 1,
+        "attention_checks": "thing-4 = 7\nthing-3=1, 2",
+    }
+
+
+def test_the_form_makes_a_draft_of_ones_own(asker, entered):
+    response = signed_in(asker).post("/ratings/queues/new/", entered)
+    queue = RatingQueue.objects.get()
+    assert response.url == "/ratings/queues/first-study/"
+    assert (queue.owner, queue.status, queue.attention_checks) == (asker, "draft", {"thing-4": [7], "thing-3": [1, 2]})
+    assert queue.dimensions.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("name", "queues", "page of its own"),
+        ("name", "new", "page of its own"),
+        ("name", "Not A Name", "small letters"),
+        ("dimensions", [], "required"),
+        ("raters_wanted", "0", "greater than or equal to 1"),
+        ("attention_checks", "thing-4", "is not valid"),
+        ("attention_checks", "thing-4 = seven", "is not valid"),
+        ("attention_checks", "thing-4 = 7\nthing-4 = 6", "twice"),
+        ("attention_checks", "nowhere = 7", "no item nowhere"),
+        ("attention_checks", "thing\0-4 = 7", "Null characters are not allowed."),
+        ("attention_checks", "thing-4 = 8", "must be on the scale of every dimension"),
+        ("practice_items", "3", "No items are left to rate"),
+    ],
+)
+def test_an_error_is_at_its_field_and_nothing_is_saved(asker, entered, field, value, said):
+    response = signed_in(asker).post("/ratings/queues/new/", {**entered, field: value})
+    assert response.status_code == 200
+    assert said in " ".join(response.context["form"].errors[field])
+    assert not RatingQueue.objects.exists()
+
+
+def test_two_versions_of_one_dimension_are_refused(asker, entered):
+    second = factories.make_dimension("valence", version=2)
+    response = signed_in(asker).post(
+        "/ratings/queues/new/", {**entered, "dimensions": [*entered["dimensions"], second.pk]}
+    )
+    assert "one version" in " ".join(response.context["form"].errors["dimensions"])
+
+
+def test_only_approved_datasets_can_be_chosen(asker, entered):
+    draft = factories.make_dataset("unready", 3, approved=False)
+    response = signed_in(asker).post("/ratings/queues/new/", {**entered, "dataset": draft.pk})
+    assert response.context["form"].errors["dataset"]
+
+
+def test_a_draft_is_edited_with_what_was_entered(asker, entered):
+    client = signed_in(asker)
+    client.post("/ratings/queues/new/", entered)
+    page = client.get("/ratings/queues/first-study/edit/").content.decode()
+    assert "thing-3 = 1, 2" in page
+    client.post("/ratings/queues/first-study/edit/", {**entered, "title": "Better"})
+    assert RatingQueue.objects.get().title == "Better"
+
+
+def test_opening_and_closing_take_a_reason_into_the_history(asker, entered):
+    client = signed_in(asker)
+    client.post("/ratings/queues/new/", entered)
+    for verb, status in (("open", "open"), ("close", "closed"), ("open", "open")):
+        client.post(f"/ratings/queues/first-study/{verb}/", {"reason": f"because {verb}"})
+        assert RatingQueue.objects.get().status == status
+    assert [change.reason for change in RatingQueue.objects.get().history.filter(what="status")] == [
+        "because open", "because close", "because open",
+    ]  # fmt: skip
+    assert client.get("/ratings/queues/first-study/edit/").status_code == 404
+    for lost in ("long" * 200, "a\0b"):
+        refused = client.post("/ratings/queues/first-study/close/", {"reason": lost}, follow=True).content.decode()
+        assert "Reason: " in refused
+        assert RatingQueue.objects.get().status == "open"
+
+
+def test_a_draft_can_be_deleted_and_an_open_queue_cannot(asker):
+    make_queue("gone", owner=asker, opened=False)
+    make_queue("stays", owner=asker, dimensions=[factories.make_dimension("arousal")])
+    client = signed_in(asker)
+    client.post("/ratings/queues/gone/delete/")
+    response = client.post("/ratings/queues/stays/delete/", follow=True)
+    assert "its ratings stay" in response.content.decode()
+    assert [queue.name for queue in RatingQueue.objects.all()] == ["stays"]
+
+
+def test_norms_are_made_with_a_button_once_the_queue_is_closed(asker):
+    queue = make_queue(owner=asker)
+    rater = make_rater(queue, started=True)
+    rate_all(rater)
+    client = signed_in(asker)
+    assert "Create norms" not in client.get("/ratings/queues/study/").content.decode()
+    refused = client.post("/ratings/queues/study/norms/", {"reason": "done"}, follow=True).content.decode()
+    assert "study is open: raters can still take ratings back. Close it first" in refused
+    assert not Dataset.objects.filter(status="draft").exists()
+    client.post("/ratings/queues/study/close/")
+    assert "Create norms" in client.get("/ratings/queues/study/").content.decode()
+    response = client.post("/ratings/queues/study/norms/", {"reason": "done"})
+    assert "The ratings have changed since then" not in client.get("/ratings/queues/study/").content.decode()
+    client.post("/ratings/queues/study/raters/1/exclude/", {"reason": "did not read"})
+    page = client.get("/ratings/queues/study/").content.decode()
+    assert "The ratings have changed since then. Create norms again" in page
+    assert response.url == f"/datasets/{queue.dataset.slug}/2/"
+    assert Dataset.objects.filter(status="draft").count() == 1
+
+
+def test_raters_with_an_account_are_chosen_from_those_with_the_role(asker):
+    queue = make_queue(owner=asker)
+    rater, viewer = factories.make_user("may-rate", permissions.RATER), factories.make_user("looks", permissions.VIEWER)
+    client = signed_in(asker)
+    for user in (rater, viewer, rater):
+        client.post("/ratings/queues/study/assign/", {"user": user.pk})
+    assert [assignment.user for assignment in queue.assignments.all()] == [rater]
+
+
+@pytest.mark.parametrize("verb", ["release", "exclude"])
+def test_a_rater_is_let_go_with_a_button(asker, verb):
+    queue = make_queue(owner=asker)
+    make_rater(queue, started=True)
+    signed_in(asker).post(f"/ratings/queues/study/raters/1/{verb}/", {"reason": "went home"})
+    assert queue.history.first().reason == "went home"
+
+
+def test_others_of_the_group_look_and_change_nothing():
+    queue = make_queue()
+    client = signed_in(factories.make_user("colleague", permissions.RESEARCHER))
+    page = client.get("/ratings/queues/study/").content.decode()
+    assert "/invite/" not in page
+    assert "/close/" not in page
+    for address in ("close/", "norms/", "invite/", "assign/", "raters/1/exclude/", "nonsense/"):
+        assert client.post(f"/ratings/queues/study/{address}").status_code == 404
+    queue.refresh_from_db()
+    assert queue.is_open
+
+
+def test_a_strange_verb_is_not_there(asker):
+    make_rater(make_queue(owner=asker))
+    client = signed_in(asker)
+    assert client.post("/ratings/queues/study/nonsense/").status_code == 404
+    assert client.post("/ratings/queues/study/raters/1/nonsense/").status_code == 404
+
+
+def test_the_admin_shows_queues_and_raters_and_changes_nothing(asker):
+    queue = make_queue(owner=asker)
+    rater = make_rater(queue, started=True)
+    root = factories.make_user("root", superuser=True)
+    for address in ("ratingqueue/", f"ratingqueue/{queue.pk}/change/", f"raterassignment/{rater.pk}/change/"):
+        page = signed_in(root).get(f"/admin/grading_app/{address}")
+        assert page.status_code == 200
+        assert 'name="_save"' not in page.content.decode()
+    assert signed_in(root).post(f"/admin/grading_app/ratingqueue/{queue.pk}/delete/").status_code == 403
+    assert signed_in(asker).get("/admin/grading_app/ratingqueue/").status_code != 200

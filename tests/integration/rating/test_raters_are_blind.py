@@ -1,0 +1,201 @@
+"""All that the server sends to a rater, read from the first page to the last: nothing tells what others know."""
+
+import re
+
+import pytest
+
+from datasets_app.models import Asset
+from evalsite.lib import permissions
+from grading_app.models import Rating
+from grading_app.rating import session
+from tests import factories
+from tests.integration.rating.world import make_image, make_queue, make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+ITEMS = 8
+
+
+def secretive_items():
+    """Each with every field that could give it away, in words that occur nowhere else."""
+    return [
+        {
+            "key": f"keyword-{number}",
+            "input": f"A caption that says captious{number}.",
+            "image": make_image(number),
+            "category": f"categorical-{number % 2}",
+            "target": f"targeted-{number}",
+            "choices": [f"choosy-{number}"],
+            "metadata": {"photographer": f"metadatum-{number}"},
+            "norms": {"valence": 4.8371 + number / 10},
+        }
+        for number in range(ITEMS)
+    ]
+
+
+@pytest.fixture
+def study(db):
+    """Images with norms and answers of a model, and another rater who is through."""
+    dataset = factories.make_dataset("slugged-set", secretive_items(), description="describable")
+    dimension = factories.make_dimension(
+        "valence-internal", title="Valence", instructions="How pleasant?", labels={"1": "Low", "7": "High"}
+    )
+    queue = make_queue(
+        dataset=dataset, dimensions=[dimension], practice_items=1, attention_checks={"keyword-7": [7]}, raters_wanted=3
+    )
+    experiment = factories.make_experiment(
+        "experimental", dataset=dataset, models=[factories.make_model("modelled")], dimensions=[dimension]
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run, answer=lambda *_: {"answer": "answerable", "rating": 5})
+    rate_all(make_rater(queue, "somebody-else", started=True), value=2)
+    return queue
+
+
+def secrets_of(queue):
+    words = {"slugged-set", "describable", "somebody-else", "experimental", "modelled", "answerable", "filed-"}
+    words |= {queue.owner.username, queue.dataset.content_hash, "valence-internal"}
+    for asset in Asset.objects.all():
+        words |= {asset.sha256, asset.sha256[:12], asset.original_name}
+    for item in queue.dataset.items.all():
+        words |= {item.key, item.category, item.target, item.choices[0], item.metadata["photographer"]}
+        words |= {f"captious{item.position}", f"{item.norms.get().mean:.3f}", f"{item.norms.get().mean:.2f}"}
+    return words
+
+
+def tells(everything, word):
+    """Whether a secret stands there. A number only as a number: the time 1795177745.037 does not tell 5.037."""
+    if not re.fullmatch(r"[0-9]+\.[0-9]+", word):
+        return bool(word) and word in everything
+    return re.search(rf"(?<![0-9]){re.escape(word)}", everything) is not None
+
+
+def without_tokens(text):
+    """Without the tokens of forms: in 64 random letters and digits any short word may stand. A digest is no token."""
+    return re.sub(r"\b(?![0-9a-f]{64}\b)[A-Za-z0-9]{64}\b", "", text)
+
+
+class Listener:
+    """A rater's browser that keeps every byte: addresses it is sent to, headers, cookies and bodies."""
+
+    def __init__(self, user):
+        self.client, self.heard = signed_in(user), []
+
+    def get(self, address):
+        return self._keep(self.client.get(address))
+
+    def post(self, address, data=None):
+        return self._keep(self.client.post(address, data or {}))
+
+    def _keep(self, response):
+        body = b"".join(response.streaming_content) if response.streaming else response.content
+        self.heard.append("\n".join(f"{name}: {value}" for name, value in response.headers.items()))
+        self.heard.append(without_tokens(body.decode("latin-1")))
+        self.heard.append(without_tokens(str(response.cookies)))
+        return response if response.streaming else self._follow(response)
+
+    def _follow(self, response):
+        return self.get(response["Location"]) if response.status_code in (301, 302) else response
+
+
+def page_parts(response):
+    html = response.content.decode()
+    shown = re.search(r'name="shown" value="([^"]+)"', html)
+    image = re.search(r'src="(/ratings/[^"]+)"', html)
+    return shown and shown[1], image and image[1]
+
+
+def whole_session(queue, user):
+    rater = Listener(user)
+    page = rater.get("/")
+    page = rater.post(f"/ratings/{queue.name}/start/")
+    for step in range(40):
+        shown, image = page_parts(page)
+        if not shown:
+            break
+        assert rater.get(image).status_code == 200
+        page = rater.post(f"/ratings/{queue.name}/rate/", {"shown": shown, "rating": str(1 + step % 7)})
+        if step in (2, 5):
+            page = rater.post(f"/ratings/{queue.name}/undo/")
+        if step == 3:
+            rater.post(f"/ratings/{queue.name}/rate/", {"shown": shown, "rating": "4"})
+            page = rater.post(f"/ratings/{queue.name}/rate/", {"shown": "made up", "rating": "99"})
+    for beyond in ("/ratings/", "/ratings/queues/", "/datasets/", "/trials/", "/ratings/none/", image or "/nothing/"):
+        rater.get(beyond)
+    return rater
+
+
+def test_nothing_that_is_sent_gives_anything_away(study):
+    me = make_rater(study, "blind-person")
+    rater = whole_session(study, me.user)
+    me.refresh_from_db()
+    assert me.finished_at
+    assert me.ratings.given().count() == ITEMS
+    everything = "\n".join(rater.heard)
+    assert "Thank you" in everything
+    assert sorted(word for word in secrets_of(study) if tells(everything, word)) == []
+
+
+def test_the_reader_of_everything_would_notice(study):
+    """The same reading, of a member's page, finds what it looks for."""
+    member = Listener(factories.make_user("member", permissions.RESEARCHER))
+    member.get(f"/ratings/queues/{study.name}/")
+    found = [word for word in secrets_of(study) if tells("\n".join(member.heard), word)]
+    assert {"slugged-set", "somebody-else", "keyword-3", "categorical-1"} <= set(found)
+
+
+def test_checks_and_items_look_alike(study):
+    """Only practice is marked; a check's page differs from an item's by nothing but its place."""
+    me = make_rater(study, started=True)
+    pages = {}
+    while waiting := session.due(me):
+        html = signed_in(me.user).get(f"/ratings/{study.name}/").content.decode()
+        html = re.sub(r'(csrfmiddlewaretoken" value|"X-CSRFToken": |name="shown" value)[^>]+', "", html)
+        html = re.sub(r"image/\d+/|\d+ of \d+|value=\"\d+\" aria-label|disabled", "", html)
+        pages.setdefault(waiting.kind, set()).add(re.sub(r"\s+", " ", html))
+        session.rate(me, position=waiting.position, value=3, seconds=1)
+    assert len(pages["item"]) == 1
+    assert pages["check"] == pages["item"]
+    assert pages["practice"] != pages["item"]
+
+
+def test_an_image_is_shown_when_it_is_due_and_never_before(study):
+    me = make_rater(study, started=True)
+    client, name = signed_in(me.user), study.name
+    answers = [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (0, 1, 2, 8, 9)]
+    assert answers == [404, 200, 404, 404, 404]
+
+
+def test_the_image_is_the_one_that_is_rated(study):
+    me = make_rater(study, started=True)
+    due = session.due(me)
+    sent = b"".join(signed_in(me.user).get(f"/ratings/{study.name}/image/{due.position}/").streaming_content)
+    assert sent == make_image_bytes(due)
+
+
+def make_image_bytes(rating):
+    from datasets_app.image_storage import asset_file
+
+    return asset_file(rating.item.image).read_bytes()
+
+
+def test_an_image_is_kept_by_no_cache(study):
+    me = make_rater(study, started=True)
+    response = signed_in(me.user).get(f"/ratings/{study.name}/image/1/")
+    assert "no-store" in response["Cache-Control"]
+    assert "private" in response["Cache-Control"]
+    assert response["X-Content-Type-Options"] == "nosniff"
+
+
+def test_one_rater_never_reaches_anothers_place(study):
+    mine, other = (make_rater(study, started=True) for _ in range(2))
+    page = signed_in(mine.user).get(f"/ratings/{study.name}/")
+    shown, _ = page_parts(page)
+    signed_in(other.user).post(f"/ratings/{study.name}/rate/", {"shown": shown, "rating": "4"})
+    assert not Rating.objects.given().filter(assignment__in=[mine, other]).exists()
+
+
+def test_an_image_that_was_rated_while_it_still_loaded_is_sent_all_the_same(study):
+    me = make_rater(study, started=True)
+    assert session.rate(me, position=1, value=4, seconds=1.0)
+    client, name = signed_in(me.user), study.name
+    assert [client.get(f"/ratings/{name}/image/{place}/").status_code for place in (1, 2, 3)] == [200, 200, 404]

@@ -1,0 +1,75 @@
+"""Raters who start at once never give an item more raters than it wants; a double tap is one rating."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection, transaction
+from django.db.models import Count
+
+from grading_app.models import Rating, RatingQueue
+from grading_app.rating import queues, session
+from tests.integration.rating.world import make_queue, make_rater
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def at_once(work, arguments):
+    def one(argument):
+        try:
+            return work(argument)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(arguments)) as pool:
+        return list(pool.map(one, arguments))
+
+
+def test_items_never_get_more_raters_than_they_want():
+    queue = make_queue(items=12, raters_wanted=2, items_per_rater=6)
+    raters = [make_rater(queue) for _ in range(8)]
+    started = at_once(session.start, raters)
+    assert started.count(True) == 4
+    counts = Rating.objects.values("item").annotate(n=Count("pk")).values_list("n", flat=True)
+    assert list(counts) == [2] * 12
+
+
+def test_one_rater_who_starts_twice_has_one_session():
+    queue = make_queue(items=5)
+    rater = make_rater(queue)
+    again = type(rater).objects.get(pk=rater.pk)
+    assert at_once(session.start, [rater, again]) == [True, True]
+    assert rater.ratings.count() == 5
+
+
+def test_a_double_tap_is_one_rating():
+    rater = make_rater(make_queue(), started=True)
+    recorded = at_once(lambda value: session.rate(rater, position=1, value=value, seconds=1), [2, 3, 4, 5])
+    assert recorded.count(True) == 1
+    assert rater.ratings.given().count() == 1
+
+
+def test_a_rating_that_meets_a_release_waits_and_neither_fails():
+    queue = make_queue()
+    rater = make_rater(queue, started=True)
+    with ThreadPoolExecutor(1) as pool, transaction.atomic():  # Commits before it waits for the pool.
+        RatingQueue.objects.select_for_update().get(pk=queue.pk)
+        rating = pool.submit(at_once, lambda _: session.rate(rater, position=1, value=4, seconds=1), [0])
+        wait_until_somebody_waits()
+        queues.release(type(rater).objects.get(pk=rater.pk), by=queue.owner, reason="went home")
+    assert rating.result(timeout=60) == [False]
+    assert not rater.ratings.exists()
+
+
+def wait_until_somebody_waits():
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.01)
+    pytest.fail("nobody waited for the queue")

@@ -1,0 +1,366 @@
+"""People rate answers by a judge's rubric: what they say becomes a grading, by the function that reads a judge."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.admin.rubrics import uses_of
+from grading_app.export.formats import export_chunks
+from grading_app.judging.verdicts import read_verdict
+from grading_app.models import GradeCondition, Grading, Preference, Rating, Rubric
+from grading_app.rating import queue_results, queues, session
+from grading_app.rating.answer_draw import paired
+from grading_app.rating.questions import by_rubric, said_of
+from grading_app.reports.pairwise_stats import pairwise_standing
+from runs_app.models import Trial
+from tests import factories
+from tests.integration.comparison.world import make_answers
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.world import make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+CRITERIA = [
+    {"name": "correct", "description": "Agrees with the reference answer", "weight": 3},
+    {"name": "complete", "description": "Leaves nothing out"},
+]
+LABELS = [{"name": "wrong", "score": 0}, {"name": "partly", "score": 0.25}, {"name": "right", "score": 1}]
+KINDS = {
+    "criteria": {"criteria": CRITERIA},
+    "label": {"labels": LABELS},
+    "score": {"scale_min": 1, "scale_max": 5},
+    "pairwise": {},
+}
+
+
+def make_rubric(kind="criteria", *, status="approved", says="{{target}}", name="", **fields):
+    shown = "{{answer_a}} {{answer_b}}" if kind == "pairwise" else "{{answer}}"
+    turns = [{"role": "system", "content": f"Be strict. {{{{criteria}}}} {{{{verdict_form}}}} {says}"},
+             {"role": "user", "content": shown}]  # fmt: skip
+    fields = {**KINDS[kind], **fields}
+    return Rubric.objects.create(name=name or f"strict-{kind}", kind=kind, messages=turns, status=status, **fields)
+
+
+def make_rubric_queue(kind="criteria", *, items=4, samples=1, name="reading", rubric=None, **fields):
+    study = fields.pop("experiment", None) or make_answers(
+        f"{name}-study", items=items, models=["small", "large"], samples=samples
+    )
+    rubric = rubric or make_rubric(kind)
+    return make_answer_queue(name, experiment=study, dimensions=[], by=rubric, **fields)
+
+
+def level_of(rating):
+    """Something that differs from answer to answer: the second criterion is met by every other one."""
+    return float((rating.trial_id + bool(rating.criterion == "complete")) % 2)
+
+
+# --- one function for people and judges ------------------------------------------------------------------------------
+
+
+@given(met=st.lists(st.booleans(), min_size=2, max_size=2))
+def test_weights_count_as_a_judges_do(met):
+    rubric = Rubric(kind="criteria", criteria=CRITERIA)
+    said = said_of(rubric, {"correct": float(met[0]), "complete": float(met[1])})
+    assert read_verdict(json.dumps(said), rubric.content).score == pytest.approx((3 * met[0] + met[1]) / 4)
+
+
+@pytest.mark.parametrize("kind", ["criteria", "label", "score", "pairwise"])
+def test_everything_that_a_person_can_press_is_a_verdict(kind):
+    rubric = Rubric(kind=kind, **KINDS[kind])
+    for aspect in by_rubric(rubric):
+        assert len({point.key for point in aspect.points}) == len(aspect.points)
+        for point in aspect.points:
+            assert aspect.takes(point.value)
+            values = {one.key[1]: point.value for one in by_rubric(rubric)}
+            assert not read_verdict(json.dumps(said_of(rubric, values)), rubric.content).error
+
+
+def test_a_criterion_after_the_other_makes_the_grading_that_a_judge_would_get():
+    queue = make_rubric_queue()
+    rater = make_rater(queue, started=True)
+    first = session.due(rater)
+    assert (first.criterion, first.dimension) == ("correct", None)
+    session.rate(rater, position=1, value=1, seconds=1)
+    assert not Grading.objects.exists()
+    session.rate(rater, position=2, value=0, seconds=1)
+    grading = Grading.objects.select_related("condition").get()
+    reply = json.dumps({"criteria": {"correct": True, "complete": False}})
+    judged = read_verdict(reply, queue.rubric.content)
+    assert (grading.score, grading.detail, grading.score_raw) == (judged.score, judged.detail, judged.raw)
+    assert (grading.trial_id, grading.score) == (first.trial_id, 0.75)
+    assert (grading.condition.kind, grading.condition.rubric, grading.parse_ok) == ("person", queue.rubric, True)
+    assert [(use.assignment, use.n_verdicts) for use in uses_of(queue.rubric, queue.owner)] == [(rater, 1)]
+
+
+def test_what_is_taken_back_is_no_grading_until_it_is_said_again():
+    rater = make_rater(make_rubric_queue(), started=True)
+    for position in (1, 2):
+        session.rate(rater, position=position, value=1, seconds=1)
+    session.undo(rater)
+    assert not Grading.objects.exists()
+    session.rate(rater, position=2, value=0, seconds=1)
+    assert Grading.objects.get().score == 0.75
+    session.undo(rater)
+    session.undo(rater)
+    session.rate(rater, position=1, value=0, seconds=1)
+    session.rate(rater, position=2, value=0, seconds=1)
+    assert Grading.objects.get().score == 0
+
+
+@pytest.mark.parametrize(("kind", "value", "score"), [("label", 2, 0.25), ("label", 3, 1), ("score", 4, 4)])
+def test_labels_and_scores_are_read_as_a_judges(kind, value, score):
+    rater = make_rater(make_rubric_queue(kind), started=True)
+    rate_all(rater, value)
+    assert set(Grading.objects.values_list("score", flat=True)) == {score}
+    assert Grading.objects.count() == 8
+
+
+def test_a_score_between_two_whole_numbers_is_typed_where_a_judge_may_give_it():
+    rubric = make_rubric("score", scale_min=0, scale_max=1)
+    queue = make_rubric_queue(rubric=rubric)
+    rater = make_rater(queue, started=True)
+    client, address = signed_in(rater.user), f"/ratings/{queue.name}/"
+    shown = page_of(client, address).split('name="shown" value="')[1].split('"')[0]
+    for wrong in ("1.5", "nan", "inf", "x"):
+        client.post(f"{address}rate/", {"shown": shown, "rating": wrong})
+    assert not Rating.objects.given().exists()
+    client.post(f"{address}rate/", {"shown": shown, "rating": "0,12345678"})
+    assert Grading.objects.get().score == 0.12345678
+    (exported,) = csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue))))
+    assert exported["rating"] == "0.12345678"
+
+
+def page_of(client, address):
+    return client.get(address).content.decode()
+
+
+def test_practice_and_attention_checks_are_no_gradings():
+    queue = make_rubric_queue(practice_items=1, attention_checks={"item-3": [1]})
+    rater = make_rater(queue, started=True)
+    rate_all(rater, lambda due: 0 if due.criterion == "complete" else 1)
+    assert Grading.objects.count() == 2 * 2
+    (line,) = queue_results.rater_lines(queue)
+    assert (line.passed, line.checked, line.failed) == (1, 2, ("item-3",))
+
+
+def test_an_excluded_persons_verdicts_go_and_their_ratings_stay():
+    queue = make_rubric_queue()
+    rater = make_rater(queue, started=True)
+    rate_all(rater, 1)
+    queues.exclude(rater, by=queue.owner, reason="did not read")
+    assert not Grading.objects.exists()
+    assert Rating.objects.given().count() == 16
+    assert queue.experiment.history.filter(what="gradings").exists()
+
+
+# --- pairs -----------------------------------------------------------------------------------------------------------
+
+
+def test_two_answers_to_an_item_meet_in_an_order_of_each_raters_own():
+    queue = make_rubric_queue("pairwise", items=40)  # So many that two raters never meet all in the same order.
+    raters = [make_rater(queue, started=True) for _ in range(2)]
+    orders = [{frozenset((r.trial_id, r.rival_id)): r.trial_id for r in rater.ratings.all()} for rater in raters]
+    assert orders[0].keys() == orders[1].keys()
+    assert len(orders[0]) == 40
+    assert orders[0] != orders[1]
+    runs = dict(Trial.objects.values_list("pk", "run"))
+    assert len({runs[first] for first in orders[0].values()}) == 2
+
+
+def test_who_won_is_a_preference_whatever_the_order():
+    queue = make_rubric_queue("pairwise", items=6)
+    large = queue.experiment.conditions.get(model__name="large")
+
+    def prefers_large(due):
+        return 1 if due.trial.run.condition_id == large.pk else 2
+
+    for _ in range(2):
+        rate_all(make_rater(queue, started=True), prefers_large)
+    assert Preference.objects.count() == 12
+    assert {winner_of(one).run.condition_id for one in Preference.objects.all()} == {large.pk}
+    condition = GradeCondition.objects.filter(kind="person").first()
+    labels = {one.pk: one.model.name for one in queue.experiment.conditions.all()}
+    assert pairwise_standing([condition], labels).ranked[0].label == "large"
+    (line,) = queue_results.aspect_lines(queue)
+    assert (line.n, line.items, line.raters) == (12, 6, 2)
+    assert queue_results.items_left(queue) == (6, 6)
+    client, study = signed_in(queue.owner), queue.experiment.slug
+    assert "rater 2 of reading (strict-pairwise@1)" in page_of(client, f"/experiments/{study}/grading/")
+    assert "6 of 6 pairs have 2 raters" in page_of(client, queue.get_absolute_url())
+    assert client.get(f"/experiments/{study}/agreement/").status_code == 200
+    assert "This answer" in page_of(client, f"/trials/{Preference.objects.filter(winner='a').first().trial_a_id}/")
+
+
+def winner_of(preference):
+    return preference.trial_a if preference.winner == "a" else preference.trial_b
+
+
+def test_a_preference_is_taken_back_with_its_rating():
+    rater = make_rater(make_rubric_queue("pairwise"), started=True)
+    session.rate(rater, position=1, value=0, seconds=1)
+    assert Preference.objects.get().winner == "tie"
+    session.undo(rater)
+    assert not Preference.objects.exists()
+
+
+def test_each_two_conditions_meet_on_an_item_and_never_one_with_itself():
+    cells = {(1, c, None): [(10 * c + n, 1) for n in range(3)] for c in (1, 2, 3)} | {(2, 1, None): [(99, 2)]}
+    pairs = paired(cells, 2, seed=1)
+    assert len(pairs) == 3 * 2
+    assert all(trial // 10 != rival // 10 and item == 1 for trial, rival, item in pairs)
+
+
+def test_pairs_without_a_second_condition_are_refused_with_the_reason():
+    study = make_answers("alone", models=["small"])
+    queue = make_rubric_queue("pairwise", experiment=study, opened=False)
+    with pytest.raises(queues.QueueError, match="no item beside practice has answers of two conditions"):
+        queues.open_queue(queue, by=queue.owner, reason="")
+
+
+# --- what is frozen, refused, exported -------------------------------------------------------------------------------
+
+
+def test_a_rubric_that_people_rate_by_never_changes():
+    queue = make_rubric_queue()
+    for statement in ("UPDATE grading_app_rubric SET criteria = '[]'", "DELETE FROM grading_app_rubric",
+                      "UPDATE grading_app_rubric SET status = 'draft'"):  # fmt: skip
+        with pytest.raises(IntegrityError), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(statement)
+    with pytest.raises(IntegrityError, match="never changes"), transaction.atomic():
+        type(queue).objects.filter(pk=queue.pk).update(rubric=None)
+
+
+def test_the_database_opens_no_queue_by_a_draft():
+    queue = make_rubric_queue(rubric=make_rubric(status="draft"), opened=False)
+    with pytest.raises(IntegrityError, match="approve it first"), transaction.atomic():
+        type(queue).objects.filter(pk=queue.pk).update(status="open")
+    with pytest.raises(queues.QueueError, match="a curator must approve it"):
+        queues.open_queue(queue, by=queue.owner, reason="")
+
+
+@pytest.mark.parametrize(("kind", "value"), [("criteria", 2), ("criteria", 0.5), ("label", 4), ("label", 0),
+                                             ("score", 5.5), ("pairwise", 3)])  # fmt: skip
+def test_the_database_refuses_what_is_not_on_the_rubrics_scale(kind, value):
+    rater = make_rater(make_rubric_queue(kind), started=True)
+    with pytest.raises(session.RatingError, match="not on the scale"):
+        session.rate(rater, position=1, value=value, seconds=1)
+    with pytest.raises(IntegrityError, match="not on the scale"), transaction.atomic():
+        rater.ratings.filter(position=1).update(value=value, seconds=1, rated_at=factories.NOON)
+
+
+def test_a_queue_that_asks_for_nothing_or_for_both_is_refused():
+    queue = make_rubric_queue(opened=False)
+    queue.dimensions.set([factories.make_dimension("goodness")])
+    with pytest.raises(queues.QueueError, match="keep one of them"):
+        queues.open_queue(queue, by=queue.owner, reason="")
+    queue.dimensions.clear()
+    queue.rubric = None
+    queue.save()
+    with pytest.raises(queues.QueueError, match="choose dimensions, or a rubric"):
+        queues.open_queue(queue, by=queue.owner, reason="")
+
+
+@pytest.fixture
+def entered():
+    return {"name": "strictly", "title": "Read", "instructions": "Read.", "raters_wanted": 2, "practice_items": 0,
+            "answers_each": 1, "sample_seed": 7}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "said"),
+    [
+        ({}, "dimensions", "Choose dimensions or a rubric"),
+        ({"rubric": "pairwise", "attention_checks": "item-1 = 1"}, "attention_checks", "Not possible for pairs"),
+        ({"rubric": "criteria", "attention_checks": "item-1 = 2"}, "attention_checks", "must be on the scale"),
+        ({"rubric": "criteria", "one_dimension_per_rater": "on"}, "one_dimension_per_rater", "all of its criteria"),
+        ({"rubric": "texts"}, "text_set", "has no set of texts"),
+        ({"rubric": "draft"}, "rubric", "not one of the available"),
+    ],
+)  # fmt: skip
+def test_an_error_is_at_its_field(entered, fields, field, said):
+    study = make_answers()
+    rubrics = {
+        "pairwise": lambda: make_rubric("pairwise"),
+        "criteria": make_rubric,
+        "texts": lambda: make_rubric(says="{{item_rubric}}"),
+        "draft": lambda: make_rubric(status="draft"),
+    }
+    chosen = {**fields, "rubric": rubrics[fields["rubric"]]().pk} if "rubric" in fields else fields
+    page = signed_in(study.owner).post(f"/experiments/{study.slug}/ratings/new/", {**entered, **chosen})
+    assert said in " ".join(page.context["form"].errors[field])
+
+
+def test_a_queue_by_a_rubric_is_made_in_the_form_opened_and_says_whom_it_lacks(entered):
+    study, rubric = make_answers(models=["small", "large"]), make_rubric()
+    client = signed_in(study.owner)
+    asked = client.get(f"/experiments/{study.slug}/ratings/new/")
+    assert asked.context["cancel_url"] == f"/experiments/{study.slug}/agreement/"
+    made = client.post(f"/experiments/{study.slug}/ratings/new/", {**entered, "rubric": rubric.pk})
+    client.post(f"{made['Location']}open/", {"reason": "ready"})
+    queue = study.rating_queues.get()
+    assert (queue.status, queue.rubric, queue.answers.count()) == ("open", rubric, 24)
+    assert "Create 2 more links" in page_of(client, made["Location"])
+    make_rater(queue)
+    assert "Create 1 more link," in page_of(client, made["Location"])
+    make_rater(queue)
+    assert "more link" not in page_of(client, made["Location"])
+
+
+def test_the_queues_page_tells_criteria_totals_checks_and_seconds():
+    queue = make_rubric_queue(attention_checks={"item-3": [1]})
+    for _ in range(2):
+        rate_all(make_rater(queue, started=True), level_of)
+    lines = {line.name: line for line in queue_results.aspect_lines(queue)}
+    assert list(lines) == ["correct", "complete", "in total"]
+    totals = list(Grading.objects.values_list("score", flat=True))
+    assert lines["in total"].mean == pytest.approx(sum(totals) / len(totals))
+    assert (lines["in total"].n, lines["correct"].n, lines["correct"].alpha.estimate) == (12, 12, 1)
+    text = page_of(signed_in(queue.owner), queue.get_absolute_url())
+    for told in ("strict-criteria@1", "in total", "failed: item-3", "Median time (s)", "1.5"):
+        assert told in text
+
+
+def test_exports_carry_the_rubric_beside_what_people_gave():
+    queue = make_rubric_queue(items=2)
+    rate_all(make_rater(queue, started=True), level_of)
+    by_rubric = {"rubric": queue.rubric.name, "rubric_hash": queue.rubric.content_hash}
+    gradings = exported(queue, "gradings")
+    assert len(gradings) == 4
+    for row in gradings:
+        assert by_rubric.items() <= row.items()
+        assert (row["grader"], row["parse_ok"], row["grade_cost_usd"]) == ("reading rater 1", True, 0)
+    assert {row["score"] for row in gradings} == set(Grading.objects.values_list("score", flat=True))
+    ratings = exported(queue, "ratings")
+    assert {row["rated_on"] for row in ratings} == {"correct", "complete"}
+    assert all(by_rubric.items() <= row.items() for row in ratings)
+    rows = list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+    assert {(row["criterion"], row["rating"]) for row in rows} <= {
+        (c, v) for c in ("correct", "complete") for v in "01"
+    }
+    assert {row["rubric_hash"] for row in rows} == {queue.rubric.content_hash}
+
+
+def test_preferences_are_exported_with_both_answers():
+    assert not offered(make_answers("unrated")) & {"preferences", "ratings"}
+    queue = make_rubric_queue("pairwise", items=2)
+    rate_all(make_rater(queue, started=True), 1)
+    rows = exported(queue, "preferences")
+    assert {(row["winner"], row["grader"], row["grade_cost_usd"]) for row in rows} == {("a", "reading rater 1", 0)}
+    assert {row["model"] for row in rows} | {row["rival_model"] for row in rows} == {"small", "large"}
+    assert offered(queue.experiment) >= {"preferences", "ratings"}
+
+
+def offered(experiment):
+    """The tables that the page of results offers as files."""
+    page = signed_in(experiment.owner).get(f"/experiments/{experiment.slug}/results/")
+    return {export["address"].split("/")[-1].split(".")[0] for export in page.context["exports"]}
+
+
+def exported(queue, table):
+    return [
+        json.loads(line) for line in b"".join(export_chunks(queue.experiment, table, "jsonl")).decode().splitlines()
+    ]

@@ -1,0 +1,199 @@
+"""Progress, means, agreement, the exported rows, and norms: each from ratings that count, and checked by hand."""
+
+import csv
+import io
+from statistics import mean, stdev
+
+import pytest
+
+from datasets_app.models import Norm
+from evalsite.lib.text.hashing import content_hash
+from grading_app.rating import queue_results, queues, rated_norms, session
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.ratings import ratings_of
+from tests import factories
+from tests.integration.rating.world import make_queue, make_rater, rate_all, signed_in
+
+pytestmark = pytest.mark.django_db
+# Ratings of things 1 to 4 by three raters; thing 0 is practice and thing 5 an attention check that wants 7.
+TABLE = {"thing-1": (1, 2, 1), "thing-2": (4, 4, 5), "thing-3": (7, 6, 7), "thing-4": (3, 3, 3)}
+
+
+def rated_queue(**fields):
+    queue = make_queue(practice_items=1, attention_checks={"thing-5": [7]}, **fields)
+    for column in range(3):
+        rate_all(make_rater(queue, started=True), value=lambda due, column=column: _value(due, column))
+    return queue
+
+
+def _value(due, column):
+    if due.item.key in TABLE:
+        return TABLE[due.item.key][column]
+    return 7 if column < 2 else 2
+
+
+def test_means_are_of_the_items_alone():
+    queue = rated_queue()
+    keys = dict(queue.dataset.items.values_list("pk", "key"))
+    found = {keys[line.item]: (line.n, line.mean, line.sd) for line in queue_results.item_means(queue)}
+    assert found == {
+        key: (3, pytest.approx(mean(values)), pytest.approx(stdev(values))) for key, values in TABLE.items()
+    }
+
+
+def test_agreement_is_that_of_the_table():
+    queue = rated_queue()
+    (line,) = queue_results.aspect_lines(queue)
+    expected = krippendorff_alpha(ratings_of(list(TABLE.values())), "ordinal").estimate
+    assert line.alpha.estimate == pytest.approx(expected)
+    assert 0.8 < line.icc.estimate < 1
+    assert (line.n, line.items, line.raters) == (12, 4, 3)
+    assert line.mean == pytest.approx(mean(mean(values) for values in TABLE.values()))
+
+
+def test_raters_who_always_say_the_same_agree_on_nothing():
+    queue = make_queue()
+    for value in (2, 5):
+        rate_all(make_rater(queue, started=True), value=value)
+    (line,) = queue_results.aspect_lines(queue)
+    assert line.icc.estimate == 0
+    assert line.icc.low is None
+    assert signed_in(queue.owner).get("/ratings/queues/study/").status_code == 200
+
+
+def test_one_rater_alone_agrees_with_nobody():
+    queue = make_queue()
+    rate_all(make_rater(queue, started=True))
+    (line,) = queue_results.aspect_lines(queue)
+    assert line.alpha is None
+    assert line.icc is None
+
+
+def test_more_people_are_asked_for_until_their_shares_cover_all():
+    """Six items want two raters each, and a rater is given four of them: three people do it."""
+    queue = make_queue(raters_wanted=2, items_per_rater=4, practice_items=0)
+    assert queue_results.raters_missing(queue, 6) == 3
+    queues.invite(queue, 1, by=queue.owner)
+    first = make_rater(queue, started=True)
+    assert queue_results.raters_missing(queue, 6) == 1
+    make_rater(queue)
+    assert queue_results.raters_missing(queue, 6) == 0
+    assert "has enough ratings" not in _page_of(queue)
+    session.rate(first, position=1, value=4, seconds=1.0)
+    queues.release(first, by=queue.owner, reason="had to go")
+    assert queue_results.raters_missing(queue, 6) == 1
+
+
+def test_who_asks_is_told_when_nothing_is_left_to_rate():
+    queue = make_queue(raters_wanted=1)
+    rate_all(make_rater(queue, started=True))
+    assert "has enough ratings" in _page_of(queue)
+    queues.close_queue(queue, by=queue.owner, reason="enough")
+    assert "has enough ratings" not in _page_of(queue)
+
+
+def _page_of(queue):
+    return signed_in(queue.owner).get(queue.get_absolute_url()).content.decode()
+
+
+def test_checks_passed_and_progress_are_told_for_each_rater():
+    queue = rated_queue()
+    late = make_rater(make_queue("other", dimensions=[factories.make_dimension("arousal")]))
+    lines = queue_results.rater_lines(queue)
+    assert [(line.passed, line.checked) for line in lines] == [(1, 1), (1, 1), (0, 1)]
+    assert [(line.done, line.total, line.seconds) for line in lines] == [(6, 6, 1.5)] * 3
+    assert [(line.done, line.total) for line in queue_results.rater_lines(late.queue)] == [(0, 0)]
+
+
+def test_excluded_raters_count_nowhere_but_in_the_export():
+    queue = rated_queue()
+    last = queue.assignments.last()
+    queues.exclude(last, by=queue.owner, reason="failed the check")
+    keys = dict(queue.dataset.items.values_list("pk", "key"))
+    assert {keys[line.item]: line.mean for line in queue_results.item_means(queue)}["thing-1"] == 1.5
+    assert queue_results.items_left(queue) == (0, 4)
+    rows = exported(queue)
+    assert {row["excluded"] for row in rows if row["rater"] == str(last.number)} == {"true"}
+
+
+def exported(queue):
+    return list(csv.DictReader(io.StringIO("".join(queue_results.csv_lines(queue)))))
+
+
+def test_the_export_holds_every_rating_and_recomputes_the_means():
+    queue = rated_queue()
+    rows = exported(queue)
+    assert len(rows) == 18
+    counted = [row for row in rows if row["kind"] == "item"]
+    for key, values in TABLE.items():
+        assert sorted(int(row["rating"]) for row in counted if row["item_key"] == key) == sorted(values)
+    assert sorted(row["passed"] for row in rows if row["kind"] == "check") == ["false", "true", "true"]
+    assert {row["dataset_hash"] for row in rows} == {queue.dataset.content_hash}
+
+
+def test_the_export_is_defused_for_spreadsheets():
+    dataset = factories.make_dataset("formulas", [{"key": "=1+1", "input": "x", "category": "@now"}])
+    queue = make_queue(dataset=dataset)
+    rate_all(make_rater(queue, started=True))
+    (row,) = exported(queue)
+    assert (row["item_key"], row["category"]) == ("'=1+1", "'@now")
+
+
+def test_norms_go_to_a_new_draft_and_the_approved_dataset_stays():
+    queue = rated_queue()
+    queues.close_queue(queue, by=queue.owner, reason="")
+    draft = rated_norms.make_norms(queue, by=queue.owner, reason="norming study")
+    assert (draft.slug, draft.version, draft.status) == (queue.dataset.slug, 2, "draft")
+    assert not Norm.objects.filter(item__dataset=queue.dataset).exists()
+    found = {norm.item.key: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
+    assert set(found) == set(TABLE)
+    assert found["thing-1"] == (pytest.approx(4 / 3), pytest.approx(stdev(TABLE["thing-1"])), 3)
+    rows = [row for row in exported(queue) if row["kind"] == "item"]
+    given = sorted([row["item_key"], row["dimension"], int(row["rater"]), float(row["rating"])] for row in rows)
+    said = f"12 ratings (hash {content_hash(given)[:12]})"
+    assert draft.history.get(what="norms", reason="norming study").to_value == f"4 means of {said} in study"
+    assert queue.history.get(what="norms").to_value == f"{said} to {draft}"
+    assert rated_norms.out_of_date(queue) is None
+
+
+def test_norms_replace_those_of_the_dimension_and_keep_the_others():
+    dataset = factories.make_dataset("normed", [{"key": "a", "input": "x", "norms": {"valence": 2.0, "arousal": 3.0}}])
+    queue = make_queue(dataset=dataset)
+    rate_all(make_rater(queue, started=True), value=6)
+    queues.close_queue(queue, by=queue.owner, reason="")
+    draft = rated_norms.make_norms(queue, by=queue.owner, reason="")
+    found = {norm.dimension: (norm.mean, norm.sd, norm.n) for norm in Norm.objects.filter(item__dataset=draft)}
+    assert found == {"valence": (6, None, 1), "arousal": (3.0, 1.0, 100)}
+
+
+def test_without_ratings_there_are_no_norms():
+    queue = make_queue()
+    queues.close_queue(queue, by=queue.owner, reason="")
+    with pytest.raises(queues.QueueError, match="no rating that counts"):
+        rated_norms.make_norms(queue, by=queue.owner, reason="")
+
+
+def test_a_rating_taken_back_counts_no_more():
+    queue = make_queue(items=2)
+    rater = make_rater(queue, started=True)
+    session.rate(rater, position=1, value=3, seconds=1)
+    session.undo(rater)
+    assert queue_results.item_means(queue) == []
+    assert exported(queue) == []
+
+
+def test_the_page_tells_all_of_it():
+    queue = rated_queue()
+    html = signed_in(queue.owner).get("/ratings/queues/study/").content.decode()
+    for text in ("4 of 4 items have 3 raters", "0 of 1", "thing-3", "6.67"):
+        assert text in html
+
+
+def test_the_page_costs_the_same_queries_for_any_number_of_raters(django_assert_max_num_queries):
+    queue = make_queue(items=5, raters_wanted=20)
+    for _ in range(12):
+        rate_all(make_rater(queue, started=True))
+    client = signed_in(queue.owner)
+    client.get("/ratings/queues/study/")
+    with django_assert_max_num_queries(28):
+        client.get("/ratings/queues/study/")

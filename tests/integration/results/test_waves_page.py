@@ -1,0 +1,212 @@
+"""Two waves side by side: differences by item, what became of the trials, and who served them."""
+
+import pytest
+from django.core.cache import cache
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.urls import reverse
+
+from evalsite.lib import permissions
+from grading_app.rating import queues
+from grading_app.reports.waves import wave_lines
+from grading_app.scoring.grading import grade
+from tests import factories
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.test_rating_by_a_rubric import make_rubric_queue
+from tests.integration.rating.world import make_rater, rate_all
+
+pytestmark = pytest.mark.django_db
+
+# Of six items, how many of two repetitions are right: in the first wave, and in the second.
+RIGHT = [(2, 2), (2, 0), (1, 0), (2, 1), (0, 0), (2, 1)]
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept():
+    cache.clear()
+
+
+def observe(experiment, number, right, *, order=(0, 1), **fields):
+    for run in factories.make_runs(experiment, wave=number):
+        factories.plan_trials(
+            run,
+            answer=lambda item, _, at: {
+                "answer": item.target if order[at] < right[item.position] else "none",
+                **fields,
+            },
+        )
+
+
+@pytest.fixture
+def experiment():
+    """Graded by a rule that makes 0 or 1 of every answer, in two waves: the model got worse, and is another one."""
+    made = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=6))
+    observe(made, 0, [first for first, _ in RIGHT], served_model="vendor/small-1", served_provider="one")
+    observe(made, 1, [second for _, second in RIGHT], served_model="vendor/small-2", served_provider="one")
+    grade(made, by="a test")
+    return made
+
+
+def opened(client, experiment, **query):
+    client.force_login(experiment.owner)
+    return client.get(reverse("experiment_waves", args=[experiment.slug]), query)
+
+
+def lines_of(experiment, *, turned=False):
+    a, b = experiment.waves.all()
+    return wave_lines(experiment, b, a) if turned else wave_lines(experiment, a, b)
+
+
+def test_differences_are_by_item_over_repetitions(experiment):
+    """By hand: means 9/12 and 4/12; differences 0, -1, -1/2, -1/2, 0, -1/2, whose four signs agree: p = 2 / 2**4."""
+    (line,) = lines_of(experiment)
+    change = line.change
+    assert (line.mean_a, line.mean_b, change.mean) == pytest.approx((9 / 12, 4 / 12, -5 / 12))
+    assert (change.n, change.test, change.p, line.adjusted) == (6, "sign flips", 2 / 16, 2 / 16)
+    assert change.se == pytest.approx(((1.75 - 6 * (5 / 12) ** 2) / 5 / 6) ** 0.5)
+    assert (line.measure.is_share, line.alone, line.has_drifted) == (True, 0, False)
+
+
+def test_the_waves_exchanged_turn_the_difference(experiment):
+    (line,), (turned,) = lines_of(experiment), lines_of(experiment, turned=True)
+    assert (turned.mean_a, turned.change.mean) == (line.mean_b, -line.change.mean)
+    assert (turned.change.p, turned.change.low) == (line.change.p, pytest.approx(-line.change.high))
+
+
+def test_which_repetition_was_right_changes_nothing(experiment):
+    turned = factories.make_experiment(
+        "turned", samples=2, scorers=["exact_match"], owner=experiment.owner, dataset=experiment.dataset
+    )
+    for number in (0, 1):
+        observe(turned, number, [right[number] for right in RIGHT], order=(1, 0))
+    grade(turned, by="a test")
+    (line,), (other,) = lines_of(experiment), lines_of(turned)
+    assert (other.change, other.mean_a, other.mean_b) == (line.change, line.mean_a, line.mean_b)
+
+
+def test_ratings_are_compared_on_each_dimension_and_items_without_a_pair_are_counted(db):
+    made = factories.make_experiment(
+        dimensions=[factories.make_dimension("valence"), factories.make_dimension("arousal")],
+        dataset=factories.make_dataset(items=4),
+        models=[factories.make_model("small"), factories.make_model("large")],
+    )
+    for number in (0, 1):
+        for run in factories.make_runs(made, wave=number):
+            factories.plan_trials(run, answer=lambda item, dimension, _, by=number: rated(item, dimension, by))
+    lines = lines_of(made)
+    assert [(line.measure.label, line.condition) for line in lines] == [
+        ("Valence", None), ("Valence", "large"), ("Valence", "small"),
+        ("Arousal", None), ("Arousal", "large"), ("Arousal", "small"),
+    ]  # fmt: skip
+    for line in lines[:3]:
+        assert (line.change.n, line.change.mean, line.alone, line.change.p) == (3, 1.0, 1, 0.25)
+    assert [line.unread_b for line in lines[:3]] == [2, 1, 1]
+    assert [line.adjusted for line in lines[:3]] == [0.5, 1.0, 1.0]  # Two sums over conditions, four single ones.
+    assert {(line.change.n, line.change.mean, line.alone, line.change.p) for line in lines[3:]} == {(4, 0.0, 0, 1.0)}
+
+
+def rated(item, dimension, wave):
+    """One more on valence in the second wave, where the last item's rating cannot be read."""
+    if dimension.name == "arousal":
+        return {"rating": 3, "answer": "3"}
+    if wave and item.position == 3:
+        return {"answer": "none", "parse_error": "no_rating"}
+    return {"rating": 2 + item.position + wave, "answer": "x"}
+
+
+def test_the_page_shows_numbers_answers_and_a_changed_model(client, experiment):
+    page = opened(client, experiment)
+    text = page.content.decode()
+    for said in ("−41.7 %", "sign flips", "0.125", "12 of 12", "vendor/small-2", "Served differently in wave-1"):
+        assert said in text, said
+    assert text.count('<span class="chip">changed</span>') == 2  # The model in either wave; the provider is the same.
+    assert "No difference from wave 0 to wave-1 is significant" in text
+
+
+def test_a_drift_that_is_no_chance_is_named(client):
+    made = factories.make_experiment(samples=2, scorers=["exact_match"], dataset=factories.make_dataset(items=20))
+    observe(made, 0, [2] * 20)
+    observe(made, 1, [1] * 19 + [2])
+    grade(made, by="a test")
+    text = opened(client, made).content.decode()
+    assert "1 of 1 difference is significant" in text
+    assert "paired t" in text
+    assert '<span class="chip">drift</span>' in text
+
+
+def test_the_choice_is_in_the_address(client, experiment):
+    assert "+41.7 %" in opened(client, experiment, a="wave-1", b="0").content.decode()
+    assert "Both sides show the same wave" in opened(client, experiment, a="0", b="0").content.decode()
+    assert opened(client, experiment, a="elsewhere").status_code == 404
+    assert opened(client, experiment, b="7").status_code == 404
+
+
+def test_one_wave_or_no_shared_item_says_so(client):
+    made = factories.make_experiment(scorers=["exact_match"], dataset=factories.make_dataset(items=2))
+    observe(made, 0, [1, 1])
+    assert "Nothing to compare yet" in opened(client, made).content.decode()
+    (run,) = factories.make_runs(made, wave=1)
+    factories.plan_trials(run)
+    assert "Not graded yet" in opened(client, made).content.decode()
+    grade(made, by="a test")
+    text = opened(client, made).content.decode()
+    assert "No item has a score in both waves" in text
+    assert "0 of 2" in text
+
+
+def test_new_grades_show_at_once(client, experiment):
+    opened(client, experiment)
+    grade(experiment, scorers=["numeric"], by="a test")
+    assert "numeric" in opened(client, experiment).content.decode()
+
+
+def test_others_find_nothing(client, experiment):
+    client.force_login(factories.make_user("viewer", permissions.VIEWER))
+    assert client.get(reverse("experiment_waves", args=[experiment.slug])).status_code == 404
+
+
+def test_the_number_of_queries_does_not_grow_with_conditions(client, experiment):
+    def queries(of):
+        cache.clear()
+        with CaptureQueriesContext(
+            connection,
+        ) as seen:
+            assert opened(client, of).status_code == 200
+        return len(seen)
+
+    few = queries(experiment)
+    wide = factories.make_experiment(
+        "wide", samples=2, scorers=["exact_match"], owner=experiment.owner,
+        models=[factories.make_model(f"model-{number}") for number in range(5)],
+        dataset=factories.make_dataset("more", items=6),
+    )  # fmt: skip
+    for number in (0, 1):
+        observe(wide, number, [1] * 6)
+    grade(wide, by="a test")
+    assert queries(wide) <= few
+
+
+def test_what_people_said_by_a_rubric_is_a_line_of_its_queue_and_other_ratings_are_named(client):
+    """Each rates both waves, the second two points lower; one of three is excluded."""
+    made = factories.make_experiment(dataset=factories.make_dataset(items=6))
+    for number in (0, 1):
+        observe(made, number, [1] * 6)
+    queue = make_rubric_queue("score", experiment=made, answers_each=2, raters_wanted=3)
+    for more in (0, 1, -1):
+        rater = make_rater(queue, started=True)
+        rate_all(rater, lambda due, more=more: 4 + more - 2 * due.trial.run.wave.number)
+    queues.exclude(rater, by=queue.owner, reason="did not read")
+    (line,) = lines_of(made)
+    assert line.measure.label == "people of reading (strict-score@1), mean of 2 raters per answer"
+    assert (line.mean_a, line.mean_b, line.change.mean, line.change.n, line.alone) == (4.5, 2.5, -2.0, 6, 0)
+    text = opened(client, made).content.decode()
+    assert "1 of 1 difference is significant" in text
+    assert "the mean over an answer's raters, without excluded raters" in text
+    assert "rated answers on dimensions" not in text
+    other = make_answer_queue("goodness", experiment=made)
+    rate_all(make_rater(other, started=True))
+    text = opened(client, made).content.decode()
+    assert "People who rated answers on dimensions (goodness) are compared on" in text
+    wave = made.waves.get(number=1)
+    assert f"/agreement/?wave={wave.pk}" in text
+    assert client.get(reverse("experiment_agreement", args=[made.slug]), {"wave": wave.pk}).context["question"]

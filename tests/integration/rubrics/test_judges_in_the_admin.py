@@ -1,0 +1,76 @@
+"""Judges and panels in the admin: only what may judge is offered, and what has graded is only shown."""
+
+from django.urls import reverse
+
+from grading_app.models import GradeCondition, Grader, Panel
+from runs_app.models import Sampler
+from tests.factories import make_experiment, make_model, make_sampler
+from tests.integration.rubrics.world import make_grader, make_rubric
+
+ADD, LIST = reverse("admin:grading_app_grader_add"), reverse("admin:grading_app_grader_changelist")
+
+
+def page(row):
+    return reverse(f"admin:grading_app_{row._meta.model_name}_change", args=[row.pk])
+
+
+def written(rubric, **fields):
+    said = {"name": "strict", "language_model": make_model("judge").pk, "rubric": rubric.pk, "on_empty": "skip"}
+    return said | fields
+
+
+def test_a_judge_without_a_sampler_gets_temperature_zero(as_user, researcher):
+    web = as_user(researcher)
+    web.post(ADD, written(make_rubric()))
+    web.post(ADD, written(make_rubric("other"), name="second"))
+    first, second = Grader.objects.order_by("pk")
+    assert (first.sampler.temperature, first.sampler, first.created_by) == (0, second.sampler, researcher)
+    assert Sampler.objects.count() == 1
+
+
+def test_another_sampler_of_the_usual_name_is_left_alone(as_user, researcher):
+    warm = make_sampler("judging", temperature=1)
+    as_user(researcher).post(ADD, written(make_rubric()))
+    assert Grader.objects.get().sampler.version == warm.version + 1
+    assert Grader.objects.get().sampler.temperature == 0
+
+
+def test_a_draft_rubric_and_an_archived_one_cannot_be_chosen(as_user, researcher):
+    for status in ("draft", "archived"):
+        form = as_user(researcher).post(ADD, written(make_rubric(status, status=status))).context["adminform"].form
+        assert "rubric" in form.errors
+    assert not Grader.objects.exists()
+
+
+def test_a_judge_that_has_graded_is_shown_and_not_edited(as_user, curator):
+    grader = make_grader()
+    GradeCondition.objects.create(
+        experiment=make_experiment(), grade_condition_id="g--1", kind="judge", grader=grader, rubric=grader.rubric
+    )
+    web = as_user(curator)
+    web.post(page(grader), {"name": "other"})
+    web.post(reverse("admin:grading_app_grader_delete", args=[grader.pk]), {"post": "yes"})
+    grader.refresh_from_db()
+    assert grader.name == "judge"
+    assert "<select" not in web.get(page(grader)).content.decode()
+
+
+def test_archiving_a_judge_takes_it_out_of_use_with_a_reason(as_user, researcher):
+    grader = make_grader()
+    Grader.objects.update(created_by=researcher)
+    chosen = {"action": "archive", "_selected_action": [grader.pk], "confirmed": "yes", "reason": "a newer model"}
+    as_user(researcher).post(LIST, chosen)
+    assert not Grader.objects.usable().exists()
+    again = as_user(researcher).post(LIST, chosen, follow=True).content.decode()
+    assert "is archived already" in again
+
+
+def test_a_panel_is_made_of_judges(as_user, researcher):
+    graders = [make_grader("one"), make_grader("two")]
+    said = {"name": "bench", "rule": "median", "graders": [grader.pk for grader in graders]}
+    alone = as_user(researcher).post(reverse("admin:grading_app_panel_add"), {**said, "graders": [graders[0].pk]})
+    assert ["Choose at least two judges."] in alone.context["errors"]
+    as_user(researcher).post(reverse("admin:grading_app_panel_add"), said)
+    panel = Panel.objects.get()
+    assert (panel.rule, list(panel.graders.order_by("name"))) == ("median", graders)
+    assert "one, two" in as_user(researcher).get(reverse("admin:grading_app_panel_changelist")).content.decode()

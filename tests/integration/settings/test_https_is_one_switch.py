@@ -1,0 +1,62 @@
+"""Behind a TLS proxy, one setting makes cookies and forms go by https alone."""
+
+import os
+import random
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+SHOW = (
+    "from django.conf import settings as s;"
+    "print(s.SESSION_COOKIE_SECURE, s.CSRF_COOKIE_SECURE, s.SECURE_HSTS_SECONDS > 0, s.CSRF_TRUSTED_ORIGINS)"
+)
+
+
+@pytest.mark.parametrize(
+    ("switch", "shown"),
+    [("1", "True True True ['https://lab.example.org']"), ("0", "False False False []")],
+)
+def test_cookies_are_secure_exactly_where_the_site_is_served_by_https(switch, shown, tmp_path):
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "evalsite.settings",
+        "EVALSITE_HTTPS": switch,
+        "EVALSITE_DEBUG": "0",
+        "EVALSITE_ALLOWED_HOSTS": "lab.example.org",
+        "EVALSITE_DATA_DIR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SHOW], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == shown
+
+
+PRODUCTION = {
+    "EVALSITE_HTTPS": "1",
+    "EVALSITE_DEBUG": "0",
+    "EVALSITE_ALLOWED_HOSTS": "lab.example.org",
+    "EVALSITE_SECRET_KEY": "".join(random.Random(1).choices(string.ascii_letters + string.digits, k=64)),
+}
+
+
+def test_djangos_own_check_of_a_deployment_finds_nothing(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check", "--deploy", "--fail-level", "WARNING"],
+        cwd=ROOT, env={**kept, **PRODUCTION, "EVALSITE_DATA_DIR": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.django_db
+def test_behind_a_proxy_plain_http_is_sent_to_https_and_health_is_told_anyway(client, settings):
+    settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    sent = client.get("/accounts/login/")
+    assert (sent.status_code, sent["Location"]) == (301, "https://testserver/accounts/login/")
+    assert client.get("/accounts/login/", headers={"X-Forwarded-Proto": "https"}).status_code == 200
+    assert client.get("/healthz").status_code == 200

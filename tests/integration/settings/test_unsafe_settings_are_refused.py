@@ -1,0 +1,72 @@
+"""Settings come from the environment: unknown ones are refused, and so are mixes that are unsafe."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops import checks, environment
+from evalsite.lib.ops.environment import SettingError
+
+
+def test_a_misspelt_setting_is_refused_and_the_known_ones_are_named():
+    with pytest.raises(SettingError, match=r"EVALSITE_DEBGU.*EVALSITE_DEBUG"):
+        environment.refuse_unknown({"EVALSITE_DEBGU": "1", "PATH": "/bin"})
+
+
+@pytest.mark.parametrize(("text", "value"), [("1", True), ("yes", True), ("", False), ("Off", False)])
+def test_a_flag_is_read(text, value):
+    assert environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text}) is value
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "truee"])
+def test_a_flag_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(SettingError, match="EVALSITE_DEBUG"):
+        environment.flag("EVALSITE_DEBUG", {"EVALSITE_DEBUG": text})
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "1.5", ""])
+def test_a_number_of_drains_that_cannot_be_meant_is_refused(text):
+    with pytest.raises(SettingError, match="EVALSITE_DRAINS"):
+        environment.whole_number("EVALSITE_DRAINS", default=2, environ={"EVALSITE_DRAINS": text})
+
+
+def test_a_shared_database_without_a_shared_secret_is_warned_of(settings):
+    settings.DEBUG = False
+    alone = {"DATABASE_URL": "postgresql://db/evalsite"}
+    assert [one.id for one in checks._secret(alone)] == ["evalsite.W001"]
+    assert checks._secret(alone | {"EVALSITE_SECRET_KEY": "x" * 40}) == []
+    assert checks._secret({}) == []
+
+
+def test_debugging_in_public_is_an_error(settings):
+    settings.DEBUG = True
+    settings.ALLOWED_HOSTS = ["localhost", "lab.example.org"]
+    (error,) = checks.debugging_is_local(None)
+    assert "lab.example.org" in error.msg
+    settings.DEBUG = False
+    assert checks.debugging_is_local(None) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"queue_limit": 50}, {"bulk": 10}, {"retry": 60}, {"max_attempts": 0}, {"scheduler": True}]
+)
+def test_a_queue_that_would_run_tasks_twice_or_unsigned_is_an_error(settings, change):
+    assert checks.queue_counts_once(None) == []
+    settings.Q_CLUSTER = {**settings.Q_CLUSTER, **change}
+    assert [one.id for one in checks.queue_counts_once(None)] == ["evalsite.E002"]
+
+
+def test_a_command_says_a_misspelt_setting_in_one_line_and_ends_with_2():
+    done = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=Path(__file__).resolve().parents[3],
+        env={**os.environ, "EVALSITE_DEBGU": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "EVALSITE_DEBGU" in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,211 @@
+"""Made-up answers are deterministic, on the scale, and as good as the model's skill."""
+
+import json
+import statistics
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runs_app.simulator.answer_key import AnswerKey
+from runs_app.simulator.model_behaviour import Answerer
+from runs_app.simulator.request_kind import Scale, asked_scale, choices
+from runs_app.simulator.request_parser import ChatRequest, read_chat
+from tests.integration.simulator.asking_over_http import IMAGE, IMAGE_SHA, question
+
+RATE = 'Rate the {dimension} of the image. Answer with JSON alone: {{"rating": N}}, an integer from {low} to {high}.'
+
+
+def request(text: str, model: str = "sim/a", **more: Any) -> ChatRequest:
+    return read_chat(json.dumps(question(text, model, **more)).encode())
+
+
+def answerer(seed: int = 0, rows: tuple[dict[str, Any], ...] = (), **skills: float) -> Answerer:
+    key = AnswerKey()
+    for row in rows:
+        key.add(row)
+    return Answerer(seed, {name.replace("_", "/"): skill for name, skill in skills.items()}, key)
+
+
+def rating_schema(**bounds: object) -> dict[str, Any]:
+    schema = {"type": "object", "properties": {"rating": {"type": "integer", **bounds}}, "required": ["rating"]}
+    return {"type": "json_schema", "json_schema": {"name": "rating", "strict": True, "schema": schema}}
+
+
+def rate(who: Answerer, model: str, image: bytes, salt: int = 0, dimension: str = "valence") -> int:
+    text = RATE.format(dimension=dimension, low=1, high=7) + f"\n\n[{salt:010x}]"
+    return json.loads(who.answer(request(text, model, image=image)).content)["rating"]
+
+
+@given(st.text(max_size=200), st.text(min_size=1, max_size=20), st.integers(), st.integers(0, 2**31))
+def test_the_same_request_gets_the_same_answer(text: str, model: str, server_seed: int, seed: int) -> None:
+    asked = request(text, model, seed=seed)
+    assert answerer(server_seed).answer(asked) == answerer(server_seed).answer(asked)
+
+
+@given(st.integers(-5, 5), st.integers(1, 100), st.text(max_size=80), st.booleans())
+def test_a_rating_is_on_the_scale_of_the_schema(low: int, width: int, text: str, is_enumerated: bool) -> None:
+    high = low + width
+    points: dict[str, object] = {"enum": list(range(low, high + 1))}
+    asked = request(
+        text, response_format=rating_schema(**(points if is_enumerated else {"minimum": low, "maximum": high}))
+    )
+    rating = json.loads(answerer().answer(asked).content)["rating"]
+    assert isinstance(rating, int)
+    assert low <= rating <= high
+
+
+@given(st.integers(0, 3), st.integers(1, 10), st.integers(0, 10**6))
+def test_a_rating_is_on_the_scale_that_the_words_ask_for(low: int, width: int, salt: int) -> None:
+    text = RATE.format(dimension="arousal", low=low, high=low + width)
+    rating = json.loads(answerer().answer(request(f"{text}\n\n[{salt:010x}]")).content)["rating"]
+    assert low <= rating <= low + width
+
+
+@pytest.mark.parametrize(
+    ("text", "scale"),
+    [
+        ("an integer from 1 to 7", (1, 7)),
+        ("from 1 (very negative) to 9 (very positive)", (1, 9)),
+        ("a number between 0 and 10", (0, 10)),
+        ("on a 1-5 scale", (1, 5)),
+        ("a scale of 0–100", (0, 100)),
+        ("1 = not at all\n2 = a little\n3 = very much", (1, 3)),
+        ("1: Very low\n4: Neutral\n7: Very high", (1, 7)),
+        ("from -3 to 3", (-3, 3)),
+        ("no scale here", (1, 7)),
+        ("version 2.1-2.9 of 2024", (1, 7)),
+    ],
+)
+def test_scales_are_read_from_words(text: str, scale: tuple[int, int]) -> None:
+    assert asked_scale(text, Scale(1, 7)) == Scale(*scale)
+
+
+def test_reasoning_comes_only_when_it_is_asked_for() -> None:
+    without = json.loads(answerer().answer(request('Answer as {"rating": N} from 1 to 7')).content)
+    reasoned = json.loads(answerer().answer(request('Answer as {"rating": N, "reasoning": "..."}, 1 to 7')).content)
+    assert set(without) == {"rating"}
+    assert set(reasoned) == {"rating", "reasoning"}
+    assert len(reasoned["reasoning"]) > 10
+
+
+def test_ratings_spread_over_images_and_correlate_over_models() -> None:
+    who = answerer()
+    images = [f"image {number}".encode() for number in range(80)]
+    one = [rate(who, "sim/a", image) for image in images]
+    other = [rate(who, "sim/b", image) for image in images]
+    assert len(set(one)) >= 5
+    assert one != other
+    assert 0.5 < statistics.correlation(one, other) < 0.99
+
+
+def test_repetitions_differ_by_their_salt_or_seed_but_stay_near_the_image() -> None:
+    who = answerer()
+    ratings = [rate(who, "sim/a", b"one image", salt) for salt in range(60)]
+    assert len(set(ratings)) >= 2
+    assert statistics.stdev(ratings) < 1.5
+    text = RATE.format(dimension="valence", low=1, high=100)
+    seeded = {who.answer(request(text, seed=seed)).content for seed in range(30)}
+    assert len(seeded) > 5
+
+
+def test_a_known_norm_draws_the_ratings_to_it() -> None:
+    rows = (
+        {"image": IMAGE_SHA, "dimension": "valence", "mean": 6.2, "sd": 0.8},
+        {"image": IMAGE_SHA, "dimension": "arousal", "mean": 1.9, "sd": 0.8},
+    )
+    who = answerer(rows=rows)
+    models = [f"sim/{number}" for number in range(40)]
+    valence = statistics.mean(rate(who, model, IMAGE) for model in models)
+    arousal = statistics.mean(rate(who, model, IMAGE, dimension="arousal") for model in models)
+    assert valence == pytest.approx(6.2, abs=0.4)
+    assert arousal == pytest.approx(1.9, abs=0.4)
+
+
+QUESTIONS = [f"Ann has {number} apples and buys {number + 3} more. How many has she?" for number in range(600)]
+TARGETS = tuple({"text": text, "target": str(2 * at + 3)} for at, text in enumerate(QUESTIONS))
+
+
+@pytest.mark.parametrize("skill", [0.0, 0.3, 0.85, 1.0])
+def test_a_model_is_right_as_often_as_its_skill(skill: float) -> None:
+    who = answerer(rows=TARGETS, sim_a=skill)
+    right = sum(is_right(who, "sim/a", at) for at in range(len(QUESTIONS)))
+    assert right / len(QUESTIONS) == pytest.approx(skill, abs=0.07)
+
+
+def is_right(who: Answerer, model: str, at: int) -> bool:
+    content = who.answer(request(f"Solve this.\n\n{QUESTIONS[at]}\n\nEnd with ANSWER:", model)).content
+    return content.rpartition("ANSWER: ")[2] == str(2 * at + 3)
+
+
+def test_models_find_the_same_items_hard() -> None:
+    who = answerer(rows=TARGETS, sim_a=0.6, sim_b=0.6)
+    pairs = [(is_right(who, "sim/a", at), is_right(who, "sim/b", at)) for at in range(len(QUESTIONS))]
+    agreement = sum(a == b for a, b in pairs) / len(pairs)
+    assert agreement > 0.57, "two independent models of skill 0.6 agree on 0.52"
+
+
+def test_a_skill_is_found_with_and_without_the_part_before_the_slash() -> None:
+    who = answerer(rows=TARGETS, gpt=1.0)
+    assert all(is_right(who, "openai/gpt", at) for at in range(30))
+
+
+@pytest.mark.parametrize("options", ["A) {}\nB) {}\nC) {}", "(A) {}\n(B) {}\n(C) {}", "A. {}\nB. {}\nC. {}"])
+def test_a_multiple_choice_answer_ends_in_one_of_the_letters(options: str) -> None:
+    lines = options.format("Oslo", "Bern", "Rome")
+    content = answerer().answer(request(f"Which is the capital of Italy?\n{lines}")).content
+    assert content.splitlines()[-1] in {"ANSWER: A", "ANSWER: B", "ANSWER: C"}
+    assert choices(lines) == {"A": "Oslo", "B": "Bern", "C": "Rome"}
+
+
+@pytest.mark.parametrize(("skill", "letters"), [(1.0, {"C"}), (0.0, {"A", "B"})])
+def test_the_target_of_a_choice_may_be_the_text_of_an_option(skill: float, letters: set[str]) -> None:
+    who = answerer(rows=({"text": "capital of Italy", "target": "rome"},), sim_a=skill)
+    for salt in range(20):
+        asked = request(f"Which is the capital of Italy?\nA) Oslo\nB) Bern\nC) Rome\n\n[{salt:010x}]")
+        assert who.answer(asked).content.rpartition("ANSWER: ")[2] in letters
+
+
+JUDGE = """Grade the answer on a scale from 0 to 10.
+End with a fenced JSON block {{"score": number, "reasoning": text}}.
+
+Reference answer: {reference}
+
+Answer of the student:
+It must be so.
+ANSWER: {answer}"""
+
+
+def test_a_judge_ends_in_a_fenced_block_and_marks_what_agrees_higher() -> None:
+    def score(answer: str, number: int) -> int:
+        text = JUDGE.format(reference="42", answer=answer) + f"\n\nCase {number}"
+        content = answerer().answer(request(text)).content
+        assert content.endswith("\n```")
+        return json.loads(content.rpartition("```json\n")[2].removesuffix("```"))["score"]
+
+    right = [score("42", number) for number in range(30)]
+    wrong = [score("41", number) for number in range(30)]
+    assert all(0 <= value <= 10 for value in right + wrong)
+    assert statistics.mean(right) > 7.5
+    assert statistics.mean(wrong) < 2.5
+
+
+def test_any_schema_is_filled() -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "answer": {"type": "string"},
+            "sure": {"type": "boolean"},
+            "colour": {"type": "string", "enum": ["red", "green"]},
+            "tags": {"type": "array", "items": {"type": "string"}},
+            "inner": {"type": "object", "properties": {"score": {"type": "number", "minimum": 0, "maximum": 5}}},
+        },
+    }
+    asked = request("What?", response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}})
+    filled = json.loads(answerer().answer(asked).content)
+    assert set(filled) == set(schema["properties"])
+    assert filled["colour"] in {"red", "green"}
+    assert isinstance(filled["sure"], bool)
+    assert isinstance(filled["tags"][0], str)
+    assert 0 <= filled["inner"]["score"] <= 5

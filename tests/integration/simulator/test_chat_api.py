@@ -1,0 +1,161 @@
+"""The simulated provider speaks OpenAI's chat API."""
+
+import asyncio
+
+import pytest
+
+from runs_app.simulator import SimulatorConfig
+from tests.integration.simulator.asking_over_http import IMAGE, Client, question, until, with_simulator
+
+
+def test_a_completion_has_the_shape_of_openais() -> None:
+    async def scene(client: Client) -> None:
+        response = await client.ask("What is 2 + 2?", "sim/a")
+        assert response.status == 200
+        assert response.body["object"] == "chat.completion"
+        assert response.body["model"] == "sim/a"
+        assert response.body["system_fingerprint"].startswith("fp_")
+        assert response.choice["finish_reason"] == "stop"
+        assert response.choice["message"]["role"] == "assistant"
+        assert "ANSWER:" in response.content
+
+    with_simulator(SimulatorConfig(), scene)
+
+
+def test_usage_counts_a_quarter_of_the_characters_and_a_constant_for_an_image() -> None:
+    async def scene(client: Client) -> None:
+        plain = (await client.ask("x" * 400)).body["usage"]
+        pictured = (await client.ask("x" * 400, image=IMAGE)).body["usage"]
+        assert plain["prompt_tokens"] == 100
+        assert pictured["prompt_tokens"] == 100 + 765
+        assert plain["total_tokens"] == plain["prompt_tokens"] + plain["completion_tokens"]
+        assert plain["completion_tokens"] > 0
+
+    with_simulator(SimulatorConfig(), scene)
+
+
+def test_response_ids_are_unique() -> None:
+    async def scene(client: Client) -> None:
+        responses = await asyncio.gather(*(client.ask("same") for _ in range(50)))
+        assert len({response.body["id"] for response in responses}) == 50
+
+    with_simulator(SimulatorConfig(), scene)
+
+
+def test_it_can_answer_under_another_name() -> None:
+    async def scene(client: Client) -> None:
+        assert (await client.ask("hello")).body["model"] == "sim/a-2026-01-01"
+        assert (await client.get("/v1/models")).body["data"][0]["id"] == "sim/a-2026-01-01"
+
+    with_simulator(SimulatorConfig(served_name="sim/a-2026-01-01"), scene)
+
+
+def test_models_lists_what_is_known_and_what_was_asked_for() -> None:
+    async def scene(client: Client) -> None:
+        await client.ask("hello", "sim/asked")
+        listed = [model["id"] for model in (await client.get("/v1/models")).body["data"]]
+        assert listed == ["sim/skilled", "sim/asked"]
+
+    with_simulator(SimulatorConfig(skills={"sim/skilled": 0.5}), scene)
+
+
+@pytest.mark.parametrize(
+    ("payload", "complaint"),
+    [
+        (b"{not json", "not JSON"),
+        (b"[]", "not a JSON object"),
+        (b"[" * 100_000, "not JSON"),
+        ({"messages": [{"role": "user", "content": "x"}]}, "model"),
+        ({"model": "m", "messages": []}, "messages"),
+        ({"model": "m", "messages": ["x"]}, "role"),
+        (question("x", stream=True), "stream"),
+        (question("x", response_format="json"), "response_format"),
+        ({"model": "m", "messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "audio"),
+        (
+            {
+                "model": "m",
+                "messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "http://x/y"}}]}],
+            },
+            "data URL",
+        ),
+    ],
+)
+def test_it_refuses_a_request_that_it_cannot_read(payload: object, complaint: str) -> None:
+    async def scene(client: Client) -> None:
+        response = await client.post("/v1/chat/completions", payload)
+        assert response.status == 400
+        assert complaint in response.body["error"]["message"]
+        assert response.body["error"]["type"] == "invalid_request_error"
+
+    with_simulator(SimulatorConfig(), scene)
+
+
+def test_it_lets_in_the_one_key_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIM_TEST_KEY", "right-key")
+
+    async def scene(client: Client) -> None:
+        assert (await client.chat(question("x"))).status == 401
+        assert (await client.chat(question("x"), Authorization="Bearer wrong")).status == 401
+        assert (await client.chat(question("x"), Authorization="Bearer right-key")).status == 200
+        assert (await client.counters())["statuses"] == {"401": 2, "200": 1}
+
+    with_simulator(SimulatorConfig(key_env="SIM_TEST_KEY"), scene)
+
+
+def test_it_is_overloaded_beyond_its_limit_of_requests_in_flight() -> None:
+    async def scene(client: Client) -> None:
+        held = [asyncio.create_task(client.ask(f"question {number}")) for number in range(4)]
+        await until(client, 4)
+        turned_away = await asyncio.gather(*(client.ask(f"question {number}") for number in range(4, 12)))
+        assert {response.status for response in turned_away} == {429}
+        counters = await client.counters()
+        assert counters["peak_in_flight"] == 4
+        assert counters["turned_away"] == {"429": 8}
+        assert counters["unique_bodies"] == 4, "what is turned away was not asked"
+        for one in held:
+            one.cancel()
+        await until(client, 0)
+        await client.post("/faults", {"latency_ms": 0})
+        assert (await client.ask("question 4")).status == 200, "there is room again"
+
+    with_simulator(SimulatorConfig(max_in_flight=4, latency_ms=600_000), scene)
+
+
+def test_it_answers_429_beyond_its_requests_a_minute_and_says_when_to_come_back() -> None:
+    async def scene(client: Client) -> None:
+        responses = [await client.ask("again") for _ in range(5)]
+        assert [response.status for response in responses] == [200, 200, 200, 429, 429]
+        assert responses[-1].headers["Retry-After"] == "7"
+
+    with_simulator(SimulatorConfig(rpm=3, retry_after_s=7), scene)
+
+
+def test_it_can_refuse_json_schemas_as_some_servers_do() -> None:
+    schema = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+
+    async def scene(client: Client) -> None:
+        refused = await client.ask("x", response_format=schema)
+        assert refused.status == 400
+        assert "response_format" in refused.body["error"]["message"]
+        assert (await client.ask("x")).status == 200
+
+    with_simulator(SimulatorConfig(json_schema=False), scene)
+
+
+def test_an_answer_is_cut_at_max_tokens() -> None:
+    async def scene(client: Client) -> None:
+        response = await client.ask("Tell me all about rivers.", max_tokens=2)
+        assert len(response.content) == 8
+        assert response.choice["finish_reason"] == "length"
+
+    with_simulator(SimulatorConfig(), scene)
+
+
+def test_reasoning_comes_apart_from_the_answer_when_an_effort_is_asked_for() -> None:
+    async def scene(client: Client) -> None:
+        response = await client.ask("What is 2 + 2?", reasoning_effort="low")
+        assert response.choice["message"]["reasoning_content"]
+        assert response.body["usage"]["completion_tokens_details"]["reasoning_tokens"] > 0
+        assert "reasoning_content" not in (await client.ask("What is 2 + 2?")).choice["message"]
+
+    with_simulator(SimulatorConfig(), scene)

@@ -1,0 +1,98 @@
+"""Real recorded answers, served again over HTTP, give back what was published."""
+
+import asyncio
+import csv
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runs_app.simulator import SimulatorConfig
+from tests.integration.simulator.asking_over_http import Client, Response, with_simulator
+
+DATA = Path(__file__).resolve().parents[4] / "shared" / "data"
+SOLUTIONS = DATA / "gsm8k-model-solutions.jsonl"
+RATINGS = {"gemma": DATA / "uniform40-trials-gemma.csv", "qwen": DATA / "uniform40-trials-qwen.csv"}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+async def ask_all(client: Client, asked: list[tuple[str, str, int | None]], in_flight: int = 32) -> list[Response]:
+    """The responses to (text, model, seed), in the order asked."""
+    gate = asyncio.Semaphore(in_flight)
+
+    async def ask(text: str, model: str, seed: int | None) -> Response:
+        async with gate:
+            return await client.ask(text, model, **({} if seed is None else {"seed": seed}))
+
+    return list(await asyncio.gather(*(ask(*one) for one in asked)))
+
+
+def last_number(text: str) -> float | None:
+    numbers = re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)
+    return float(numbers[-1].replace(",", "")) if numbers else None
+
+
+@pytest.mark.skipif(not SOLUTIONS.exists(), reason="the recorded solutions are not beside this checkout")
+@pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
+def test_recorded_solutions_are_right_as_often_as_was_published(tmp_path: Path, model: str, right: int) -> None:
+    problems = [json.loads(line) for line in SOLUTIONS.read_text().splitlines()]
+    rows = [
+        {"model": name, "text": problem["question"], "content": problem[name]["solution"]}
+        for problem in problems
+        for name in ("6b_finetuning", "6b_verification")
+    ]
+    replay = write(tmp_path / "replay.jsonl", rows)
+    asked = [(f"Solve this.\n\n{problem['question']}\n\nEnd with the number.", model, None) for problem in problems]
+
+    async def scene(client: Client) -> int:
+        responses = await ask_all(client, asked)
+        targets = [last_number(problem["ground_truth"]) for problem in problems]
+        return sum(last_number(one.content) == target for one, target in zip(responses, targets, strict=True))
+
+    assert with_simulator(SimulatorConfig(replays=(replay,)), scene) == right
+
+
+@pytest.mark.skipif(
+    not all(path.exists() for path in RATINGS.values()), reason="the trials are not beside this checkout"
+)
+@pytest.mark.parametrize(("name", "refused"), [("gemma", 0), ("qwen", 40)])
+def test_recorded_trials_come_back_by_text_and_seed(tmp_path: Path, name: str, refused: int) -> None:
+    with RATINGS[name].open(newline="") as lines:
+        trials = list(csv.DictReader(lines))
+    replay = write(tmp_path / "replay.jsonl", [row_of(trial) for trial in trials])
+    asked = [
+        (f"Look at it.\n{subject(trial)}\nRate it.", f"lab/{trial['model']}", int(trial["sample_idx"]))
+        for trial in trials
+    ]
+
+    async def scene(client: Client) -> None:
+        responses = await ask_all(client, asked)
+        assert Counter(response.status for response in responses)[400] == refused
+        for trial, response in zip(trials, responses, strict=True):
+            if response.status == 200:
+                assert response.content == trial["raw_response"]
+                assert response.body["usage"]["prompt_tokens"] == int(trial["input_tokens"])
+        assert (await client.counters())["repeated_bodies"] == 0
+
+    assert len(trials) == 1600
+    with_simulator(SimulatorConfig(replays=(replay,)), scene)
+
+
+def subject(trial: dict[str, str]) -> str:
+    return f"Image: {trial['image_id']}, {trial['dimension']}"
+
+
+def row_of(trial: dict[str, str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"model": trial["model"], "text": subject(trial), "seed": int(trial["sample_idx"])}
+    if trial["status"] != "done":
+        return row | {"status": 400, "error": trial["error"]}
+    tokens = {"prompt_tokens": int(trial["input_tokens"]), "completion_tokens": int(trial["output_tokens"])}
+    usage = {**tokens, "total_tokens": sum(tokens.values())}
+    return row | {"content": trial["raw_response"], "finish_reason": trial["finish_reason"], "usage": usage}

@@ -1,3 +1,0 @@
-from tests.admin_designs.conftest import as_user, curator, operator, researcher, superuser
-
-__all__ = ["as_user", "curator", "operator", "researcher", "superuser"]

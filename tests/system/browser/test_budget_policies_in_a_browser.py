@@ -1,0 +1,49 @@
+"""The budget policy in a browser: launch the first items, then the rest, from the pages that say so."""
+
+import pytest
+from django.urls import reverse
+from playwright.sync_api import expect
+
+from runs_app.models import Run, Trial
+from tests import factories
+from tests.integration.engine.conftest import answering
+from tests.system.browser.seeing import drain_beside
+
+
+@pytest.fixture
+def draft(owner):
+    return factories.make_experiment(
+        "capitals",
+        owner=owner,
+        dataset=factories.make_dataset("places", 6),
+        models=[factories.make_model("small", max_output_tokens=100)],
+        samples=2,
+        cache=False,
+    )
+
+
+def test_the_first_items_are_launched_and_then_the_rest(draft, owner, visitor, checked_in_all_views):
+    page = visitor(owner)
+    page.goto(reverse("experiment_edit", args=["capitals"]))
+    page.get_by_label("Policy").select_option("dev")
+    page.get_by_label("Dev items").fill("1")
+    page.get_by_label("Dev samples").fill("1")
+    checked_in_all_views(page, "policy-form")
+    page.get_by_role("button", name="Save draft").click()
+    page.get_by_role("link", name="Launch", exact=True).click()
+    expect(page.get_by_text("Policy dev: the first 1 of 6 items, 1 of 2 samples, call by call.")).to_be_visible()
+    checked_in_all_views(page, "policy-launch")
+    page.get_by_role("button", name="Launch experiment", exact=True).click()
+    expect(page.locator("#live")).to_contain_text("0 of 1")
+    drain_beside(answering("Paris"))
+    assert Run.objects.get().status == "done"
+
+    page.reload()
+    page.get_by_role("link", name="Launch the rest").click()
+    expect(page.get_by_text("Trials to run")).to_be_visible()
+    page.get_by_role("button", name="Launch experiment", exact=True).click()
+    expect(page.get_by_text("Launched: 11 new trials, 12 in all, in 1 run.")).to_be_visible()
+    assert Trial.objects.filter(status="done", answer="Paris").count() == 1
+    page.goto(reverse("experiment_edit", args=["capitals"]))
+    expect(page.get_by_label("Time-out")).to_be_visible()
+    checked_in_all_views(page, "launched-settings")

@@ -1,0 +1,205 @@
+"""A curator writes a rubric, sees it on a stored answer, approves it; a researcher adds the judge and sees scores."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from evalsite.lib import permissions
+from grading_app.judging import item_rubrics
+from grading_app.judging.item_rubrics import Writer, ask_for_rubrics, collect
+from grading_app.judging.rubric_checks import STARTERS
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grader, Rubric
+from runs_app.models import Experiment
+from tests import factories
+from tests.integration.judging.conftest import judging, reply
+from tests.system.browser.seeing import LAPTOP, PHONE, drain_beside
+
+# A box that clips what is too wide for it makes no page scroll sideways.
+FIELDS_FIT = """() => [...document.querySelectorAll('fieldset :is(input, select, textarea)')].every(field =>
+    field.getBoundingClientRect().right < field.closest('fieldset').getBoundingClientRect().right)"""
+
+
+CHOSEN_CAN_BE_READ = """() => {
+    const title = document.querySelector('.selector-chosen-title');
+    return title && getComputedStyle(title.querySelector('label')).color !== getComputedStyle(title).backgroundColor;
+}"""
+
+
+@pytest.fixture
+def curator(transactional_db):
+    curator = factories.make_user("curator", permissions.CURATOR)
+    curator.is_staff = True
+    curator.save()
+    return curator
+
+
+@pytest.fixture
+def experiment(owner):
+    owner.is_staff = True
+    owner.save()
+    models = [factories.make_model("small"), factories.make_model("large", model="judges/large")]
+    experiment = factories.make_experiment(
+        "pilot", owner=owner, samples=4, models=models, status="active", sharing="group"
+    )
+    for run in factories.make_runs(experiment, status="done"):
+        factories.plan_trials(
+            run, answer=lambda item, dimension, index, run=run: f"It is {item.target}, {index} of {run.pk}."
+        )
+    return experiment
+
+
+def scores(request):
+    return 1.0 if "It is 0" in str(request.messages) else {"score": 0.25, "reasoning": "It leaves out the working."}
+
+
+def write_a_rubric(page, checked):
+    page.goto("/admin/grading_app/rubric/add/?starter=score")
+    page.get_by_label("Name:").fill("fair")
+    page.locator("#id_user").fill("Question: {{input}}\n\nAnswer:\n{{answer}}\n\nReference: ")
+    page.get_by_role("button", name="{{target}}").click()
+    expect(page.locator("#id_user")).to_have_value(re.compile(r"Reference: \{\{target\}\}$"))
+    page.locator("#id_experiment").select_option(label="pilot")
+    shown = page.locator("#shown")
+    expect(shown.get_by_text("Question: What is 0 plus 0?")).to_be_visible()
+    expect(shown).to_contain_text("BEGIN")
+    page.locator("#id_user").press_sequentially(" {{wrong}}")
+    expect(shown.get_by_text("unknown variable {{wrong}}")).to_be_visible()
+    for _ in " {{wrong}}":
+        page.locator("#id_user").press("Backspace")
+    expect(shown.get_by_text("Reference: 0")).to_be_visible()
+    checked(page, "rubric editor")
+    page.set_viewport_size(PHONE)
+    page.wait_for_function(FIELDS_FIT)
+    checked(page, "rubric editor, phone")
+    page.set_viewport_size(LAPTOP)
+
+
+def approve_it(page):
+    page.get_by_role("button", name="Save and continue editing").click()
+    page.get_by_role("button", name="Approve…").click()
+    page.get_by_label("Reason:").fill("Read on twenty answers")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.locator(".messagelist")).to_contain_text("1 done")
+    rubric = Rubric.objects.get()
+    assert (rubric.status, rubric.history.get().reason) == ("approved", "Read on twenty answers")
+
+
+def add_a_judge(page):
+    page.goto("/admin/grading_app/grader/add/")
+    page.get_by_label("Name:").fill("strict")
+    page.locator("#id_language_model").select_option(label="large")
+    page.locator("#id_rubric").select_option(label="fair@1")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.locator(".messagelist")).to_contain_text("added successfully")
+    assert Grader.objects.get().sampler.temperature == 0
+
+
+def look_at_panels(page):
+    page.goto("/admin/grading_app/panel/add/")
+    page.wait_for_function(CHOSEN_CAN_BE_READ)
+
+
+def test_a_rubric_from_the_first_word_to_the_scores(visitor, checked, curator, experiment):
+    page = visitor(curator)
+    write_a_rubric(page, checked)
+    approve_it(page)
+    researcher = visitor(experiment.owner)
+    add_a_judge(researcher)
+    look_at_panels(researcher)
+    researcher.goto("/experiments/pilot/grading/")
+    checked(researcher, "grading tab, empty")
+    researcher.get_by_role("link", name="Add judge").first.click()
+    researcher.get_by_role("button", name="Show cost").click()
+    expect(researcher.get_by_text("Verdicts to request")).to_be_visible()
+    checked(researcher, "add a judge")
+    researcher.get_by_role("button", name="Request verdicts").click()
+    expect(researcher.get_by_text("24 verdicts are requested.")).to_be_visible()
+    drain_beside(judging(scores))
+    read_verdicts(experiment)
+    expect(researcher.locator(".grade-line").get_by_text("0.500")).to_be_visible()
+    expect(researcher.get_by_text("Self-preference.")).to_be_visible()
+    researcher.reload()
+    checked(researcher, "grading tab")
+    researcher.set_viewport_size(PHONE)
+    checked(researcher, "grading tab, phone")
+    researcher.goto(experiment.runs.generating().first().trials.order_by("-item", "pk").first().get_absolute_url())
+    expect(researcher.get_by_text("It leaves out the working.")).to_be_visible()
+    checked(researcher, "an answer with its verdict, phone")
+    researcher.get_by_role("link", name="The judge's call").click()
+    expect(researcher.get_by_text("A judge's call: its verdict is on")).to_be_visible()
+    researcher.goto("/experiments/pilot/judge/draw/")
+    researcher.get_by_label("Name").fill("bench")
+    researcher.get_by_label("How many").fill("1")
+    researcher.get_by_label("Strata by").select_option("none")
+    researcher.get_by_role("button", name="Draw judges").click()
+    expect(researcher.get_by_role("button", name="Request verdicts")).to_be_visible()
+    checked(researcher, "judges drawn, phone")
+
+
+def test_rubrics_of_items_are_read_and_corrected(visitor, checked, curator, experiment):
+    starter = STARTERS["writer"]
+    turns = [{"role": "system", "content": starter.system}, {"role": "user", "content": starter.user}]
+    template = Rubric.objects.create(name="by-reference", kind="writer", messages=turns, status="approved")
+    sampler = factories.make_sampler("cold", temperature=0, max_tokens=200)
+    writer = Writer(Experiment.objects.get(), template, factories.make_model("author"), sampler)
+    texts = ask_for_rubrics(writer, name="own", by=experiment.owner)
+
+    async def writes(request):
+        return reply(
+            "Right if it gives the sum as a number.\nThe working may be missing.\nWrong if it names two numbers."
+        )
+
+    drain_beside(writes)
+    assert collect(texts) == 3
+    page = visitor(curator)
+    page.goto("/item-rubrics/")
+    checked(page, "item rubrics, list")
+    page.get_by_role("link", name="own@1").click()
+    expect(page.get_by_role("heading", name="own@1")).to_be_visible()
+    checked(page, "item rubrics")
+    page.get_by_role("link", name="Correct item-1").click()
+    page.get_by_label("Text").fill("Right if it says two, as a word or a number.")
+    page.get_by_label("Reason").fill("words count")
+    checked(page, "item rubric, correcting")
+    page.get_by_role("button", name="Save correction").click()
+    expect(page.get_by_role("heading", name="own@2")).to_be_visible()
+    expect(page.get_by_text("Corrected by curator")).to_be_visible()
+    page.get_by_text("Approve", exact=True).first.click()
+    page.get_by_label("Reason").fill("all read")
+    page.get_by_role("button", name="Approve").click()
+    expect(page.get_by_text("own@2 is approved")).to_be_visible()
+    checked(page, "item rubrics, approved")
+    page.set_viewport_size(PHONE)
+    checked(page, "item rubrics, phone")
+    assert item_rubrics.missing_from(texts) == []
+    author = visitor(experiment.owner)
+    author.goto("/experiments/pilot/item-rubrics/")
+    author.get_by_role("button", name="Show cost").click()
+    expect(author.get_by_role("button", name="Request rubrics")).to_be_visible()
+    checked(author, "write item rubrics")
+    expect(author).not_to_have_url(re.compile("csrf"))
+    author.get_by_role("button", name="Request rubrics").click()
+    expect(author.get_by_role("heading", name="pilot-rubrics@1")).to_be_visible()
+
+
+def test_versions_and_tries_of_a_rubric_are_seen(visitor, checked, curator, experiment):
+    turns = [{"role": "user", "content": "Judge fairly.\n{{input}}\n{{answer}}\n{{target}}"}]
+    Rubric.objects.create(name="fair", messages=turns, status="approved")
+    turns = [{"role": "user", "content": "Judge strictly.\n{{input}}\n{{answer}}\n{{target}}\n{{verdict_form}}"}]
+    rubric = Rubric.objects.create(name="fair", version=2, messages=turns, scale_max=5)
+    page = visitor(curator)
+    page.goto(f"/admin/grading_app/rubric/{rubric.pk}/compare/")
+    expect(page.get_by_role("deletion")).to_have_text(["1", "fairly"])
+    expect(page.get_by_role("insertion")).to_have_text(["5", "strictly", "{{verdict_form}}"])
+    checked(page, "rubric versions")
+    owner = visitor(experiment.owner)
+    owner.goto(f"/admin/grading_app/rubric/{rubric.pk}/try/")
+    owner.locator("#id_experiment").select_option(label="pilot")
+    owner.locator("#id_model").select_option(label="small")
+    owner.get_by_role("button", name="Test on five answers").click()
+    expect(owner.get_by_text("Pending").first).to_be_visible()
+    drain_beside(judging(scores))
+    expect(owner.get_by_text("It leaves out the working.").first).to_be_visible()
+    checked(owner, "a rubric tried")

@@ -1,0 +1,171 @@
+"""Two people rate answers, one by touch and one by keys; with a judge they meet on the agreement page."""
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from grading_app.models import Adjudication, Grading, Rating, Rubric
+from grading_app.reports.statistic_format import number
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.intraclass import intraclass_correlation
+from grading_app.statistics.judge_bias import judge_bias
+from grading_app.statistics.kappas import cohens_kappa, percent_agreement
+from grading_app.statistics.ratings import ratings_from
+from tests import factories
+from tests.integration.comparison.world import graded, make_rubric
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.world import make_rater, rate_all
+from tests.system.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
+from tests.system.browser.seeing import PHONE, see_pictures, turn
+
+POINTS = {"1": "Wrong", "3": "Partly right", "5": "Right"}
+
+
+@pytest.fixture
+def study(owner):
+    """Two models answered five questions; a judge has graded all of it, a little kinder than people are."""
+    experiment = make_apples(owner)
+    rubric = make_rubric("steps", low=1, high=5)
+    graded(experiment, "judge-a", lambda trial: 1 + (trial.item.position + 1) % 5, rubric=rubric,
+           reasoning="The boxes are counted, and the half empty one is counted as full.")  # fmt: skip
+    return experiment
+
+
+@pytest.fixture
+def queue(study):
+    goodness = factories.make_dimension(
+        "goodness", title="How good is this answer?", instructions="Read the question first.", low=1, high=5,
+        labels=POINTS,
+    )  # fmt: skip
+    return make_answer_queue(
+        "reading", experiment=study, dimensions=[goodness], title="Answers about apples", raters_wanted=3
+    )
+
+
+def level(page):
+    """What this rater thinks of the answer on the screen: read from the page, as a person would."""
+    return 1 + apples_left(page) % 5
+
+
+def wait_for(page, done):
+    page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
+                           arg=f"{done} of {2 * ITEMS}")  # fmt: skip
+
+
+def rate_by_touch(visitor, rater):
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/ratings/reading/")
+    page.get_by_role("button", name="Start").tap()
+    for done in range(2 * ITEMS):
+        wait_for(page, done)
+        page.locator(f"button[value='{level(page)}']").tap()
+    page.get_by_role("heading", name="Thank you").wait_for()
+
+
+def rate_by_keys(visitor, rater):
+    page = visitor(rater.user)
+    page.goto("/ratings/reading/")
+    page.get_by_role("button", name="Start").click()
+    for done in range(2 * ITEMS):
+        wait_for(page, done)
+        turn(page, str(max(1, level(page) - done % 2)))
+    page.get_by_role("heading", name="Thank you").wait_for()
+
+
+def stored_ratings():
+    """(answer, rater, value) as the tables hold them, and the item of each answer; the judge is called judge."""
+    people = [(row.trial_id, row.assignment_id, row.value) for row in Rating.objects.counted()]
+    judged = Grading.objects.select_related("trial")
+    items = {row.trial_id: row.trial.item_id for row in judged}
+    return ratings_from([*people, *((row.trial_id, "judge", row.score) for row in judged)]), items
+
+
+def see_numbers(page):
+    """What stands on the page is what the pure measures make of the stored rows."""
+    ratings, items = stored_ratings()
+    expected = {
+        "Percent agreement": percent_agreement(ratings),
+        "Krippendorff's alpha, ordinal": krippendorff_alpha(ratings, "ordinal"),
+        "ICC(2,1)": intraclass_correlation(ratings, "2,1"),
+    }
+    for name, measure in expected.items():
+        assert shown(page, "measures", name)[1] == number(measure.estimate, 3)
+    assert 0 < expected["Krippendorff's alpha, ordinal"].estimate < 1
+    assert shown(page, "against", "Bias")[1] == number(judge_bias(ratings, "judge", items).estimate, 3)
+    first, second = (rater for rater in ratings.raters if rater != "judge")
+    both = cohens_kappa(ratings.of(first, second), "quadratic")
+    pairs = page.locator("section[aria-labelledby=pairs] tbody tr")
+    between_people = pairs.filter(has_text="rater 1").filter(has_text="rater 2").locator("td").all_inner_texts()
+    assert between_people[4].strip() == number(both.estimate)
+
+
+def test_two_people_and_a_judge_meet(visitor, queue, owner):
+    rate_by_touch(visitor, make_rater(queue))
+    rate_by_keys(visitor, make_rater(queue))
+    page = visitor(owner)
+    page.goto("/experiments/apples/agreement/")
+    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
+    for name in ("judge-a", "rater 1", "rater 2"):
+        expect(page.get_by_role("cell", name=name).first).to_be_visible()
+    expect(page.get_by_role("heading", name="against people")).to_be_visible()
+    see_numbers(page)
+    page.get_by_text("Krippendorff's alpha, ordinal").click()
+    expect(page.get_by_text("distances by the ranks between them")).to_be_visible()
+    see_pictures(page)
+    page.get_by_label("rater 1").or_(page.get_by_label("people of reading")).first.uncheck()
+    page.get_by_role("button", name="Compare raters").click()
+    expect(page.get_by_text("Only one rater")).to_be_visible()
+    expect(page).to_have_url(re.compile("rater=g"))
+
+
+def test_a_disagreement_is_settled_by_keys(visitor, queue, owner):
+    graded(queue.experiment, "judge-b-harsh", lambda trial: 1.0 + trial.item.position % 2, rubric=Rubric.objects.get(),
+           reasoning="No unit is given.")  # fmt: skip
+    page = visitor(owner)
+    page.goto("/experiments/apples/disagreements/")
+    page.keyboard.press("j")
+    turn(page, "Enter")
+    page.get_by_text("Disagreement 1 of").wait_for()
+    expect(page.get_by_text("No unit is given.")).to_be_visible()
+    first = page.url
+    turn(page, "]")
+    page.get_by_text("Disagreement 2 of").wait_for()
+    turn(page, "[")
+    expect(page).to_have_url(first)
+    page.keyboard.press("s")
+    page.keyboard.type("4")
+    page.get_by_label("Reason").fill("The sum is right, the unit is missing.")
+    page.get_by_role("button", name="Save decision").click()
+    page.get_by_text("Decision saved: 4.").wait_for()
+    word = Adjudication.objects.get()
+    assert (word.score, word.by) == (4, owner)
+    assert f"/disagreements/{Grading.objects.get(condition__kind='adjudicated').trial_id}/" in first
+
+
+def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
+    graded(queue.experiment, "judge-b", lambda trial: 1 + (trial.item.position * 3) % 5, rubric=Rubric.objects.get())
+    new = make_rater(queue, started=True)
+    rated(queue)
+    page = visitor(new.user)
+    page.goto("/ratings/reading/")
+    checked_in_all_views(page, "rating answer")
+    page = visitor(owner)
+    for name, address in (
+        ("agreement", "/experiments/apples/agreement/"),
+        ("disagreements", "/experiments/apples/disagreements/"),
+        ("queue of answers", "/ratings/queues/reading/"),
+        ("new queue of answers", "/experiments/apples/ratings/new/"),
+    ):
+        page.goto(address)
+        checked_in_all_views(page, name)
+    page.goto("/experiments/apples/disagreements/")
+    page.locator("[data-rows] tbody a").first.click()
+    page.get_by_text("Disagreement 1 of").wait_for()
+    checked_in_all_views(page, "disagreement")
+
+
+def rated(queue):
+    for off in (0, 1):
+        rater = make_rater(queue, started=True)
+        rate_all(rater, lambda due, off=off: max(1, 1 + due.item.position % 5 - off * (due.position % 2)))

@@ -1,0 +1,220 @@
+"""A rater rates twenty images on a phone, by touch and by keys; those who asked see what came of it."""
+
+import shutil
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from datasets_app.image_storage import asset_file, thumbnail_file
+from datasets_app.models import Asset
+from grading_app.models import Rating
+from grading_app.rating import queue_results, queues, session
+from tests import factories
+from tests.integration.rating.world import make_queue, make_rater, rate_all
+from tests.system.browser.seeing import IDS, LAPTOP, PHONE, VIEWS, see_pictures, turn
+
+PHOTOGRAPHS = sorted((Path(__file__).parents[3] / "samples" / "photographs").glob("*.jpg"))[:20]
+VALENCE = {"1": "Very negative", "4": "Neutral", "7": "Very positive"}
+TOUCH = {"has_touch": True, "is_mobile": True}
+
+
+def make_photograph(path):
+    with Image.open(path) as image:
+        width, height = image.size
+    name = sha256(path.read_bytes()).hexdigest()
+    asset = Asset.objects.create(sha256=name, format="jpeg", width=width, height=height, size=path.stat().st_size)
+    for place in (asset_file(asset), thumbnail_file(asset)):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, place)
+    return asset
+
+
+@pytest.fixture
+def queue(owner):
+    items = [{"key": path.stem, "category": "photograph", "image": make_photograph(path)} for path in PHOTOGRAPHS]
+    dimension = factories.make_dimension(
+        "valence", labels=VALENCE, instructions="How negative or positive does this picture make you feel?"
+    )
+    return make_queue(
+        "first-impressions", owner=owner, dataset=factories.make_dataset("photographs", items), dimensions=[dimension],
+        title="First impressions of photographs",
+        instructions="Twenty photographs, one at a time.\n\nGo by your first feeling; nothing is right or wrong.",
+    )  # fmt: skip
+
+
+def expect_place(page, done):
+    expect(page.locator(".rating-progress span")).to_have_text(f"{done} of 20", use_inner_text=True)
+    page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+
+
+def test_twenty_images_by_touch_on_a_phone(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/")
+    page.get_by_role("button", name="Start").tap()
+    for done in range(20):
+        expect_place(page, done)
+        see_pictures(page)
+        page.locator(f"button[value='{1 + done % 7}']").tap()
+    page.get_by_role("heading", name="Thank you").wait_for()
+    assert [rating.value for rating in rater.ratings.order_by("position")] == [1 + done % 7 for done in range(20)]
+
+
+def test_twenty_images_by_keys_with_second_thoughts(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE)
+    page.goto("/ratings/first-impressions/")
+    page.get_by_role("button", name="Start").click()
+    for done in range(20):
+        expect_place(page, done)
+        if done in (3, 11):
+            turn(page, "u" if done == 3 else "Backspace")
+            expect_place(page, done - 1)
+            turn(page, "7")
+            expect_place(page, done)
+        turn(page, "3")
+    page.get_by_role("heading", name="Thank you").wait_for()
+    values = list(rater.ratings.order_by("position").values_list("value", "revisions"))
+    assert values == [(7, 1) if done in (2, 10) else (3, 0) for done in range(20)]
+
+
+def test_a_closed_browser_goes_on_where_it_stopped(visitor, queue):
+    """Somebody by a link, who has no password: after closing the browser only cookies with a date are left."""
+    (token,) = queues.invite(queue, 1, by=queue.owner)
+    page = visitor(None, PHONE, **TOUCH)
+    page.goto(f"/ratings/join/{token}/")
+    page.get_by_role("button", name="Take part").tap()
+    page.get_by_role("button", name="Start").tap()
+    for done in range(3):
+        expect_place(page, done)
+        page.locator("button[value='6']").tap()
+    expect_place(page, 3)
+    image = page.locator(".rating-image").get_attribute("src")
+    kept = page.context.storage_state()
+    page.context.close()
+    kept["cookies"] = [cookie for cookie in kept["cookies"] if cookie["expires"] > 0]
+    later = visitor(None, PHONE, storage_state=kept, **TOUCH)
+    later.goto("/")
+    expect_place(later, 3)
+    expect(later.locator(".rating-image")).to_have_attribute("src", image)
+
+
+def test_the_image_is_large(visitor, queue):
+    """At least half of what the window has between its bars, on a phone from edge to edge."""
+    rater = make_rater(queue, started=True)
+    for viewport in (LAPTOP, PHONE):
+        page = visitor(rater.user, viewport)
+        page.goto("/ratings/first-impressions/")
+        stage = page.locator(".rating-stage").bounding_box()
+        assert stage["height"] >= 0.4 * viewport["height"]
+        assert stage["width"] >= 0.7 * viewport["width"]
+        assert page.locator(".rating-point").last.bounding_box()["y"] < viewport["height"]
+
+
+def test_keys_that_are_no_points_do_nothing(visitor, queue):
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user)
+    page.goto("/ratings/first-impressions/")
+    for key in ("8", "0", "9", "a", "u", "Backspace"):
+        page.keyboard.press(key)
+    page.reload()
+    expect_place(page, 0)
+    assert not Rating.objects.given().exists()
+    turn(page, "7")  # Which is one.
+    expect_place(page, 1)
+
+
+def test_without_a_script_everything_still_works(visitor, queue):
+    rater = make_rater(queue)
+    page = visitor(rater.user, PHONE, java_script_enabled=False)
+    page.goto("/ratings/first-impressions/")
+    page.get_by_role("button", name="Start").click()
+    for done, value in enumerate((5, 6)):
+        expect_place(page, done)
+        page.locator(f"button[value='{value}']").click()
+    expect_place(page, 2)
+    page.get_by_role("button", name="Undo").click()
+    expect_place(page, 1)
+    assert [rating.value for rating in rater.ratings.given()] == [5]
+
+
+def test_the_scale_is_under_the_thumb_without_scrolling(visitor, queue):
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/ratings/first-impressions/")
+    for button in page.locator(".rating-point").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 44
+        assert box["y"] + box["height"] <= PHONE["height"]
+
+
+def test_somebody_comes_by_a_link_and_rates(visitor, queue):
+    (token,) = queues.invite(queue, 1, by=queue.owner)
+    page = visitor(None, PHONE, **TOUCH)
+    page.goto(f"/ratings/join/{token}/")
+    page.get_by_role("button", name="Take part").tap()
+    page.get_by_role("button", name="Start").tap()
+    page.locator("button[value='4']").tap()
+    expect_place(page, 1)
+    assert queue.assignments.get().ratings.given().count() == 1
+
+
+def test_a_queue_is_made_opened_and_read_in_the_browser(visitor, queue, owner):
+    page = visitor(owner)
+    page.goto("/ratings/queues/new/")
+    page.get_by_label("Title").fill("How lively?")
+    page.get_by_label("Name").fill("liveliness")
+    page.get_by_label("Instructions").fill("Go by your first feeling.")
+    page.get_by_label("Dataset").select_option("photographs@1")
+    page.get_by_label("valence@1").check()
+    page.get_by_role("button", name="Save draft").click()
+    page.locator("summary", has_text="Open").click()
+    page.locator("details[open] button", has_text="Open").click()
+    expect(page.get_by_text("liveliness is open")).to_be_visible()
+    page.get_by_label("Number of links").fill("2")
+    page.get_by_role("button", name="Create links").click()
+    expect(page.locator("#links")).to_contain_text("/ratings/join/")
+    assert page.locator("#links").inner_text().count("/ratings/join/") == 2
+
+
+def test_every_page_looks_right(visitor, checked_in_all_views, queue, owner):
+    new = make_rater(queue, "new-rater")
+    going = make_rater(queue, started=True)
+    for position in range(1, 8):
+        session.rate(going, position=position, value=4, seconds=2)
+    through = make_rater(queue, started=True)
+    rate_all(through, value=lambda due: 1 + (due.item_id * 5) % 7)
+    rate_all(make_rater(queue, started=True), value=lambda due: 1 + (due.item_id * 5 + due.position % 2) % 7)
+    for rater, name in ((new, "welcome"), (going, "item"), (through, "thanks")):
+        page = visitor(rater.user)
+        page.goto("/ratings/first-impressions/")
+        checked_in_all_views(page, f"rating {name}")
+    assert queue_results.aspect_lines(queue)[0].alpha.estimate
+    page = visitor(owner)
+    for name, address in (("list", ""), ("new", "new/"), ("detail", "first-impressions/")):
+        page.goto(f"/ratings/queues/{address}")
+        checked_in_all_views(page, f"rating queue {name}")
+
+
+NINE = (
+    "Extremely negative,Very negative,Negative,Slightly negative,Neither,"
+    "Slightly positive,Positive,Very positive,Extremely positive"
+)
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), [VIEWS[1], VIEWS[2]], ids=[IDS[1], IDS[2]])
+def test_a_text_on_a_long_scale_with_all_its_labels_looks_right(visitor, checked, owner, viewport, scheme):
+    labels = {str(at): label for at, label in enumerate(NINE.split(","), start=1)}
+    dimension = factories.make_dimension("tone", high=9, labels=labels, title="How does this message sound?")
+    text = "Thank you for your letter of the third. We regret that the position has been filled meanwhile. " * 6
+    dataset = factories.make_dataset("letters", [{"key": f"letter-{at}", "input": text} for at in range(4)])
+    queue = make_queue("letters", owner=owner, dataset=dataset, dimensions=[dimension], practice_items=1)
+    page = visitor(make_rater(queue, started=True).user, viewport, color_scheme=scheme)
+    page.goto("/ratings/letters/")
+    turn(page, "9")
+    page.get_by_text("1 of 4").wait_for()
+    page.get_by_text("Instructions").click()
+    checked(page, f"rating text {'phone' if viewport is PHONE else 'laptop'}-{scheme}")

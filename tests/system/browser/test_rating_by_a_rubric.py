@@ -1,0 +1,172 @@
+"""People rate answers by a judge's rubric, by keys and by touch; with a judge they meet on the agreement page."""
+
+import pytest
+from playwright.sync_api import expect
+
+from grading_app.models import Grading, Preference, Rubric
+from grading_app.rating import session
+from grading_app.reports.statistic_format import number
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.kappas import percent_agreement
+from grading_app.statistics.ratings import ratings_from
+from grading_app.verdict_history import superseding
+from tests.integration.comparison.world import graded
+from tests.integration.rating.test_answers_are_rated import make_answer_queue
+from tests.integration.rating.world import make_rater, rate_all
+from tests.system.browser.apples import ITEMS, TOUCH, apples_left, make_apples, shown
+from tests.system.browser.seeing import IDS, PHONE, VIEWS, turn
+
+TURNS = (
+    "You judge answers to questions. Say of each criterion whether the answer meets it:\n{{criteria}}\n{{verdict_form}}"
+)
+CRITERIA = [
+    {"name": "correct", "description": "Agrees with the reference answer", "weight": 2},
+    {"name": "complete", "description": "Says how the number was found"},
+]
+LABELS = [
+    {"name": "right", "description": "Agrees with the reference answer", "score": 1},
+    {"name": "partly", "description": "Right in part", "score": 0.5},
+    {"name": "wrong", "description": "Disagrees, or answers something else", "score": 0},
+]
+
+
+@pytest.fixture
+def study(owner):
+    return make_apples(owner)
+
+
+def make_rubric_queue(study, kind, **fields):
+    answers = "{{answer_a}}\n{{answer_b}}" if kind == "pairwise" else "Reference answer: {{target}}\n{{answer}}"
+    rubric = Rubric.objects.create(
+        name="strict", kind=kind, status="approved", **fields,
+        messages=[{"role": "system", "content": TURNS}, {"role": "user", "content": f"{{{{input}}}}\n{answers}"}],
+    )  # fmt: skip
+    return make_answer_queue(
+        "reading", experiment=study, dimensions=[], by=rubric, raters_wanted=3, title="Answers about apples"
+    )
+
+
+@pytest.fixture
+def queue(study):
+    """By criteria, with a judge that has graded by the same rubric."""
+    made = make_rubric_queue(study, "criteria", criteria=CRITERIA)
+    graded(study, "judge-a", lambda trial: 1 - trial.item.position % 2 / 3, rubric=made.rubric)
+    for grading in Grading.objects.select_related("trial__item"):
+        even = grading.trial.item.position % 2 == 0
+        with superseding():
+            Grading.objects.filter(pk=grading.pk).update(detail={"criteria": {"correct": True, "complete": even}})
+    return made
+
+
+def wait_for(page, done, total):
+    page.wait_for_function("text => document.querySelector('.rating-progress span')?.innerText === text",
+                           arg=f"{done} of {total}")  # fmt: skip
+    page.wait_for_load_state("load")  # A key that is pressed before the script is there is nobody's.
+
+
+QUESTION_IS_WHOLE = """() => {
+    const part = document.querySelector('[aria-label="Question"]');
+    return innerHeight === 600 && part.scrollHeight <= part.clientHeight;
+}"""
+
+
+def says_pass(page, lenient):
+    """What this rater thinks of the criterion on the screen, read from the page as a person would."""
+    return lenient or page.locator(".rating-question h1").inner_text() == "correct" or apples_left(page) > 2
+
+
+def rate_by_keys(visitor, rater, *, lenient):
+    page = visitor(rater.user)
+    page.goto("/ratings/reading/")
+    page.get_by_role("button", name="Start").click()
+    for done in range(4 * ITEMS):
+        wait_for(page, done, 4 * ITEMS)
+        if done == 3:  # A second thought: back, and the same again.
+            turn(page, "u")
+            wait_for(page, done - 1, 4 * ITEMS)
+            turn(page, "p" if says_pass(page, lenient) else "f")
+            wait_for(page, done, 4 * ITEMS)
+        turn(page, "p" if says_pass(page, lenient) else "F")
+    page.get_by_role("heading", name="Thank you").wait_for()
+
+
+def test_two_people_and_a_judge_of_one_rubric_meet(visitor, queue, owner):
+    """Ten answers each by keys; the numbers on the page are those of the pure measures on the stored rows."""
+    for lenient in (True, False):
+        rate_by_keys(visitor, make_rater(queue), lenient=lenient)
+    assert Grading.objects.filter(condition__kind="person").count() == 2 * 2 * ITEMS
+    assert set(Grading.objects.filter(condition__kind="person").values_list("score", flat=True)) == {1, 2 / 3}
+    page = visitor(owner)
+    page.goto("/experiments/apples/agreement/")
+    see_numbers(page, Grading.objects.values_list("trial", "condition", "score"))
+    page.get_by_label("Unit").select_option(label="Answers, on complete of strict@1")
+    page.get_by_role("button", name="Compare raters").click()
+    page.wait_for_url("**units=criterion*")
+    see_numbers(page, [(row.trial_id, row.condition_id, row.level("complete")) for row in Grading.objects.all()])
+
+
+def see_numbers(page, triples):
+    ratings = ratings_from(triples)
+    expect(page.get_by_text(f"{2 * ITEMS} units with two or more ratings")).to_be_visible()
+    for name in ("judge-a", "rater 1", "rater 2"):
+        expect(page.get_by_role("cell", name=name).first).to_be_visible()
+    expected = {
+        "Percent agreement": percent_agreement(ratings),
+        "Krippendorff's alpha, nominal": krippendorff_alpha(ratings, "nominal"),
+    }
+    for name, measure in expected.items():
+        assert shown(page, "measures", name)[1] == number(measure.estimate, 3)
+    assert 0 < expected["Percent agreement"].estimate < 1
+
+
+def test_a_pair_is_chosen_by_arrows(visitor, study):
+    queue = make_rubric_queue(study, "pairwise")
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user)
+    page.goto("/ratings/reading/")
+    for done, key in enumerate(["ArrowLeft", "ArrowRight", "n"]):
+        wait_for(page, done, ITEMS)
+        assert page.get_by_role("region", name="Answer A").bounding_box()["x"] < 640
+        assert page.get_by_role("region", name="Answer B").bounding_box()["x"] >= 640
+        turn(page, key)
+    page.set_viewport_size({"width": 1280, "height": 600})
+    page.wait_for_function(QUESTION_IS_WHOLE)
+    page.get_by_role("region", name="Answer A").focus()
+    page.keyboard.press("ArrowRight")  # Scrolls a long answer, and says nothing of it.
+    page.reload()
+    wait_for(page, 3, ITEMS)
+    assert list(Preference.objects.order_by("pk").values_list("winner", flat=True)) == ["a", "b", "tie"]
+
+
+def test_a_criterion_is_under_the_thumb_without_scrolling(visitor, queue):
+    rater = make_rater(queue, started=True)
+    page = visitor(rater.user, PHONE, **TOUCH)
+    page.goto("/ratings/reading/")
+    for button in page.locator(".rating-point").all():
+        box = button.bounding_box()
+        assert min(box["width"], box["height"]) >= 44
+        assert box["y"] + box["height"] <= PHONE["height"]
+    page.get_by_role("button", name="Fail").tap()
+    wait_for(page, 1, 4 * ITEMS)
+    assert rater.ratings.given().get().value == 0
+
+
+FIELDS = {"criteria": {"criteria": CRITERIA}, "label": {"labels": LABELS}, "pairwise": {}, "score": {"scale_max": 1}}
+
+
+@pytest.mark.parametrize(("viewport", "scheme"), VIEWS, ids=IDS)
+def test_every_page_looks_right(visitor, checked, study, owner, viewport, scheme):
+    device = f"{'phone' if viewport is PHONE else 'laptop'}-{scheme}"
+    kind = dict(zip(IDS, FIELDS, strict=True))[device]
+    queue = make_rubric_queue(study, kind, **FIELDS[kind])
+    new, going = make_rater(queue), make_rater(queue, started=True)
+    rate_all(make_rater(queue, started=True), 1)
+    session.rate(going, position=1, value=1, seconds=2)
+    for rater, name in ((new, "welcome"), (going, kind)):
+        page = visitor(rater.user, viewport, color_scheme=scheme)
+        page.goto("/ratings/reading/")
+        checked(page, f"rubric {name} {device}")
+    page = visitor(owner, viewport, color_scheme=scheme)
+    for name, address in (("queue", "/ratings/queues/reading/"), ("new queue", "/experiments/apples/ratings/new/")):
+        page.goto(address)
+        checked(page, f"rubric {name} {device}")

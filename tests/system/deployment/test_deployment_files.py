@@ -1,0 +1,187 @@
+"""Unit files, compose file and proxies name commands, options, settings and paths that exist, and keep their guards."""
+
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+from django.conf import settings
+from django.core.management import get_commands, load_command_class
+from django.urls import reverse
+
+from evalsite.lib.ops.environment import KNOWN
+
+ROOT = Path(__file__).resolve().parents[3]
+DEPLOY = ROOT / "docs" / "deploy"
+UNITS = sorted((DEPLOY / "systemd").iterdir())
+SERVICES = [unit for unit in UNITS if unit.suffix == ".service"]
+COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+SITES = {name: one for name, one in COMPOSE["services"].items() if name in ("web", "worker")}
+# A version for people and a digest for the machine: here, or from a variable that has to be given.
+PINNED = re.compile(r"\w+:\d[\w.-]*@(sha256:[0-9a-f]{64}|\$\{\w+_DIGEST(:\?.+)?\})")
+OTHERS = {"DATABASE_URL", "TMPDIR", "FORWARDED_ALLOW_IPS"}
+HARDENING = {
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "ProtectSystem=strict",
+    "ProtectHome=yes",
+    "PrivateTmp=yes",
+    "PrivateDevices=yes",
+    "SystemCallFilter=@system-service",
+    "User=evalsite",
+}
+
+
+def name_of(path):
+    return path.name
+
+
+def values(unit, key):
+    return re.findall(rf"^{key}=(.*)$", unit.read_text(), re.MULTILINE)
+
+
+def parsed(name, *arguments):
+    """What the command makes of its arguments; SystemExit or CommandError where it does not know one."""
+    command = load_command_class(get_commands()[name], name)
+    return vars(command.create_parser("manage.py", name).parse_args(list(arguments)))
+
+
+def unknown_settings(names):
+    ours = {name for name in names if name not in OTHERS and not name.endswith("_API_KEY")}
+    return ours - KNOWN
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="there is no systemd-analyze (Debian: systemd)")
+def test_systemd_finds_no_fault_with_the_units(tmp_path):
+    """With the checkout in the place of /opt/evalsite, so that what they start is found."""
+    for unit in UNITS:
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/evalsite", str(ROOT)))
+    told = subprocess.run(
+        [shutil.which("systemd-analyze"), "verify", "--recursive-errors=no", *map(str, tmp_path.iterdir())],
+        capture_output=True,
+        text=True,
+    )
+    complaints = [line for line in told.stderr.splitlines() if "evalsite" in line]
+    assert (told.returncode, complaints) == (0, [])
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=name_of)
+def test_a_unit_starts_a_command_that_exists_with_options_that_it_knows(unit):
+    (line,) = values(unit, "ExecStart")
+    python, manage, name, *arguments = shlex.split(line)
+    assert (python, manage) == ("/opt/evalsite/.venv/bin/python", "manage.py")
+    assert parsed(name, *arguments)
+
+
+@pytest.mark.parametrize("unit", SERVICES, ids=name_of)
+def test_a_unit_keeps_its_guards(unit):
+    assert set(unit.read_text().splitlines()) >= HARDENING
+
+
+def test_a_worker_has_longer_to_stop_than_it_waits_for_calls():
+    (unit,) = [unit for unit in UNITS if unit.name == "evalsite-drain.service"]
+    options = parsed("drain", *shlex.split(values(unit, "ExecStart")[0])[3:])
+    assert options["grace"] < float(values(unit, "TimeoutStopSec")[0])
+    assert values(unit, "KillMode") == ["mixed"]
+    compose = COMPOSE["services"]["worker"]
+    assert parsed(*compose["command"])["grace"] < float(compose["stop_grace_period"].removesuffix("s"))
+
+
+def test_the_environment_file_names_settings_that_exist():
+    names = re.findall(r"^#?([A-Z_]+)=", (DEPLOY / "evalsite.env.example").read_text(), re.MULTILINE)
+    assert {"DATABASE_URL", "EVALSITE_SECRET_KEY", "EVALSITE_DATA_DIR"} <= set(names)
+    assert unknown_settings(names) == set()
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_service_of_the_compose_file_runs_a_command_that_exists_with_settings_that_exist(name):
+    service = SITES[name]
+    assert parsed(*service["command"])
+    assert unknown_settings(service["environment"]) == set()
+    assert service["cap_drop"] == ["ALL"]
+    assert service["read_only"] is True
+
+
+def test_what_the_compose_file_refers_to_is_there():
+    services, volumes = COMPOSE["services"], set(COMPOSE["volumes"])
+    for service in services.values():
+        assert set(service.get("depends_on", ())) <= set(services)
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in volumes or (DEPLOY / source).exists()
+        image = service["image"]
+        assert "$" not in image or ":?" in image, "a digest that is missing is asked for"
+        assert image == "evalsite" or PINNED.fullmatch(image), "an image without a digest changes under one's feet"
+    assert services["web"]["volumes"] == services["worker"]["volumes"], "workers need the images of the site"
+    assert "ports" not in services["database"]
+    assert "ports" not in services["web"]
+    build = services["web"]["build"]
+    assert (DEPLOY / build["context"] / build["dockerfile"]).resolve() == DEPLOY / "Dockerfile"
+    assert PINNED.fullmatch(f"python:3@{build['args']['PYTHON_DIGEST']}")
+
+
+def test_the_image_is_built_on_an_image_with_a_digest_that_has_no_default():
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    bases = [line.removeprefix("FROM ") for line in lines if line.startswith("FROM ")]
+    assert bases
+    for base in bases:
+        assert PINNED.fullmatch(base), base
+    assert [line for line in lines if line.startswith("ARG ")] == ["ARG PYTHON_DIGEST"], "no default that is no digest"
+
+
+def test_the_digests_that_an_operator_has_to_give_are_documented():
+    asked = set(re.findall(r"\{(\w+_DIGEST):\?", (DEPLOY / "compose.yaml").read_text()))
+    assert asked == {"POSTGRES_DIGEST", "CADDY_DIGEST", "PYTHON_DIGEST"}
+    documented = (ROOT / "docs" / "deploy.md").read_text()
+    looked_up = {name: image for image, name in re.findall(r"inspect (\S+) .*# (\w+)=sha256", documented)}
+    assert set(looked_up) == asked
+    used = "\n".join((DEPLOY / name).read_text() for name in ("compose.yaml", "Dockerfile"))
+    assert all(f"{image}@${{{name}" in used for name, image in looked_up.items())
+
+
+def test_the_image_is_built_from_the_hashed_lock_and_does_not_run_as_root():
+    lines = (DEPLOY / "Dockerfile").read_text().splitlines()
+    sources = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert [source for source in sources if not (ROOT / source).exists()] == []
+    packages = {settings.ROOT_URLCONF.partition(".")[0], "datasets_app", "runs_app", "grading_app", "templates"}
+    assert packages <= set(sources)
+    assert any("--require-hashes -r requirements.lock" in line for line in lines)
+    assert [line for line in lines if line.startswith("USER ")] == ["USER evalsite"]
+    assert (ROOT / "requirements.lock").read_text().count("--hash=sha256:") > 50
+
+
+def test_proxies_keep_the_host_say_https_and_let_an_import_pass():
+    nginx = (DEPLOY / "nginx.conf").read_text()
+    assert "proxy_set_header Host $host;" in nginx
+    assert "proxy_set_header X-Forwarded-Proto $scheme;" in nginx
+    assert int(re.search(r"client_max_body_size (\d+)m;", nginx)[1]) * 2**20 >= settings.UPLOAD_BYTES
+    caddy = (DEPLOY / "Caddyfile").read_text()
+    assert int(re.search(r"max_size (\d+)MB", caddy)[1]) * 10**6 >= settings.UPLOAD_BYTES
+
+
+def test_proxies_collect_every_request_but_imports_and_give_up_slow_heads():
+    nginx, caddy = ((DEPLOY / name).read_text() for name in ("nginx.conf", "Caddyfile"))
+    (streamed,) = re.findall(r"location ~ (\S+) \{\s+proxy_request_buffering off;", nginx)
+    assert nginx.count("proxy_request_buffering off;") == 1
+    assert "client_header_timeout 10s;" in nginx
+    (matched,) = re.findall(r"@imports path_regexp (\S+)", caddy)
+    assert "read_header 10s" in caddy
+    assert "request_buffers 4MiB" in caddy
+    for pattern in (streamed, matched):
+        for address in (reverse("dataset_new"), reverse("dataset_norms", args=["apples", 2])):
+            assert re.search(pattern, address)
+        assert not re.search(pattern, reverse("experiment_new"))
+
+
+def test_a_command_by_hand_gets_the_settings_of_the_services(tmp_path):
+    """The wrapper reads the environment file and runs manage.py of its own checkout, from any folder."""
+    (tmp_path / "site.env").write_text(f"EVALSITE_DATA_DIR={tmp_path}/data\nEVALSITE_MISSPELT=1\n")
+    told = subprocess.run(
+        [DEPLOY / "manage", "check"], cwd=tmp_path, env={"SITE_ENV": str(tmp_path / "site.env"), "PATH": "/bin"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert told.returncode == 2
+    assert "unknown setting EVALSITE_MISSPELT" in told.stderr

@@ -1,0 +1,82 @@
+"""What the site writes is for its own account alone, whatever the umask of the shell that started it."""
+
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops.private_files import close_folder, make_data_folder
+from tests.clusters import copied, environment
+from tests.system.postgres.conftest import ROOT, open_folder
+
+# One process, since each start takes seconds; through manage.py, whose umask holds for all commands.
+WORK = """
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+from django.core.management import call_command
+
+User.objects.create_superuser('rita', password='x')
+about = {'title': 'T', 'source': 'shipped', 'licence': 'CC0'}
+call_command('dataset', 'import', 'samples/photographs.csv', images='samples/photographs', name='photographs', **about)
+call_command('dataset', 'import', 'samples/questions.jsonl', name='questions', **about)
+call_command('dataset', 'approve', 'questions@1', reason='checked')
+call_command('endpoint', 'set', 'rehearsal', provider='openai', base_url='http://127.0.0.1:9/v1')
+call_command('experiment', 'create', 'samples/questions-pilot.yaml', user='rita')
+call_command('export', 'questions-pilot', table='trials', format='csv', out=OUT + '/trials.csv')
+call_command('snapshot', 'questions-pilot', out=OUT + '/snapshot.zip')
+call_command('backup', OUT + '/backups')
+default_storage.save('stored/by-django.txt', ContentFile(b'text'))
+"""
+
+
+def bits_for_others(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode) & 0o077
+
+
+@pytest.fixture(scope="module")
+def worked(prepared: Path) -> Iterator[Path]:
+    with open_folder() as folder:
+        copied(prepared, folder / "data")
+        out = folder / "out"
+        out.mkdir()
+        command = [sys.executable, "manage.py", "shell", "--no-imports", "-c", f"OUT = {str(out)!r}\n{WORK}"]
+        subprocess.run(command, cwd=ROOT, env=environment(folder), check=True, umask=0o022)
+        yield folder
+
+
+@pytest.mark.processes
+def test_media_exports_snapshots_and_backups_are_closed_to_other_accounts(worked: Path) -> None:
+    made = [path for path in (worked / "data" / "media").rglob("*")] + [path for path in (worked / "out").rglob("*")]
+    names = {path.suffix for path in made if path.is_file()}
+    assert {".csv", ".zip", ".dump", ".txt"} < names
+    assert any("assets" in path.parts and path.is_file() for path in made)
+    assert [path for path in made if bits_for_others(path)] == []
+    assert bits_for_others(worked / "data" / "media") == 0
+
+
+@pytest.mark.processes
+def test_the_rest_of_the_data_folder_is_closed_too(worked: Path) -> None:
+    folder = worked / "data"
+    open_to_others = {path.name for path in folder.iterdir() if bits_for_others(path)}
+    assert open_to_others <= {"postgres"}, "root's server, of another account, has to reach its own folder"
+
+
+def test_a_data_folder_is_private_but_passable_where_root_makes_it(tmp_path: Path) -> None:
+    make_data_folder(tmp_path / "var" / "data")
+    mode = 0o711 if os.geteuid() == 0 else 0o700
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "var", tmp_path / "var" / "data")] == [mode] * 2
+
+
+def test_a_folder_that_an_earlier_version_left_open_is_closed(tmp_path: Path) -> None:
+    for name, mode in (("media", 0o755), ("closed", 0o500)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+        close_folder(tmp_path / name)
+    close_folder(tmp_path / "missing")
+    assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("media", "closed")] == [0o700, 0o500]

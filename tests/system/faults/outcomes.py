@@ -1,0 +1,60 @@
+"""What can come of a call, as the drain concludes it, and the row that each call must leave."""
+
+from decimal import Decimal
+
+from hypothesis import strategies as st
+
+from runs_app.engine import outcomes as outcomes_module
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.engine.recorder import Result
+from runs_app.llm.calls import CallFailure, ErrorClass
+from tests.integration.engine.conftest import reply
+
+CEILING = Decimal("0.10000000")  # What is reserved for a claim, and the most that a call costs.
+MAX_ATTEMPTS = 3
+LONG_S = 3600.0  # A wait that never passes by itself in a test.
+
+answers = st.sampled_from(["0.1", "0.1", "0.02", None]).map(
+    lambda cost: ("answer", None if cost is None else Decimal(cost))
+)
+failures = st.sampled_from(
+    [ErrorClass.SERVER_ERROR, ErrorClass.TIMEOUT, ErrorClass.CONTENT_REFUSED, ErrorClass.RATE_LIMITED]
+).map(lambda error_class: ("failure", error_class))
+others = st.sampled_from([("released", None), ("refused schema", CEILING)])
+outcomes = st.one_of(answers, answers, failures, others)
+
+
+def result_of(claim, outcome):
+    """The result of a claim, as a drain makes it."""
+    kind, detail = outcome
+    calls = []
+    if kind == "failure":
+        failure = _failure(detail)
+        conclusion = outcomes_module.conclude_failure(
+            failure, attempts=claim.attempts, yields=claim.yields, retry=RetryPolicy(MAX_ATTEMPTS)
+        )
+        calls.append(outcomes_module.attempt_from_failure(failure))
+    elif kind == "released":
+        conclusion = outcomes_module.conclude_release()
+        calls.append({"outcome": "released"})
+    else:
+        if kind == "refused schema":
+            refusal = CallFailure(ErrorClass.RESPONSE_FORMAT_UNSUPPORTED, "no schemas", http_status=400)
+            calls.append(outcomes_module.attempt_from_failure(refusal))
+        given = reply(cost_usd=detail)
+        conclusion = outcomes_module.conclude_answer(given, None)
+        calls.append(outcomes_module.attempt_from_reply(given))
+    return Result(
+        claim,
+        conclusion.status,
+        trial=conclusion.trial,
+        calls=[call | {"call": number} for number, call in enumerate(calls)],
+        unspent=conclusion.unspent,
+        wait_s=LONG_S if conclusion.wait_s is not None else None,
+        pause_s=LONG_S if conclusion.pause_s is not None else None,
+    )
+
+
+def _failure(error_class):
+    status = {ErrorClass.TIMEOUT: None, ErrorClass.RATE_LIMITED: 429, ErrorClass.CONTENT_REFUSED: 400}
+    return CallFailure(error_class, "it failed", http_status=status.get(error_class, 500))

@@ -1,0 +1,72 @@
+"""Leases, waits and rates go by the database's clock: a worker whose own clock is off works like any other."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+
+from runs_app import run_control
+from runs_app.batches.batch_admission import admit_batches
+from runs_app.batches.batch_lease import take_lease
+from runs_app.engine.admission import admit
+from runs_app.llm.calls import CallFailure, ErrorClass
+from runs_app.models import Attempt, Endpoint, Experiment, Run
+from runs_app.monitoring.consistency_check import find_differences
+from tests.integration.batches.world import batched_run
+from tests.integration.engine.conftest import drain, experiment, reply, run  # noqa: F401 - fixtures
+from tests.integration.engine.test_fencing_and_leases import worker
+
+
+def clock_off_by(**off):
+    """For this process: `time.time`, `datetime.now` and their kin. The database keeps its own."""
+    return time_machine.travel(datetime.now(UTC) + timedelta(**off), tick=True)
+
+
+@pytest.mark.parametrize("hours", [-1, 1, 24])
+def test_every_trial_is_asked_once_by_a_worker_whose_clock_is_off(run, monkeypatch, hours):  # noqa: F811
+    """Each call outlives two leases, which its worker must renew and nobody may sweep; one waits for its retry."""
+    monkeypatch.setattr("runs_app.engine.worker.SWEEP_S", 0.2)
+    monkeypatch.setattr("runs_app.engine.outcomes.backoff_s", lambda *_, **__: 0.2)
+    Experiment.objects.update(lease_s=1)
+    asked = []
+
+    async def call(request):
+        asked.append(request)
+        if len(asked) == 1:
+            raise CallFailure(ErrorClass.SERVER_ERROR, "unwell", http_status=500)
+        await asyncio.sleep(2.2)
+        return reply()
+
+    with clock_off_by(hours=hours):
+        drain(call)
+    assert len(asked) == 7
+    assert list(Attempt.objects.values_list("outcome", flat=True).order_by("outcome")) == ["ok"] * 6 + ["transient"]
+    assert find_differences() == []
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_an_endpoint_is_left_alone_for_as_long_as_it_asked(run, hours):  # noqa: F811
+    async def call(request):
+        raise CallFailure(ErrorClass.RATE_LIMITED, "slow down", http_status=429, retry_after_s=600)
+
+    with clock_off_by(hours=hours):
+        drain(call, seconds=0.2, until_idle=False)
+        assert admit(worker(), 6) == []
+    wait = Endpoint.objects.get().paused_until - datetime.now(UTC)
+    assert timedelta(seconds=580) < wait < timedelta(seconds=601)
+
+
+@pytest.mark.django_db
+def test_a_batch_that_a_clock_ahead_made_is_begun_at_once_by_anybody():
+    batched_run("http://127.0.0.1:9/v1")
+    with clock_off_by(minutes=10):
+        (made,) = admit_batches()
+    assert take_lease(worker()).batch.pk == made
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_run_ends_after_it_began_whoever_ends_it(run, hours):  # noqa: F811
+    with clock_off_by(hours=hours):
+        run_control.cancel(Run.objects.all(), by="tester", reason="enough")
+    assert abs(Run.objects.get().finished_at - datetime.now(UTC)) < timedelta(minutes=5)

@@ -1,0 +1,352 @@
+"""The life of a work unit, in any order of events: claims, answers in time, late and twice, sweeps, and steering.
+
+Hypothesis plays several workers, an operator and the passing of time on real rows, and a small model says what must be
+there. For a deeper search: FAULTS_EXAMPLES=1000 pytest tests/system/faults/test_life_of_a_work_unit.py
+"""
+
+import os
+from collections import Counter
+from contextlib import suppress
+from decimal import Decimal
+
+import pytest
+from django.db import connection
+from django.db.models import F
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from runs_app import run_control
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_leases, sweep_expired
+from runs_app.engine.recorder import record_results
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
+from tests import factories
+from tests.system.faults.outcomes import CEILING, MAX_ATTEMPTS, outcomes, result_of
+
+DEEPER = int(os.environ.get("FAULTS_EXAMPLES", "0"))
+WORKERS = 3
+PRICE = 10_000  # For a million tokens, so an answer of ten costs CEILING.
+EMPTIED = (
+    "runs_app_trial, runs_app_attempt, runs_app_tick, runs_app_endpointtick, runs_app_run, runs_app_condition,"
+    " runs_app_manifest, runs_app_cachedanswer, runs_app_wave, datasets_app_statuschange"
+)
+
+
+def step(name, *details):
+    return st.tuples(st.just(name), *details)
+
+
+picks = st.lists(st.integers(0, 99), min_size=1, max_size=4)
+come = st.lists(outcomes, min_size=4, max_size=4)
+workers = st.integers(0, WORKERS - 1)
+waves = st.sampled_from(["", "again"])
+budgets = st.sampled_from(["0.25", "0.55", "1.05", None])
+verbs = st.sampled_from(
+    [
+        run_control.pause,
+        run_control.resume,
+        run_control.resume,
+        run_control.resume,
+        run_control.retry_failed,
+        run_control.cancel,
+    ]
+)
+# Each of them as often as it is here: all are one rule, since hypothesis would leave rules out of an example.
+steps = st.one_of(
+    *[step("claim", workers, st.integers(1, 6))] * 2,
+    *[step("claim_after_a_while", workers)] * 2,
+    *[step("finish", picks, come)] * 4,
+    *[step("come_back", picks, come)] * 2,
+    *[step("answer_on_what_was_lost_and_claimed_again", picks, outcomes)] * 2,
+    *[step("go_silent_until_another_claims", picks, workers)] * 3,
+    step("renew", picks),
+    *[step("steer", verbs, st.sampled_from([slice(None), slice(0, None, 2), slice(1)]))] * 2,
+    step("launch", waves),
+    step("grow", waves),
+    step("set_budget", budgets),
+    step("set_concurrency", st.integers(1, 8)),
+    step("open_the_form_of_the_endpoint"),
+    step("save_the_form_of_the_endpoint"),
+    step("set_price", st.sampled_from([1, 2])),
+)
+
+
+class LifeOfAWorkUnit(RuleBasedStateMachine):
+    """`claims` are all there ever were, `holders` which token holds which trial now, `calls` what each call left."""
+
+    def __init__(self):
+        super().__init__()
+        with connection.cursor() as cursor:
+            cursor.execute("SET synchronous_commit = off; SET evalsite.deleting_experiment = '*'")
+            cursor.execute(f"TRUNCATE {EMPTIED} CASCADE; RESET evalsite.deleting_experiment")
+        Endpoint.objects.update(in_flight=0, throttle={}, paused_until=None, max_concurrency=5, adaptive=False)
+        Experiment.objects.update(
+            status="active", spent_usd=0, reserved_usd=0, max_usd=None, samples=1, sequential=False
+        )
+        LanguageModel.objects.update(output_price=PRICE)
+        self.workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
+        self.holders = {}
+        self.claims = []
+        self.outcomes = {}
+        self.calls = {}
+        self.done = {}
+        self.most_in_flight = 5
+        self.most_usd = None
+        self.ceiling = CEILING
+        self.form = None
+
+    @initialize(budget=budgets, sequential=st.booleans(), samples=st.integers(1, 2))
+    def begin(self, budget, sequential, samples):
+        self.set_budget(budget)
+        Experiment.objects.update(sequential=sequential, samples=samples)
+        self.launch("")
+
+    @rule(step=steps)
+    def live(self, step):
+        name, *details = step
+        if name in self.possible():
+            getattr(self, name)(*details)
+        else:
+            self.claim_after_a_while(0)
+
+    def possible(self):
+        """What can be tried now: who holds nothing cannot finish it."""
+        of_workers = {"finish", "renew", "go_silent_until_another_claims"} if self.holders else set()
+        of_claims = {"come_back", "answer_on_what_was_lost_and_claimed_again"} if self.claims else set()
+        of_forms = {"save_the_form_of_the_endpoint"} if self.form else set()
+        always = {"claim", "claim_after_a_while", "steer", "launch", "grow", "set_budget", "set_concurrency"}
+        return always | {"open_the_form_of_the_endpoint", "set_price"} | of_workers | of_claims | of_forms
+
+    # What people do
+
+    def steer(self, verb, which):
+        keys = sorted(Run.objects.values_list("pk", flat=True))
+        verb(Run.objects.filter(pk__in=keys[which]), by="test")
+
+    def launch(self, wave):
+        with suppress(PlanError):  # A wave whose epochs would run into the next one's does not grow.
+            run_control.launch(Experiment.objects.get(), by="test", wave=wave)
+
+    def grow(self, wave):
+        Experiment.objects.filter(samples__lt=4).update(samples=F("samples") + 1)
+        self.launch(wave)
+
+    def set_budget(self, budget):
+        self.most_usd = None if budget is None else max(Decimal(budget), self.committed())
+        Experiment.objects.update(max_usd=budget)
+
+    def set_concurrency(self, n):
+        Endpoint.objects.update(max_concurrency=n)
+        self.most_in_flight = max(n, len(self.holders))
+
+    def open_the_form_of_the_endpoint(self):
+        self.form = Endpoint.objects.get()
+
+    def save_the_form_of_the_endpoint(self):
+        """As it was read, however much was counted since then."""
+        self.form.save()
+        self.most_in_flight, self.form = max(self.form.max_concurrency, len(self.holders)), None
+
+    def set_price(self, times):
+        """Of both models: the dearer call is reserved from the next claim on."""
+        for model in LanguageModel.objects.all():
+            model.output_price = times * PRICE
+            model.save()
+        self.ceiling = times * CEILING
+
+    # What workers do
+
+    def claim(self, worker, room):
+        claims = sorted(admit(self.workers[worker], room), key=lambda claim: claim.trial_id)
+        assert len(claims) <= room
+        for claim in claims:
+            assert claim.trial_id not in self.holders, "two workers hold one trial"
+            assert claim.reserved_usd == self.ceiling
+            self.holders[claim.trial_id] = claim.token
+        self.claims += claims
+
+    def claim_after_a_while(self, worker):
+        self.time_passes()
+        self.claim(worker, 6)
+
+    def finish(self, picks, come):
+        held = [claim for claim in self.claims if self.holds(claim)]
+        self.record_all(dict(zip(picked(held, picks), come, strict=False)))
+
+    def come_back(self, picks, come):
+        """In time, late or again: whatever claims there ever were, alone or together."""
+        self.record_all(dict(zip(picked(self.claims, picks), come, strict=False)))
+
+    def answer_on_what_was_lost_and_claimed_again(self, picks, outcome):
+        """As a worker does that was cut off for long."""
+        trial = picked(self.claims, picks)[0].trial_id
+        self.record_all({claim: outcome for claim in self.claims if claim.trial_id == trial})
+
+    def renew(self, picks):
+        claim = picked(self.claims, picks)[0]
+        assert renew_leases([claim.trial_id], [claim.token]) == self.holds(claim)
+
+    def go_silent_until_another_claims(self, picks, worker):
+        """Leases end, someone sweeps."""
+        lost = {trial_id: self.holders[trial_id] for trial_id in picked(sorted(self.holders), picks)}
+        Trial.objects.filter(pk__in=lost, status="running").update(lease_until="2020-01-01T00:00Z")
+        assert sweep_expired() == len(lost)
+        for trial_id, token in lost.items():
+            del self.holders[trial_id]
+            self.calls[trial_id, token, 0] = ("lost", None)
+        if worker:
+            self.claim_after_a_while(worker)
+
+    def time_passes(self):
+        Trial.objects.filter(status="pending", not_before__isnull=False).update(not_before="2020-01-01T00:00Z")
+        Endpoint.objects.update(paused_until=None)
+
+    # What must hold after each step
+
+    @invariant()
+    def all_promises_hold(self):
+        self.counters_equal_rows()
+        self.every_call_is_one_row()
+        self.money_and_slots_are_never_overdrawn()
+        self.what_is_done_never_changes()
+        self.runs_end_when_their_work_does()
+        self.conditions_keep_their_turn()
+
+    def counters_equal_rows(self):
+        assert find_differences() == []
+        classes = Counter(Attempt.objects.exclude(error_class="").values_list("run_id", "error_class"))
+        errors = Run.objects.values_list("pk", "errors")
+        assert {(key, name): n for key, counts in errors for name, n in counts.items()} == classes
+
+    def every_call_is_one_row(self):
+        rows = Attempt.objects.values_list("trial_id", "token", "call", "outcome", "cost_usd")
+        assert {row[:3]: row[3:] for row in rows} == self.calls
+        assert len(rows) == len(self.calls)
+
+    def money_and_slots_are_never_overdrawn(self):
+        assert dict(Trial.objects.filter(status="running").values_list("pk", "token")) == self.holders
+        assert len(self.holders) <= self.most_in_flight
+        assert Trial.objects.filter(attempts__gt=MAX_ATTEMPTS).count() == 0
+        if self.most_usd is not None:
+            assert self.committed() <= self.most_usd
+
+    def what_is_done_never_changes(self):
+        rows = {row["id"]: row for row in Trial.objects.filter(status="done").values()}
+        assert {key: rows.get(key) for key in self.done} == self.done
+        self.done = rows
+
+    def runs_end_when_their_work_does(self):
+        for run in Run.objects.all():
+            if run.status == "done":
+                assert (run.n_pending, run.n_running) == (0, 0)
+            if run.status == "cancelled":
+                assert run.n_pending == 0
+            if run.status in ("running", "paused", "stopped"):
+                assert run.n_pending + run.n_running > 0
+
+    def conditions_keep_their_turn(self):
+        if Experiment.objects.get().sequential:
+            assert Run.objects.filter(status="running").count() <= 1
+
+    def teardown(self):
+        """Whatever happened: with money, time and a provider that answers, all that is not cancelled is answered."""
+        for _ in range(20):
+            if not Run.objects.exclude(status__in=["done", "cancelled"]).exists() and not self.holders:
+                break
+            self.set_budget(None)
+            self.time_passes()
+            run_control.resume(Run.objects.all(), by="test")
+            answers = [result_of(claim, ("answer", Decimal(0))) for claim in admit(self.workers[0], 100)]
+            record_results(answers, self.workers[0])
+            Trial.objects.filter(status="running").update(lease_until="2020-01-01T00:00Z")
+            sweep_expired()
+            self.holders = dict(Trial.objects.filter(status="running").values_list("pk", "token"))
+        assert set(Run.objects.values_list("status", flat=True)) <= {"done", "cancelled"}
+        assert not Trial.objects.filter(status__in=["pending", "running"]).exists()
+        assert find_differences() == []
+
+    # The model
+
+    def holds(self, claim):
+        return self.holders.get(claim.trial_id) == claim.token
+
+    def committed(self):
+        return sum(Experiment.objects.values_list("spent_usd", "reserved_usd").get())
+
+    def record_all(self, batch):
+        """A claim has one result, however often it is recorded."""
+        results = [result_of(claim, self.outcomes.setdefault(key_of(claim), come)) for claim, come in batch.items()]
+        holding = [result for result in results if self.holds(result.claim)]
+        assert record_results(results, self.workers[0]) == len(holding)
+        for result in results:
+            self.expect_calls_of(result)
+        for result in holding:
+            del self.holders[result.claim.trial_id]
+            self.check_outcome(result)
+
+    def expect_calls_of(self, result):
+        """Kept as it came while it holds; as late after that; and never twice."""
+        for call in result.calls:
+            key = (*key_of(result.claim), call["call"])
+            if self.holds(result.claim):
+                self.calls[key] = (call["outcome"], call.get("cost_usd"))
+            elif self.calls.get(key, ("lost",))[0] == "lost":
+                self.calls[key] = ("late", call.get("cost_usd"))
+
+    def check_outcome(self, result):
+        trial = Trial.objects.select_related("run").get(pk=result.claim.trial_id)
+        if trial.run.status == "cancelled" and result.status in ("pending", "cancelled"):
+            assert trial.status == "cancelled"
+        else:
+            assert trial.status == result.status
+        assert trial.attempts == result.claim.attempts - result.unspent
+
+
+def picked(rows, picks):
+    """The rows that these numbers stand for, each once."""
+    return list(dict.fromkeys(rows[pick % len(rows)] for pick in picks))
+
+
+def key_of(claim):
+    return claim.trial_id, claim.token
+
+
+@pytest.fixture
+def design(transactional_db, monkeypatch):
+    """Two conditions of one item: so few trials that each of them meets a lot."""
+    for name in ("wake", "write_manifest"):  # Nothing here drains, and manifests take most of a launch.
+        monkeypatch.setattr(f"runs_app.run_control.{name}", lambda *_, **__: None)
+    priced = {"max_output_tokens": 10, "input_price": 0, "output_price": PRICE}
+    return factories.make_experiment(
+        "life",
+        dataset=factories.make_dataset("one", 1),
+        models=[factories.make_model("small", **priced), factories.make_model("big", **priced)],
+        max_attempts=MAX_ATTEMPTS,
+        stop_after_attempts=3,
+        stop_failure_rate=0.2,
+    )
+
+
+def test_nothing_is_lost_doubled_or_overspent_whatever_happens_in_whatever_order(design):
+    run_state_machine_as_test(
+        LifeOfAWorkUnit,
+        settings=settings(
+            max_examples=DEEPER or 40,
+            stateful_step_count=25,
+            derandomize=not DEEPER,
+            phases=[Phase.generate, Phase.shrink] if DEEPER else [Phase.generate],
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,206 @@
+"""Many workers and people at the same instant: what is shared is counted once, and nobody waits for ever."""
+
+import random
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+
+from django.db import OperationalError, connection
+
+from runs_app import run_control
+from runs_app.cache_purge import purge
+from runs_app.engine import outcomes
+from runs_app.engine.admission import admit
+from runs_app.engine.leases import renew_leases, sweep_expired
+from runs_app.engine.recorder import Result, record_results
+from runs_app.engine.response_cache import requested_elsewhere
+from runs_app.engine.worker_registration import WorkerRegistration
+from runs_app.models import Attempt, Endpoint, Experiment, LanguageModel, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.planning.plan import PlanError
+from tests import factories
+from tests.integration.engine.conftest import reply
+
+WORKERS = 8
+PRICE = Decimal("0.10")
+
+
+def at_once(*works):
+    """What they return, run in threads of their own from one instant on, each with its own connection."""
+    instant = threading.Barrier(len(works), timeout=60)
+
+    def thread(work):
+        try:
+            connection.ensure_connection()
+            instant.wait()
+            return work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        return [future.result(timeout=120) for future in [threads.submit(thread, work) for work in works]]
+
+
+def answered(claim, cost=PRICE):
+    answer = reply(cost_usd=cost)
+    return Result(claim, "done", outcomes.conclude_answer(answer, None).trial, [outcomes.attempt_from_reply(answer)])
+
+
+def planned(items=40, samples=5, **fields):
+    experiment = factories.make_experiment(
+        "crowd", dataset=factories.make_dataset("crowd", items), samples=samples, **{"max_usd": None, **fields}
+    )
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    Endpoint.objects.update(max_concurrency=1000, adaptive=False)
+    Run.objects.update(max_concurrency=1000, reserve_usd=PRICE)
+    return run
+
+
+def test_workers_that_reach_the_budget_in_the_same_instant_never_pass_it(transactional_db):
+    run = planned(max_usd=Decimal("4.00"))  # It pays forty of two hundred.
+    overdrawn = []
+
+    def work():
+        worker = WorkerRegistration().worker_id
+        done = 0
+        while claims := admit(worker, random.randint(1, 7)):
+            spent, reserved = Experiment.objects.values_list("spent_usd", "reserved_usd").get()
+            if spent + reserved > 4:
+                overdrawn.append(spent + reserved)
+            done += record_results([answered(claim) for claim in claims], worker)
+        return done
+
+    done = at_once(*[work] * WORKERS)
+    assert overdrawn == []
+    assert sum(done) == Attempt.objects.count() <= 40
+    Run.objects.update(status="running")
+    (rest,) = at_once(work)
+    assert sum(done) + rest == 40
+    assert Experiment.objects.get().spent_usd == Decimal("4.00")
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_pending) == ("paused", 40, 160)
+    assert find_differences() == []
+
+
+def test_slots_of_an_endpoint_hold_over_workers_that_claim_in_the_same_instant(transactional_db):
+    planned()
+    Endpoint.objects.update(max_concurrency=11)
+    workers = [WorkerRegistration().worker_id for _ in range(WORKERS)]
+    claims = at_once(*[lambda worker=worker: admit(worker, 5) for worker in workers])
+    held = [claim.trial_id for some in claims for claim in some]
+    assert len(held) == len(set(held)) == 11
+    assert Endpoint.objects.get().in_flight == 11
+    assert find_differences() == []
+
+
+def test_launches_in_the_same_instant_make_one_row_a_trial(transactional_db):
+    models = [factories.make_model(name) for name in ("small", "large")]
+    experiment = factories.make_experiment(
+        "twice", dataset=factories.make_dataset("twice", 30), models=models, samples=4, max_usd=None
+    )
+    reports = at_once(*[lambda: run_control.launch(Experiment.objects.get(), by="test")] * 4)
+    assert sorted(report.trials_added for report in reports) == [0, 0, 0, 240]
+    assert Trial.objects.count() == 240
+    assert set(Run.objects.values_list("n_pending", "status")) == {(120, "running")}
+    assert experiment.waves.count() == 1
+    assert find_differences() == []
+
+
+def test_workers_and_people_in_each_others_way_never_wait_for_each_other_for_ever(transactional_db, monkeypatch):
+    """Every verb there is, over and over, in ten threads: locks in another order would deadlock within a second."""
+    monkeypatch.setattr("runs_app.run_control.wake", lambda *_: None)
+    models = [factories.make_model(name, max_output_tokens=9) for name in ("a", "b", "c")]
+    models[2].endpoint = factories.make_endpoint("other")
+    models[2].save()
+    dataset = factories.make_dataset("busy", 10)
+    first = factories.make_experiment("busy", dataset=dataset, models=models, samples=1, max_usd=Decimal(50))
+    second = factories.make_experiment("two", dataset=dataset, models=models[1:], max_usd=None, sequential=True)
+    for experiment in (first, second):
+        run_control.launch(experiment, by="test")
+    until = time.monotonic() + 4
+
+    def is_over():
+        return time.monotonic() > until and {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
+
+    verbs = [
+        claim_and_record,
+        claim_and_record,
+        claim_and_vanish,
+        sweep_expired,
+        launch,
+        launch,
+        pause_and_resume,
+        retry,
+    ]
+    verbs += [edit, remember_and_forget]
+    deadlocks = at_once(*[lambda verb=verb: again_and_again(verb, is_over) for verb in verbs])
+    assert sum(deadlocks) == 0
+    assert set(Trial.objects.values_list("status", flat=True)) >= {"pending", "done"}
+    assert {"ok", "lost"} <= set(Attempt.objects.values_list("outcome", flat=True))
+    assert find_differences() == []
+
+
+def again_and_again(verb, is_over):
+    """How often the server had to end a deadlock."""
+    deadlocks = 0
+    while not is_over():
+        try:
+            verb()
+        except OperationalError as error:
+            if "deadlock" not in str(error):
+                raise
+            deadlocks += 1
+    return deadlocks
+
+
+def claim_and_record():
+    worker = WorkerRegistration().worker_id
+    claims = admit(worker, 9)
+    renew_leases([claim.trial_id for claim in claims], [claim.token for claim in claims])
+    random.shuffle(claims)
+    record_results([answered(claim, Decimal("0.00001")) for claim in claims], worker)
+
+
+def claim_and_vanish():
+    claims = admit(WorkerRegistration().worker_id, 2)
+    tokens = [claim.token for claim in claims]
+    Trial.objects.filter(token__in=tokens, status="running").update(lease_until="2020-01-01T00:00Z")
+
+
+def launch():
+    experiment = random.choice(list(Experiment.objects.all()))
+    Experiment.objects.filter(pk=experiment.pk, samples__lt=300).update(samples=experiment.samples + 1)
+    try:
+        run_control.launch(Experiment.objects.get(pk=experiment.pk), by="test", wave=random.choice(["", "again"]))
+    except PlanError:  # Epochs of one wave would run into those of the other.
+        Experiment.objects.filter(pk=experiment.pk).update(samples=experiment.samples)
+
+
+def pause_and_resume():
+    runs = Run.objects.filter(pk__in=random.choices(Run.objects.values_list("pk", flat=True) or [0], k=2))
+    run_control.pause(runs, by="test")
+    run_control.resume(runs, by="test")
+
+
+def retry():
+    run_control.retry_failed(Run.objects.all(), by="test")
+
+
+def edit():
+    model = random.choice(LanguageModel.objects.all())
+    model.input_price = random.randint(0, 9)
+    model.save()
+    endpoint = random.choice(Endpoint.objects.all())
+    endpoint.max_concurrency = random.randint(10, 99)
+    endpoint.save()
+    run_control.set_concurrency(random.choice(Run.objects.all()), random.randint(10, 99), by="test")
+
+
+def remember_and_forget():
+    """As two drains that ask the same in other orders, while somebody empties the cache."""
+    trials = random.sample(list(Trial.objects.values_list("pk", flat=True)), 9)
+    requested_elsewhere({trial: f"key {random.randrange(20)}" for trial in trials})
+    if random.random() < 0.2:
+        purge(by="test")

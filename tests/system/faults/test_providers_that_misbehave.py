@@ -1,0 +1,102 @@
+"""Whatever a provider does, its trials end as rows that say so, and those of its neighbours are answered."""
+
+import socket
+
+import pytest
+
+from runs_app import run_control
+from runs_app.models import Attempt, Endpoint, Run, Trial
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
+from tests import factories
+from tests.system.faults.misbehaving import BEHAVIOURS, DRIPPING, MB, REPLIES, SILENT, misbehaving_provider
+from tests.system.processes.workers import drain_process
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+ANSWERED = {
+    "fine": "fine",
+    "invalid utf-8": "f\ufffd\ufffd\ufffdne",
+    "nul bytes": "a\ufffdb",
+    "half a character": "a\ufffdb",
+    "10 MB of text": "x" * (10 * MB),
+    "mad numbers": "mad",
+    "long names": "long",
+}
+TRANSIENT = {
+    "hangs up": "connection",
+    "half a reply": "connection",
+    "not http": "connection",
+    "web page": "malformed_reply",
+    "empty body": "malformed_reply",
+    "no json": "malformed_reply",
+    "other json": "malformed_reply",
+    "numbers for words": "malformed_reply",
+    "deep json": "malformed_reply",
+    "raw nul bytes": "malformed_reply",
+    "10 MB of rubbish": "malformed_reply",
+    "20 MB of text": "malformed_reply",
+    "never answers": "timeout",
+    "half open": "timeout",
+    "drips": "timeout",
+}
+PERMANENT = {"redirect": "not_allowed", "key in error": "bad_request"}
+
+
+def experiment_at(url, dataset, **fields):
+    endpoint = factories.make_endpoint("odd", base_url=url, max_concurrency=64, is_free=True, adaptive=False)
+    return factories.make_experiment(
+        dataset.slug,
+        dataset=dataset,
+        models=[factories.make_model("odd", endpoint=endpoint)],
+        **{"max_usd": None, "request_timeout_s": 60, "stop_failure_rate": 1, "max_attempts": 2, **fields},
+    )
+
+
+def run_of(experiment):
+    (run,) = factories.make_runs(experiment)
+    factories.plan_trials(run)
+    return run
+
+
+def test_every_kind_of_reply_ends_as_a_row_and_harms_no_other():
+    endless = [*SILENT, DRIPPING]
+    with misbehaving_provider() as provider:
+        for name, behaviours, timeout_s in (("odd", REPLIES, 60), ("endless", endless, 3)):
+            items = [{"key": f"q{number}", "input": words} for number, words in enumerate(behaviours)]
+            run_of(experiment_at(provider.url, factories.make_dataset(name, items), request_timeout_s=timeout_s))
+        with drain_process() as worker:
+            assert worker.wait(timeout=120) == 0
+    trials = Trial.objects.all()
+    found = dict(trials.values_list("item__input", "error_class"))
+    done = dict(trials.filter(status="done").values_list("item__input", "answer"))
+    assert done == ANSWERED
+    assert {name: kind for name, kind in found.items() if kind} == TRANSIENT | PERMANENT
+    assert set(trials.filter(item__input__in=TRANSIENT).values_list("status", "attempts")) == {("failed", 2)}
+    assert set(trials.filter(item__input__in=PERMANENT).values_list("status", "attempts")) == {("failed", 1)}
+    assert provider.asked == {name: 2 if name in TRANSIENT else 1 for name in BEHAVIOURS}
+    assert Attempt.objects.count() == provider.asked.total()
+    assert not Trial.objects.filter(error__contains="sk-abc").exists()
+    assert find_differences() == []
+
+
+def test_a_provider_that_is_down_costs_nothing_and_what_failed_is_tried_again_when_it_is_back():
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))  # Kept, so that nobody else gets it; and nobody listens.
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/v1"
+        run = run_of(experiment_at(url, factories.make_dataset("some", 20), max_attempts=1))
+        with drain_process() as worker:
+            assert worker.wait(timeout=120) == 0
+    assert set(run.trials.values_list("status", "error_class")) == {("failed", "connection")}
+    assert set(Attempt.objects.values_list("outcome", "cost_usd")) == {("transient", 0)}
+
+    with simulator_process(SimulatorConfig()) as provider:
+        Endpoint.objects.update(base_url=provider.url)
+        assert run_control.retry_failed(Run.objects.all(), by="test", error_class="connection") == 20
+        with drain_process() as worker:
+            assert worker.wait(timeout=120) == 0
+        assert provider.counters()["requests"] == 20
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed) == ("done", 20, 0)
+    assert find_differences() == []

@@ -1,0 +1,83 @@
+"""A private experiment whose texts hold one word that nobody but its owner and the operators may read."""
+
+import random
+
+import pytest
+from django.contrib import admin
+from django.urls import NoReverseMatch, reverse
+
+from evalsite.lib import permissions
+from runs_app.models import Run
+from tests import factories
+from tests.integration.dataset_pages.conftest import worker  # noqa: F401
+from tests.integration.pages.conftest import lab, people  # noqa: F401
+from tests.integration.pages.test_access_matrix import MATRIX, served, values_of
+from tests.system.fuzz.attack import Attack
+
+PRIVATE = "zqprivate"
+OUTSIDERS = ("researcher", "viewer", "rater", None)
+
+
+@pytest.fixture
+def requests_wanted(request):
+    """How many hostile requests each part of the fuzzer sends, besides those that find its targets."""
+    return request.config.getoption("fuzz_requests")
+
+
+@pytest.fixture
+def seed(request):
+    return request.config.getoption("fuzz_seed")
+
+
+@pytest.fixture
+def chance(seed):
+    return random.Random(seed)
+
+
+@pytest.fixture
+def world(lab):  # noqa: F811
+    """The lab of the pages' tests, with a curator, a superuser, and private words."""
+    experiment = lab.experiment
+    type(experiment).objects.filter(pk=experiment.pk).update(
+        slug=f"{PRIVATE}-study", title=f"{PRIVATE} title", description=f"{PRIVATE} description"
+    )
+    experiment.refresh_from_db()
+    Run.objects.filter(pk=lab.run.pk).update(stop_reason=f"{PRIVATE} reason")
+    lab.people["curator"] = factories.make_user("curator", permissions.CURATOR)
+    lab.people["superuser"] = factories.make_user("chief", superuser=True)
+    for name in ("curator", "operator", "owner"):
+        type(lab.people[name]).objects.filter(pk=lab.people[name].pk).update(is_staff=True)
+    return lab
+
+
+@pytest.fixture
+def attack(world):
+    return Attack(world.people, PRIVATE, frozenset({"owner", "operator", "superuser"}))
+
+
+@pytest.fixture
+def addresses(world):
+    """Every address of the site that a page can have, as (role that may open it, address)."""
+    known, names = values_of(world), served()
+    own = [
+        (
+            "operator" if row.expected[4] == 404 else "owner",
+            reverse(name, args=[known.get(word, word) for word in row.args.split()]),
+        )
+        for name, row in MATRIX.items()
+        if row.method == "get" and name in names
+    ]
+    return [*own, *(("superuser", address) for address in admin_addresses())]
+
+
+def admin_addresses():
+    """The list, the empty form and one row of each model of the admin."""
+    for model in admin.site._registry:
+        stem = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        row = model._default_manager.order_by("pk").first()
+        for name, args in (("changelist", []), ("add", []), ("change", [row.pk] if row else None)):
+            if args is not None:
+                try:
+                    yield reverse(f"{stem}_{name}", args=args)
+                except NoReverseMatch:
+                    continue

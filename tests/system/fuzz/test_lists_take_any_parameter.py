@@ -1,0 +1,126 @@
+"""Every page takes any value of every parameter that it reads."""
+
+from itertools import islice
+
+import pytest
+from django.test import RequestFactory
+
+from tests.system.fuzz import hostile
+from tests.system.fuzz.attack import recorded_names
+from tests.system.fuzz.conftest import OUTSIDERS
+from tests.system.fuzz.pages import parse_page
+
+pytestmark = pytest.mark.django_db
+# Of django_tables2, of the admin's lists, and of django-filter's own conventions; no page has to name them.
+COMMON = ["page", "per_page", "sort", "next", "q"]
+OF_ADMIN = ["o", "p", "e", "all", "_popup", "_to_field", "id__in", "pk", "status__exact", "created_at__year"]
+
+
+def targets_of(attack, addresses):
+    """Return (role, address, parameter) for each parameter that a page reads or links to."""
+    found = []
+    for role, address in addresses:
+        names = set()
+        with recorded_names(names):
+            answer = attack.get(role, address)
+        names |= parse_page(address, answer.text).parameters if answer.is_page else set()
+        names |= set(OF_ADMIN if address.startswith("/admin/") else COMMON)
+        names.discard("csrfmiddlewaretoken")
+        found += [(role, address, name) for name in sorted(names)]
+    return found
+
+
+def test_a_parameter_is_never_a_server_error(attack, addresses, requests_wanted, seed, chance):
+    targets = targets_of(attack, addresses)
+    assert len(targets) > 300, "the pages' parameters were not found"
+    cases = hostile.in_rounds(targets, hostile.VALUES, seed)
+    for number, (role, address, name), value in islice(cases, requests_wanted):
+        shapes = hostile.query_shapes(name, value)
+        who = role if number % 3 == 0 else chance.choice([role, *OUTSIDERS])
+        attack.get(who, f"{address}?{shapes[0] if number % 2 == 0 else chance.choice(shapes)}")
+    print(f"\n{len(targets)} parameters, {attack.report()}")
+    assert not attack.findings, attack.report()
+
+
+def test_an_outsider_reads_no_private_name_on_any_page(attack, addresses):
+    for _, address in addresses:
+        for role in (*OUTSIDERS, "curator"):
+            attack.get(role, address)
+    assert not attack.findings, attack.report()
+
+
+def test_a_path_may_hold_anything(attack, addresses, seed, chance, requests_wanted):
+    """One piece of a path is replaced by a hostile one."""
+    for _, address in addresses:
+        pieces = address.strip("/").split("/")
+        for at in range(len(pieces)):
+            if attack.sent >= requests_wanted // 2:
+                break
+            value = chance.choice([text for text in hostile.VALUES if len(text) < 6000])
+            changed = [*pieces[:at], hostile.encode(value).replace("/", "%2F") or "-", *pieces[at + 1 :]]
+            attack.get("superuser", f"/{'/'.join(changed)}/")
+    assert not attack.findings, attack.report()
+
+
+HEADERS = [
+    {"HTTP_COOKIE": 'sessionid="abcdefgh\\000ijklmnop"'},
+    {"HTTP_COOKIE": "tz=" + "%00" * 20},
+    {"HTTP_COOKIE": "tz=../../etc/passwd"},
+    {"HTTP_COOKIE": "csrftoken=\x01\x02; messages=[[[["},
+    {"HTTP_COOKIE": 'messages="' + "[" * 3000 + '"'},
+    {"HTTP_HX_REQUEST": "true", "HTTP_HX_CURRENT_URL": "%%%"},
+    {"HTTP_HX_REQUEST": "true", "HTTP_HX_TRIGGER": "\x80"},
+    {"HTTP_HOST": "evil.example"},
+    {"HTTP_HOST": "a b"},
+    {"HTTP_X_FORWARDED_PROTO": "\x7f"},
+    {"HTTP_ACCEPT_LANGUAGE": "x" * 5000},
+    {"HTTP_IF_MODIFIED_SINCE": "nonsense"},
+    {"HTTP_IF_NONE_MATCH": '"' + "x" * 5000},
+    {"HTTP_RANGE": "bytes=5-1,-,99999999999999999999-"},
+    {"HTTP_REFERER": "http://[::1"},
+    {"HTTP_ORIGIN": "null"},
+    {"CONTENT_LENGTH": "-1"},
+]
+
+
+@pytest.mark.parametrize("headers", HEADERS, ids=lambda headers: str(headers)[:60])
+def test_a_header_may_hold_anything(attack, world, headers):
+    for address in ("/", "/trials/", f"/trials/{world.trial.pk}/", "/datasets/", "/accounts/login/"):
+        attack.get("owner", address, **headers)
+        attack.post("owner", address, b"a=1", **headers)
+    assert not attack.findings, attack.report()
+
+
+@pytest.mark.parametrize("media_type", hostile.MEDIA_TYPES)
+def test_a_body_may_say_that_it_is_anything(attack, world, media_type):
+    for address in (
+        "/accounts/login/",
+        "/datasets/new/",
+        "/experiments/new/",
+        "/admin/runs_app/prompt/add/",
+        f"/experiments/{world.experiment.slug}/archive/",
+    ):
+        for body in (
+            b"name=%ff%fe&a=1",
+            b"--x\r\nContent-Disposition: form-data; name=a\r\n\r\n1\r\n--x--",
+            b"[[[[",
+            "ä".encode("utf-16"),
+        ):
+            attack.post("superuser", address, body, media_type)
+        attack.get("superuser", f"{address}?q=a", CONTENT_TYPE=media_type)
+    assert not attack.findings, attack.report()
+
+
+@pytest.mark.parametrize("codec", hostile.BYTE_CODECS)
+def test_a_charset_that_decodes_no_text_is_not_used(codec, db):
+    """Through the application that the web server runs: a test client would make its own kind of request."""
+    from evalsite.wsgi import application
+
+    status = []
+    environ = {
+        **RequestFactory()._base_environ(PATH_INFO="/accounts/login/", REQUEST_METHOD="GET", QUERY_STRING="next=%2F"),
+        "CONTENT_TYPE": f"application/x-www-form-urlencoded; charset={codec}",
+    }
+    body = b"".join(application(environ, lambda line, headers: status.append(line)))
+    assert status == ["200 OK"]
+    assert b"<form" in body

@@ -1,0 +1,185 @@
+"""Every upload takes any file: damaged, of another kind than its name says, or of two kinds at once."""
+
+import json
+
+import pytest
+from django.test.client import BOUNDARY, MULTIPART_CONTENT, encode_multipart
+from django.urls import reverse
+
+from tests.integration.datasets.files import archive, picture, upload
+from tests.integration.datasets.test_damaged_files import WHOLE
+from tests.system.fuzz.pages import parse_page
+
+pytestmark = pytest.mark.django_db
+PIECES = [
+    b"\x00",
+    b"\xff\xfe",
+    b"\xed\xa0\x80",
+    b'"',
+    b"\r",
+    b"[" * 3000,
+    b"9" * 5000,
+    b"\\ud800",
+    b"\\u0000",
+    b"1e999",
+    b"NaN",
+    b",,,,",
+    b"\x1b[2J",
+    b"=1+1",
+]
+HANDMADE = {
+    "deep.json": b"[" * 100_000,
+    "deep.jsonl": b'{"id": ' + b"[" * 5000 + b"]" * 5000 + b"}\n",
+    "deep_objects.json": b'[{"id": "a", "m": ' + b'{"a":' * 3000 + b"1" + b"}" * 3000 + b"}]",
+    "integer.json": b'[{"id": "a", "question": ' + b"9" * 5000 + b"}]",
+    "integer.jsonl": b'{"id": "a", "question": "Q", "v_mean": ' + b"9" * 5000 + b"}\n",
+    "integer.csv": b"id,question,v_mean\na,Q," + b"9" * 5000 + b"\n",
+    "float.csv": b"id,question,v_mean\na,Q,1e400\nb,Q,nan\nc,Q,-inf\n",
+    "nul.csv": b"id,question\na,\x00\n\x00,b\n",
+    "nul.jsonl": b'{"id": "a\\u0000", "question": "Q\\u0000"}\n',
+    "surrogate.json": b'[{"id": "a", "question": "\\ud800"}]',
+    "keys.jsonl": b'{"id": "a", "": 1, "\\u0000": 2, "x": {"\\ud800": 1}}\n',
+    "constants.json": b'[{"id": "a", "question": "Q", "m": [NaN, Infinity, -Infinity, 1e999]}]',
+    "scalars.json": b'[1, null, "a", [], {}]',
+    "text.json": b'"text"',
+    "quotes.csv": b'id,question\na,"never closed\n' + b"x," * 2000,
+    "names.csv": b"id,id,id,,\n1,2,3,4,5\n",
+    "wide.csv": b",".join(b"c%d" % n for n in range(3000)) + b"\n" + b"1," * 2999 + b"1\n",
+    "utf16.csv": "id,question\na,Q\n".encode("utf-16"),
+    "latin.csv": "id,question\na,é\n".encode("latin-1"),
+    "bom.csv": b"\xef\xbb\xbf\xef\xbb\xbfid,question\na,Q\n",
+    "empty.csv": b"",
+    "empty.zip": b"PK\x05\x06" + b"\x00" * 18,
+    "parents.zip": archive(
+        {"../../up.csv": "id,question\na,Q\n", "/abs.csv": "id\n1\n", "a\\b.csv": "id\n1\n"}
+    ).getvalue(),
+    "many.zip": archive({f"{n}.csv": "id,question\na,Q\n" for n in range(300)}).getvalue(),
+    "inner.zip": archive({"inner.zip": archive({"a.csv": "id\n1\n"}).getvalue()}).getvalue(),
+    "image_of_text.zip": archive({"a.jpg": b"\xff\xd8\xff no picture", "b.png": b"\x89PNG\r\n\x1a\n"}).getvalue(),
+    "page.csv": b"<html><script>alert(1)</script>",
+    "gifar.zip": picture(form="GIF") + archive({"a.csv": "id,question\na,Q\n"}).getvalue(),
+    "picture.csv": picture(),
+    "parquet.json": WHOLE["a.parquet"],
+    "table.parquet": WHOLE["a.csv"],
+    "short.parquet": WHOLE["a.parquet"][:20] + b"PAR1",
+    "experiment.yaml": b"name: a\nmodels: &a [*a]\n",
+}
+YAML = [
+    b"",
+    b"[]",
+    b"a",
+    b"\x00",
+    b"\xff\xfe",
+    b"name: " + b"[" * 3000,
+    b"- " * 3000,
+    b"? " * 300,
+    b"name: &a [*a, *a]",
+    b"!!python/object/apply:os.system [id]",
+    b"name: " + b"9" * 5000,
+    b"{" * 3000,
+    b'{"name": ' + b"[" * 3000 + b"]" * 3000 + b"}",
+    b'{"name": ' + b"9" * 5000 + b"}",
+    b"name: 2026-13-45",
+    b"name: 0001-01-01",
+    b"name: 1e400\nsamples: .inf\nmax_usd: .nan",
+    b'{"name": "\\ud800"}',
+    b'{"name": "\\u0000"}',
+    b"name: x\n" * 2000,
+    b"? [a, b]\n: c",
+    b"<<: {a: 1}",
+    b"%YAML 9.9\n---\na: 1",
+    b"name: !!binary aGVsbG8=",
+    b"name: !!set {a, b}",
+    b"name: 190:20:30",
+    b"name: 0x" + b"f" * 4000,
+    b"2: 3",
+    b"null: null",
+]
+
+
+def damaged(whole, chance):
+    """Cut, put in, repeat or swap bytes at one to four places."""
+    data = bytearray(whole)
+    for _ in range(chance.randint(1, 4)):
+        start = chance.randrange(len(data) + 1)
+        data[start : start + chance.choice([0, 0, 1, 3, 40])] = chance.choice(
+            [*PIECES, bytes([chance.randrange(256)]), b"", data[:30]]
+        )
+    return bytes(data)
+
+
+def files_of(chance, count):
+    yield from HANDMADE.items()
+    names = sorted({**WHOLE, **HANDMADE})
+    for _ in range(count):
+        source = chance.choice(sorted(WHOLE))
+        name = source if chance.random() < 0.7 else chance.choice(names)
+        yield name, damaged(WHOLE[source], chance)
+
+
+def offer(attack, address, name, data, field, others):
+    body = encode_multipart(BOUNDARY, {**others, field: upload(data, name)})
+    return attack.post("owner", address, body, MULTIPART_CONTENT, keep=True)
+
+
+def field_of(attack, address):
+    """Return the name of the first file input of the page, and what its form holds besides."""
+    form = next(form for form in parse_page(address, attack.get("owner", address).text).forms if form.files)
+    return form.files[0], {name: value for name, value in form.fields if value}
+
+
+def send_import(attack, address, page):
+    """Send the second step as each button of the page would; return how many datasets it made."""
+    forms = [form for form in parse_page(address, page).forms if form.method == "post"]
+    variants = [variant for form in forms for variant in form.variants() if "discard" not in variant.names]
+    made = 0
+    for form in [variant for variant in variants if "column_key" in variant.names or "again" in variant.names]:
+        body = encode_multipart(BOUNDARY, dict(form.fields))
+        attack.post("owner", address, body, MULTIPART_CONTENT, keep=True)
+        made += "/datasets/fuzzed/" in attack.get("owner", address).location
+    return made
+
+
+def test_an_uploaded_table_is_never_a_server_error(attack, requests_wanted, chance):
+    """The file is offered, and the page that follows is opened and sent as it stands."""
+    address = reverse("dataset_new")
+    field, others = field_of(attack, address)
+    others |= {"name": "fuzzed", "slug": "fuzzed", "title": "Fuzzed"}
+    imported = 0
+    for name, data in [*WHOLE.items(), *files_of(chance, requests_wanted)]:
+        if attack.sent >= requests_wanted // 2:
+            break
+        answer = offer(attack, address, name, data, field, others)
+        if answer.location:
+            page = attack.get("owner", answer.location)
+            imported += send_import(attack, answer.location, page.text)
+    assert imported > 3, "no file was read to its end"
+    print(f"\nuploads: {attack.report()}")
+    assert not attack.findings, attack.report()
+
+
+def test_uploaded_norms_are_never_a_server_error(attack, world, requests_wanted, chance):
+    address = reverse("dataset_norms", args=[world.draft.slug, world.draft.version])
+    field, others = field_of(attack, address)
+    files = list(files_of(chance, requests_wanted // 6))
+    for name, data in chance.sample(files, min(len(files), requests_wanted // 8)):
+        offer(attack, address, name, data, field, others)
+    assert not attack.findings, attack.report()
+
+
+def test_an_uploaded_design_is_never_a_server_error(attack, world, requests_wanted, chance):
+    address = reverse("experiment_from_file")
+    field, others = field_of(attack, address)
+    whole = attack.get("owner", reverse("experiment_yaml", args=[world.experiment.slug])).text.encode()
+    assert b"models" in whole
+    as_json = json.dumps({"name": "x", "models": ["small"]}).encode()
+    for data in [
+        *YAML,
+        *HANDMADE.values(),
+        *(damaged(whole, chance) for _ in range(60)),
+        *(damaged(as_json, chance) for _ in range(20)),
+    ]:
+        if attack.sent >= requests_wanted:
+            break
+        offer(attack, address, "design.yaml", data, field, others)
+    assert not attack.findings, attack.report()

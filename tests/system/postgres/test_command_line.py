@@ -1,0 +1,70 @@
+"""`manage.py` holds the embedded server while a command runs."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops.postgres import Embedded
+from manage import needs_database
+from tests.system.postgres.conftest import ROOT, leaves_nothing, line_of, query
+
+
+def manage(place: Path, *arguments: str) -> "subprocess.Popen[str]":
+    environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
+    environment |= {"EVALSITE_DATA_DIR": str(place), "EVALSITE_DEBUG": "1"}
+    command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(command, env=environment, preexec_fn=heed_signals, **pipes)
+
+
+def heed_signals() -> None:
+    """As in a terminal: tests that run in the background, or without one, would hand on that two are ignored."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
+
+
+@pytest.mark.parametrize(
+    "line", ["", "help", "migrate --help", "--version", "simulate_provider", "makemigrations --dry-run"]
+)
+def test_a_command_without_rows_needs_no_database(line: str) -> None:
+    assert not needs_database(line.split())
+
+
+@pytest.mark.parametrize("line", ["migrate", "up --port 8001", "drain", "makemigrations", "demo --no-serve"])
+def test_any_other_command_needs_it(line: str) -> None:
+    assert needs_database(line.split())
+
+
+@pytest.mark.processes
+def test_a_command_finds_the_database_and_leaves_nothing(place: Path, embedded: Embedded) -> None:
+    code = "from django.db import connection as c; c.ensure_connection(); print(c.settings_dict['HOST'])"
+    command = manage(place, "shell", "--no-imports", "-c", code)
+    output, _ = command.communicate(timeout=60)
+    assert (command.returncode, output) == (0, f"{embedded.socket_dir}\n")
+    assert leaves_nothing(embedded)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_ended_by_a_signal_leaves_nothing(place: Path, embedded: Embedded, number: signal.Signals) -> None:
+    command = manage(place, "shell", "--no-imports", "-c", "print('on', flush=True); import time; time.sleep(60)")
+    assert line_of(command) == "on"
+    assert query(embedded, "SELECT 1") == 1
+    command.send_signal(number)
+    command.communicate(timeout=60)
+    assert abs(command.returncode) % 128 == number
+    assert leaves_nothing(embedded)
+
+
+@pytest.mark.processes
+def test_a_database_that_cannot_start_is_one_line_and_no_traceback(place: Path) -> None:
+    (place / "postgres").write_text("a file, where a folder should be")
+    command = manage(place, "migrate")
+    _, errors = command.communicate(timeout=60)
+    assert command.returncode == 1
+    assert errors.count("\n") == 1
+    assert "EVALSITE_DATA_DIR" in errors

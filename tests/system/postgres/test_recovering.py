@@ -1,0 +1,93 @@
+import os
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops import postgres
+from evalsite.lib.ops.postgres import Embedded, PostgresError
+from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
+
+pytestmark = pytest.mark.processes
+
+
+def kill_server(embedded: Embedded) -> None:
+    os.kill(postmaster(embedded), signal.SIGKILL)
+
+
+@pytest.fixture
+def stranger(embedded: Embedded) -> Iterator["subprocess.Popen[bytes]"]:
+    """A live process of the server's own user: PostgreSQL itself takes its id for a running server's."""
+    embedded.start()
+    with subprocess.Popen(["/bin/sleep", "300"], cwd="/", **embedded._identity) as process:
+        yield process
+        process.kill()
+
+
+def test_a_killed_server_starts_again_with_all_that_was_committed(embedded: Embedded) -> None:
+    embedded.start()
+    query(embedded, "CREATE TABLE kept AS SELECT generate_series(1, 1000)")
+    kill_server(embedded)
+    embedded.start()
+    assert query(embedded, "SELECT count(*) FROM kept") == 1000
+
+
+def test_a_killed_server_does_not_hinder_a_stop(embedded: Embedded) -> None:
+    embedded.start()
+    kill_server(embedded)
+    embedded.stop()
+    assert leaves_nothing(embedded)
+
+
+def test_a_recycled_process_id_is_not_taken_for_the_server(
+    embedded: Embedded, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    killed = postmaster(embedded)
+    kill_server(embedded)
+    for path in (embedded.data_dir / "data" / "postmaster.pid", embedded.socket_dir / ".s.PGSQL.5432.lock"):
+        path.write_text(path.read_text().replace(str(killed), str(stranger.pid), 1))
+    wait_for(lambda: not servers_in(embedded.data_dir))
+    embedded.start()
+    assert query(embedded, "SELECT 1") == 1
+    assert postmaster(embedded) != stranger.pid
+    assert stranger.poll() is None
+
+
+def test_a_stop_never_signals_a_recycled_process_id(embedded: Embedded, stranger: "subprocess.Popen[bytes]") -> None:
+    pid_file = embedded.data_dir / "data" / "postmaster.pid"
+    noted = pid_file.read_text().replace(str(postmaster(embedded)), str(stranger.pid), 1)
+    kill_server(embedded)
+    pid_file.write_text(noted)
+    wait_for(lambda: not servers_in(embedded.data_dir))
+    embedded.stop()
+    assert stranger.poll() is None
+    assert leaves_nothing(embedded)
+
+
+def test_a_start_goes_on_where_a_killed_one_left_the_server(embedded: Embedded, spawn: Spawn) -> None:
+    embedded.start()
+    embedded.stop()
+    starter = spawn(USE + "e.start()", embedded.data_dir)
+    wait_for(lambda: (embedded.data_dir / "data" / "postmaster.pid").exists())
+    starter.kill()
+    embedded.start()
+    assert query(embedded, "SELECT 1") == 1
+
+
+def test_a_server_out_of_reach_is_left_alone_and_reported(
+    embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embedded.start()
+    running = postmaster(embedded)
+    monkeypatch.setattr(postgres, "SILENCE_S", 0.2)
+    with monkeypatch.context() as other:
+        other.setattr(tempfile, "tempdir", str(place))
+        elsewhere = Embedded(embedded.data_dir)
+    assert elsewhere.socket_dir != embedded.socket_dir
+    with pytest.raises(PostgresError, match=rf"process {running} .*socket in {embedded.socket_dir}.*TMPDIR"):
+        elsewhere.start()
+    assert postmaster(embedded) == running
+    assert query(embedded, "SELECT 1") == 1

@@ -1,0 +1,133 @@
+import fcntl
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops.postgres import Embedded
+from tests.system.postgres.conftest import HOLD, USE, Spawn, leaves_nothing, line_of, postmaster, query, wait_for
+
+pytestmark = pytest.mark.processes
+
+Hold = Callable[[Embedded], "subprocess.Popen[str]"]
+
+
+def leave(holder: "subprocess.Popen[str]") -> None:
+    _, errors = holder.communicate(timeout=60)
+    assert (holder.returncode, errors) == (0, "")
+
+
+def test_a_stop_leaves_no_process_and_no_socket(embedded: Embedded) -> None:
+    embedded.start()
+    assert not leaves_nothing(embedded)
+    embedded.stop()
+    assert leaves_nothing(embedded)
+
+
+def test_stopping_what_does_not_run_is_no_error(embedded: Embedded) -> None:
+    embedded.stop()
+    assert leaves_nothing(embedded)
+
+
+def test_the_last_user_out_stops_the_server(embedded: Embedded, hold: Hold) -> None:
+    first, second = hold(embedded), hold(embedded)
+    running = postmaster(embedded)
+    leave(first)
+    assert query(embedded, "SELECT 1") == 1
+    assert postmaster(embedded) == running
+    leave(second)
+    assert leaves_nothing(embedded)
+
+
+def test_a_block_inside_a_block_keeps_the_server(embedded: Embedded) -> None:
+    with embedded.held():
+        with Embedded(embedded.data_dir).held():
+            pass
+        assert query(embedded, "SELECT 1") == 1
+    assert leaves_nothing(embedded)
+
+
+def test_an_error_within_the_block_stops_the_server_too(embedded: Embedded) -> None:
+    with pytest.raises(ZeroDivisionError), embedded.held():
+        _ = 1 / 0
+    assert leaves_nothing(embedded)
+
+
+def test_a_killed_user_does_not_keep_the_server_for_ever(embedded: Embedded, hold: Hold) -> None:
+    killed, next_one = hold(embedded), hold(embedded)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert query(embedded, "SELECT 1") == 1
+    leave(next_one)
+    assert leaves_nothing(embedded)
+
+
+def test_a_server_that_a_killed_user_left_is_taken_over_by_the_next(embedded: Embedded, hold: Hold) -> None:
+    killed = hold(embedded)
+    running = postmaster(embedded)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    with embedded.held():
+        assert postmaster(embedded) == running
+    assert leaves_nothing(embedded)
+
+
+def test_a_forked_child_that_unwinds_the_block_does_not_stop_the_server(embedded: Embedded, spawn: Spawn) -> None:
+    fork = "child = os.fork(); sys.exit(0) if child == 0 else os.waitpid(child, 0)"
+    look = "import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('still there')"
+    parent = spawn(f"{USE}\nwith e.held():\n    {fork}\n    {look}", embedded.data_dir)
+    assert parent.communicate(timeout=60) == ("still there\n", "")
+    assert leaves_nothing(embedded)
+
+
+def test_an_orphaned_child_of_a_user_does_not_lock_out_the_next(embedded: Embedded, spawn: Spawn, hold: Hold) -> None:
+    fork = "os.fork() or (print(os.getpid(), flush=True), os.close(1), os.close(2), sys.stdin.read(), os._exit(0))"
+    parent = spawn(f"{USE}\nwith e.held():\n    {fork}", embedded.data_dir)
+    orphan = int(line_of(parent))
+    assert parent.wait(timeout=60) == 0
+    os.kill(orphan, 0)
+    leave(hold(embedded))
+    assert leaves_nothing(embedded)
+
+
+def test_a_server_that_dies_while_held_is_started_again_by_the_next_start(embedded: Embedded, hold: Hold) -> None:
+    holder = hold(embedded)
+    os.kill(postmaster(embedded), signal.SIGKILL)
+    embedded.start()
+    assert query(embedded, "SELECT 1") == 1
+    leave(holder)
+    assert leaves_nothing(embedded)
+
+
+def waits_for_a_lock(process: "subprocess.Popen[str]") -> bool:
+    waiting = [line for line in Path("/proc/locks").read_text().splitlines() if "->" in line]
+    return any(f" {process.pid} " in line for line in waiting)
+
+
+def test_joining_and_leaving_wait_while_another_starts_or_stops(embedded: Embedded, spawn: Spawn) -> None:
+    with (embedded.data_dir / "gate.lock").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        user = spawn(HOLD, embedded.data_dir)
+        wait_for(lambda: waits_for_a_lock(user))
+    assert line_of(user) == "in"
+    assert user.stdin
+    with (embedded.data_dir / "gate.lock").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        user.stdin.close()
+        user.stdin = None
+        wait_for(lambda: waits_for_a_lock(user))
+        assert query(embedded, "SELECT 1") == 1
+    assert user.wait(timeout=60) == 0
+    assert leaves_nothing(embedded)
+
+
+def test_users_that_come_and_go_at_once_always_find_it_running(embedded: Embedded, spawn: Spawn) -> None:
+    embedded.start()
+    turn = "with e.held(): psycopg.connect(**e.connection()).execute('SELECT 1')"
+    code = f"{USE}\nimport psycopg\nfor _ in range(8):\n    {turn}\nprint('fine')"
+    users = [spawn(code, embedded.data_dir) for _ in range(4)]
+    assert [user.communicate(timeout=60) for user in users] == [("fine\n", "")] * 4
+    wait_for(lambda: leaves_nothing(embedded))

@@ -1,0 +1,138 @@
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops import postgres
+from evalsite.lib.ops.postgres import Embedded, PostgresError
+from tests.system.postgres.conftest import USE, Spawn, leaves_nothing, postmaster, query, servers_in, wait_for
+
+pytestmark = pytest.mark.processes
+
+
+def test_the_first_start_makes_a_database_that_accepts_connections(fresh: Embedded) -> None:
+    fresh.start()
+    assert query(fresh, "SELECT current_user || ' in ' || current_database()") == "evalsite in evalsite"
+    wanted = {
+        "max_connections": "200",
+        "shared_buffers": "256MB",
+        "jit": "off",
+        "TimeZone": "UTC",
+        "synchronous_commit": "on",
+        "fsync": "on",
+        "listen_addresses": "",
+        "server_encoding": "UTF8",
+    }
+    assert {name: query(fresh, f"SHOW {name}") for name in wanted} == wanted
+
+
+def test_only_the_owner_may_enter_the_socket_folder(embedded: Embedded) -> None:
+    embedded.start()
+    assert stat.S_IMODE(embedded.socket_dir.stat().st_mode) == 0o700
+
+
+def test_knowing_the_connection_starts_and_makes_nothing(fresh: Embedded) -> None:
+    assert fresh.connection() == Embedded(fresh.data_dir).connection()
+    assert fresh.connection()["host"] == str(fresh.socket_dir)
+    assert not fresh.data_dir.exists()
+    assert not fresh.socket_dir.exists()
+
+
+def test_starting_twice_keeps_the_server(embedded: Embedded) -> None:
+    embedded.start()
+    first = postmaster(embedded)
+    Embedded(embedded.data_dir).start()
+    assert postmaster(embedded) == first
+
+
+def test_four_processes_may_start_it_at_once(fresh: Embedded, spawn: Spawn) -> None:
+    code = USE + "e.start(); import psycopg; psycopg.connect(**e.connection()).execute('SELECT 1'); print('connected')"
+    starters = [spawn(code, fresh.data_dir) for _ in range(4)]
+    assert [starter.communicate(timeout=60) for starter in starters] == [("connected\n", "")] * 4
+    log = fresh.log.read_text()
+    assert log.count("creating subdirectories") == 1
+    assert log.count("ready to accept connections") == 1
+
+
+def test_a_path_may_hold_any_character(place: Path) -> None:
+    embedded = Embedded(place / """it's a "$HOME" `folder`; é, ü""" / "postgres")
+    embedded.start()
+    assert query(embedded, "SELECT 1") == 1
+    embedded.stop()
+    assert leaves_nothing(embedded)
+
+
+@pytest.mark.parametrize("name", ["long" * 25, "with,comma"])
+def test_a_temp_folder_that_a_socket_path_cannot_hold_is_passed_over(
+    embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    unfit = place / name
+    unfit.mkdir()
+    with monkeypatch.context() as other:
+        other.setattr(tempfile, "tempdir", str(unfit))
+        moved = Embedded(embedded.data_dir)
+    assert not moved.socket_dir.is_relative_to(unfit)
+    moved.start()
+    assert len(os.fsencode(moved.socket_dir / ".s.PGSQL.5432")) <= 103
+    assert query(moved, "SELECT 1") == 1
+
+
+def test_the_environment_neither_disturbs_nor_reaches_the_server(
+    embedded: Embedded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PGPORT": "1", "PGHOST": "nowhere", "PGDATA": "/nowhere", "PGDATABASE": "none"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SOME_PROVIDER_API_KEY", "secret-of-the-provider")
+    embedded.start()
+    assert query(embedded, "SELECT 1") == 1
+    assert b"secret-of-the-provider" not in Path(f"/proc/{postmaster(embedded)}/environ").read_bytes()
+
+
+def test_an_interrupted_first_start_is_made_good(fresh: Embedded, spawn: Spawn) -> None:
+    starter = spawn(USE + "e.start()", fresh.data_dir)
+    wait_for(lambda: list(fresh.data_dir.glob("data.new-*/base/1")))
+    os.killpg(starter.pid, 9)
+    starter.wait()
+    assert not (fresh.data_dir / "data").exists()
+    fresh.start()
+    assert query(fresh, "SELECT 1") == 1
+    assert not list(fresh.data_dir.glob("data.new-*"))
+
+
+def test_data_once_made_are_never_made_again(embedded: Embedded) -> None:
+    embedded.start()
+    query(embedded, "CREATE TABLE kept AS SELECT 42 AS answer")
+    embedded.stop()
+    (embedded.data_dir / "data.new-rubbish").mkdir()
+    embedded.start()
+    assert query(embedded, "SELECT answer FROM kept") == 42
+
+
+def test_a_start_that_fails_says_why(embedded: Embedded) -> None:
+    embedded.start()
+    embedded.stop()
+    with (embedded.data_dir / "data" / "postgresql.conf").open("a") as conf:
+        conf.write("\nno_such_setting = 1\n")
+    with pytest.raises(PostgresError, match=r"(?s)pg_ctl failed.*no_such_setting"):
+        embedded.start()
+    assert not servers_in(embedded.data_dir)
+
+
+def test_a_folder_without_programs_is_refused_by_name(
+    embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVALSITE_POSTGRES_BIN", str(place / "nothing"))
+    with pytest.raises(PostgresError, match=r"nothing \(EVALSITE_POSTGRES_BIN\)"):
+        embedded.start()
+
+
+def test_another_postgresql_serves_where_the_wheel_is_missing(fresh: Embedded, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = postgres._system_programs()
+    if not others:
+        pytest.skip("this machine has no PostgreSQL of its own")
+    monkeypatch.setattr(postgres, "_wheel_programs", lambda: None)
+    fresh.start()
+    assert Path(f"/proc/{postmaster(fresh)}/exe").readlink().parent == others[0].resolve()
+    assert query(fresh, "SHOW server_encoding") == "UTF8"

@@ -1,0 +1,203 @@
+"""Root and others. PostgreSQL refuses root, so its programs then run as someone else."""
+
+import os
+import pwd
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from evalsite.lib.ops import postgres
+from evalsite.lib.ops.postgres import Embedded, PostgresError
+from tests.system.postgres.conftest import HOLD, ROOT, USE, Spawn, leaves_nothing, line_of, postmaster, query
+
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can run as several users"),
+]
+SOMEONE = pwd.getpwnam("daemon").pw_uid  # initdb refuses a user without a name
+
+
+def owner_of(pid: int) -> int:
+    return Path(f"/proc/{pid}").stat().st_uid
+
+
+@pytest.fixture
+def own_folder(place: Path) -> Path:
+    """A folder of an ordinary user, who must be able to reach this code and its Python."""
+    for needed in (ROOT / "manage.py", Path(sys.executable).resolve()):
+        if not all(folder.stat().st_mode & stat.S_IXOTH for folder in needed.parents):
+            pytest.skip(f"other users cannot reach {needed}")
+    folder = place / "home"
+    folder.mkdir()
+    os.chown(folder, SOMEONE, SOMEONE)
+    folder.chmod(0o700)
+    return folder
+
+
+def as_someone() -> dict[str, object]:
+    return {"user": SOMEONE, "group": SOMEONE, "extra_groups": []}
+
+
+def test_root_runs_it_as_nobody(fresh: Embedded) -> None:
+    fresh.start()
+    nobody = pwd.getpwnam("nobody").pw_uid
+    assert owner_of(postmaster(fresh)) == nobody
+    assert (fresh.data_dir / "data").stat().st_uid == nobody
+    assert (fresh.data_dir / "gate.lock").stat().st_uid == 0
+
+
+def as_account(uid: int, work: Callable[[], object]) -> str:
+    """What the work returns, or the error that it raised, in a forked process of another account.
+
+    Forked, because another account may not be able to reach this Python.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.setgroups([])
+        os.setgid(pwd.getpwuid(uid).pw_gid)
+        os.setuid(uid)
+        try:
+            said = str(work())
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the parent reads it
+            said = f"{type(error).__name__}: {error}"
+        os.write(writing, said.encode()[:60_000])
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        said = pipe.read()
+    os.waitpid(child, 0)
+    return said
+
+
+def connecting(embedded: Embedded, **changes: str) -> Callable[[], object]:
+    def connect() -> object:
+        with psycopg.connect(**embedded.connection(), **changes) as connection:
+            return connection.execute("SELECT current_user").fetchone()
+
+    return connect
+
+
+NOBODY = pwd.getpwnam("nobody").pw_uid
+
+
+def test_another_process_of_nobody_cannot_connect_to_roots_server(fresh: Embedded) -> None:
+    fresh.start()
+    assert owner_of(postmaster(fresh)) == NOBODY
+    assert "Peer authentication failed" in as_account(NOBODY, connecting(fresh))
+    assert query(fresh, "SELECT current_user") == "evalsite"
+
+
+def test_nobody_cannot_change_who_may_connect(fresh: Embedded) -> None:
+    fresh.start()
+    for name in ("hba_file", "ident_file"):
+        path = Path(str(query(fresh, f"SHOW {name}")))
+        assert (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) == (0, 0o644)
+        assert path.parent.stat().st_uid == 0
+    assert "Peer authentication failed" not in fresh.log.read_text(), "the site's own programs are let in"
+
+
+def test_the_owner_of_a_folder_and_root_may_connect_and_nobody_else(place: Path) -> None:
+    folder = place / "home"
+    folder.mkdir(mode=0o700)
+    os.chown(folder, SOMEONE, SOMEONE)
+    assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").start()) == "None"
+    embedded = Embedded(folder / "postgres")
+    embedded.socket_dir = next(Path(tempfile.gettempdir()).glob(f"evalsite-{SOMEONE}-{embedded.socket_dir.name[-12:]}"))
+    try:
+        assert owner_of(postmaster(embedded)) == SOMEONE
+        assert as_account(SOMEONE, connecting(embedded)) == "('evalsite',)"
+        assert connecting(embedded)() == ("evalsite",)
+        embedded.socket_dir.chmod(0o777)  # As if a stranger had got into the folder.
+        (embedded.socket_dir / ".s.PGSQL.5432").chmod(0o777)
+        assert "Peer authentication failed" in as_account(NOBODY, connecting(embedded))
+    finally:
+        assert as_account(SOMEONE, lambda: Embedded(folder / "postgres").stop()) == "None"
+
+
+def test_a_folder_of_an_earlier_version_gets_the_rules_at_its_next_start(embedded: Embedded) -> None:
+    (embedded.data_dir / "data" / "pg_hba.conf").write_text("local all all trust\n")
+    for name in ("pg_hba.conf", "pg_ident.conf"):
+        (embedded.data_dir / name).write_text("local all all trust\n")
+    embedded.start()
+    rules = query(embedded, "SELECT string_agg(concat_ws(' ', type, auth_method), ',') FROM pg_hba_file_rules")
+    assert rules == "local peer"
+
+
+def test_a_strict_umask_of_root_is_no_hindrance(place: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        embedded = Embedded(place / "var" / "postgres")
+        embedded.start()
+        assert query(embedded, "SELECT 1") == 1
+    finally:
+        os.umask(before)
+
+
+def test_a_folder_closed_to_that_user_is_named_with_a_remedy(place: Path) -> None:
+    closed = place / "closed home"
+    closed.mkdir(mode=0o700)
+    with pytest.raises(PostgresError, match=r"nobody .*cannot enter .*/closed home\..*EVALSITE_DATA_DIR"):
+        Embedded(closed / "var" / "postgres").start()
+    assert stat.S_IMODE(closed.stat().st_mode) == 0o700
+
+
+def test_programs_closed_to_that_user_are_copied(
+    embedded: Embedded, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = postgres._wheel_programs()
+    assert wheel
+    closed = place / "closed"
+    closed.mkdir(mode=0o700)
+    package = wheel.parents[1]
+    for folder in (package, package.with_name(f"{package.name}.libs")):
+        shutil.copytree(folder, closed / folder.name, ignore=shutil.ignore_patterns("pginstall", "include", "share"))
+    shutil.copytree(wheel.parent / "share", closed / package.name / "pginstall18" / "share")
+    monkeypatch.setattr(postgres, "_wheel_programs", lambda: closed / package.name / "pginstall18" / "bin")
+    embedded.start()
+    assert Path(f"/proc/{postmaster(embedded)}/exe").readlink().is_relative_to(embedded.data_dir)
+    assert query(embedded, "SELECT 1") == 1
+
+
+def test_an_ordinary_user_runs_it_as_oneself(own_folder: Path, spawn: Spawn) -> None:
+    holder = spawn(HOLD, own_folder / "postgres", **as_someone())
+    assert line_of(holder) == "in"
+    embedded = Embedded(own_folder / "postgres")
+    assert owner_of(postmaster(embedded)) == SOMEONE
+    assert holder.communicate(timeout=60) == ("", "")
+    assert leaves_nothing(embedded)
+
+
+def test_root_goes_on_as_the_owner_of_an_existing_cluster(own_folder: Path, spawn: Spawn) -> None:
+    own = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
+    assert own.communicate(timeout=60) == ("", "")
+    embedded = Embedded(own_folder / "postgres")
+    embedded.start()
+    assert owner_of(postmaster(embedded)) == SOMEONE
+    embedded.stop()
+    own_again = spawn(USE + "e.start(); e.stop()", own_folder / "postgres", **as_someone())
+    assert own_again.communicate(timeout=60) == ("", "")
+
+
+def test_the_folder_of_another_user_is_refused_with_a_remedy(
+    embedded: Embedded, own_folder: Path, spawn: Spawn
+) -> None:
+    embedded.start()
+    other = spawn(USE + "e.start()", embedded.data_dir, **as_someone())
+    _, errors = other.communicate(timeout=60)
+    assert "PostgresError" in errors
+    assert "EVALSITE_DATA_DIR" in errors
+    assert query(embedded, "SELECT 1") == 1
+
+
+def test_a_socket_folder_planted_by_someone_else_is_refused(embedded: Embedded) -> None:
+    embedded.socket_dir.mkdir()
+    os.chown(embedded.socket_dir, SOMEONE, SOMEONE)
+    with pytest.raises(PostgresError, match="belongs to someone else"):
+        embedded.start()

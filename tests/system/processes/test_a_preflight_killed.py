@@ -1,0 +1,85 @@
+"""A preflight as an operator makes it, over HTTP: killed with -9 in its call, it gives its slot back, and is a row."""
+
+import os
+import signal
+import subprocess
+import sys
+from decimal import Decimal
+
+import pytest
+from django.core.management import call_command
+from django.db.models import Sum
+from django.utils import timezone
+
+from runs_app import tasks
+from runs_app.engine import preflight
+from runs_app.models import Endpoint, Experiment, LanguageModel, LedgerEntry, Preflight
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
+from tests import factories
+from tests.system.processes.workers import ROOT, data_dir, database_url, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+
+def never(request):
+    raise AssertionError("no call may be made")
+
+
+def ask(experiment):
+    (row,) = Preflight.objects.ask([LanguageModel.objects.get().pk], by="a test", experiment=experiment)
+    return row
+
+
+def killed_in_its_call(provider):
+    """`experiment preflight draft` in a process of its own, killed while the provider is at its answer."""
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "experiment", "preflight", "draft"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database_url(), "EVALSITE_DATA_DIR": data_dir()},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: provider.counters()["requests"] == 1)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def test_its_slot_returns_after_its_lease_and_the_ledger_holds_both_calls():
+    with simulator_process(SimulatorConfig(latency_ms=25_000)) as provider:
+        endpoint = factories.make_endpoint("rehearsal", base_url=provider.url, max_concurrency=1, adaptive=False)
+        draft = factories.make_experiment("draft", models=[factories.make_model("sim", endpoint=endpoint)])
+        killed_in_its_call(provider)
+        (lost,) = Preflight.objects.all()
+        assert (lost.status, Endpoint.objects.get().in_flight) == ("running", 1)
+        assert Experiment.objects.get().reserved_usd == lost.reserved_usd > 0
+
+        full = ask(draft)
+        preflight.make_preflight(full.pk, never)
+        full.refresh_from_db()
+        assert (full.status, full.said) == ("unverified", "the endpoint rehearsal has 1 of 1 calls in flight")
+
+        call_command("sweep_stale_claims")
+        assert Endpoint.objects.get().in_flight == 1  # Its lease has not ended.
+        Preflight.objects.filter(pk=lost.pk).update(lease_until=timezone.now())
+        call_command("sweep_stale_claims")
+        lost.refresh_from_db()
+        assert (lost.status, lost.error_class, Endpoint.objects.get().in_flight) == ("unverified", "worker_lost", 0)
+
+        provider.set_faults(latency_ms=0)
+        answered = ask(draft)
+        assert tasks.make_preflight(answered.pk) == "ok"
+        assert provider.counters()["requests"] == 2
+    answered.refresh_from_db()
+    tokens = (answered.input_tokens, answered.output_tokens)
+    assert answered.cost_usd == Decimal(tokens[0] * 1 + tokens[1] * 2) / 1_000_000 > 0
+    names = ("attempts", "unpriced", "paid_usd")  # In one quarter of an hour, or in two.
+    entered = LedgerEntry.objects.aggregate(**{name: Sum(name) for name in names})
+    assert entered == {"attempts": 2, "unpriced": 1, "paid_usd": answered.cost_usd}
+    draft.refresh_from_db()
+    assert (draft.spent_usd, draft.reserved_usd) == (answered.cost_usd, lost.kept_usd)
+    assert find_differences() == []

@@ -1,0 +1,122 @@
+"""Two worker processes on one experiment, one killed with -9: nothing is lost, doubled, or paid twice but what flew."""
+
+import os
+import signal
+import time
+from contextlib import contextmanager
+
+import pytest
+from django.conf import settings
+from django.db import transaction
+from django.db.models.functions import Now
+
+from runs_app.engine.result_spool import LINES
+from runs_app.models import Attempt, Endpoint, Run, Trial, Worker
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
+from tests import factories
+from tests.system.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
+
+LEASE_S = 4.0
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+
+def launched(base_url, items=40, samples=10, lease_s=LEASE_S):
+    endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True)
+    experiment = factories.make_experiment(
+        "killed",
+        dataset=factories.make_dataset("many", items),
+        models=[factories.make_model("sim", endpoint=endpoint)],
+        samples=samples,
+        lease_s=lease_s,
+        max_usd=None,
+    )
+    (run,) = factories.make_runs(experiment)
+    run.max_concurrency = 2 * IN_FLIGHT
+    run.save()
+    factories.plan_trials(run)
+    return run
+
+
+def done():
+    return Run.objects.get().n_done
+
+
+def test_every_trial_is_written_once_and_only_what_was_in_flight_is_asked_again():
+    """Half a day apart by their own clocks, and this process, which looks at them, in between."""
+    with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
+        run = launched(provider.url)
+        with drain_process(TZ="America/New_York") as killed, drain_process(TZ="Asia/Tokyo") as survivor:
+            wait_until(lambda: Worker.objects.count() == 2 and done() >= 60)
+            victim = Worker.objects.get(pid=killed.pid)
+            with nobody_writes():  # Else the server might still commit what it was told last, after we looked.
+                os.killpg(killed.pid, signal.SIGKILL)
+                killed.wait()
+                held = Trial.objects.filter(status="running", worker=victim).count()
+            at_kill = time.monotonic()
+            survivor.wait(timeout=120)
+            back_after = time.monotonic() - at_kill
+
+        run.refresh_from_db()
+        assert (run.status, run.n_done, run.n_failed) == ("done", 400, 0)
+        assert provider.counters()["requests"] <= 400 + IN_FLIGHT
+    assert Attempt.objects.filter(outcome="ok").count() == 400
+    assert back_after < 60
+    lost = Attempt.objects.filter(outcome="lost").count()
+    assert lost == Trial.objects.filter(attempts=2).count() <= held <= HELD
+    assert Endpoint.objects.get().in_flight == 0
+    assert find_differences() == []
+
+
+def unwritten(folder):
+    """Trials whose answers a worker has, and could not write yet."""
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_bytes().split(b"\n")[:-1]]
+    answered = {LINES.validate_json(line).claim.trial_id for line in lines}
+    return set(Trial.objects.filter(status="running", pk__in=answered).values_list("pk", flat=True))
+
+
+@contextmanager
+def nobody_writes():
+    """Every turn waits for who holds the endpoint's row."""
+    with transaction.atomic():
+        Endpoint.objects.select_for_update().get()
+        yield
+
+
+def test_answers_that_had_come_in_are_written_by_another_and_not_asked_again():
+    """However many: their slots were handed on, so that they may be more than were ever in flight at once."""
+    with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
+        run = launched(provider.url, lease_s=120.0)
+        with drain_process() as killed:
+            wait_until(lambda: done() >= 60)
+            with nobody_writes():
+                wait_until(lambda: len(unwritten(settings.JOURNAL_DIR)) > IN_FLIGHT)
+                os.killpg(killed.pid, signal.SIGKILL)
+                killed.wait()
+            had = unwritten(settings.JOURNAL_DIR)
+            Trial.objects.filter(status="running").exclude(pk__in=had).update(lease_until=Now())
+        with drain_process() as other:
+            other.wait(timeout=120)
+        assert provider.counters()["requests"] <= 400 + IN_FLIGHT
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed) == ("done", 400, 0)
+    assert len(had) > IN_FLIGHT
+    assert set(Attempt.objects.filter(trial__in=had).values_list("outcome", "trial__attempts")) == {("ok", 1)}
+    assert Attempt.objects.filter(outcome="ok").count() == 400
+    assert find_differences() == []
+
+
+def test_a_worker_told_to_stop_ends_what_it_began_and_gives_nothing_away():
+    with simulator_process(SimulatorConfig(latency_ms=50)) as provider:
+        run = launched(provider.url)
+        with drain_process() as worker:
+            wait_until(lambda: done() >= 20)
+            worker.terminate()
+            assert worker.wait(timeout=60) == 0
+        run.refresh_from_db()
+        assert run.n_running == 0
+        assert provider.counters()["requests"] == run.n_done
+    assert Worker.objects.get().left_at is not None
+    assert find_differences() == []

@@ -1,0 +1,57 @@
+"""Workers killed with -9 while they submit and collect one batch: it is made once, paid once, and written once."""
+
+import os
+import signal
+
+import pytest
+
+from runs_app.models import Attempt, ProviderBatch, Run
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.process import simulator_process
+from tests.integration.batches.world import batched_run, give_up_waiting, make_due
+from tests.system.processes.workers import drain_process, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+CALLS = 420  # Three portions of results.
+
+
+def kill_once(is_reached):
+    """A worker, killed with -9 as soon as the database or the provider says so."""
+    make_due()
+    with drain_process(BATCH_KEY="sk-simulated") as worker:
+        wait_until(lambda: is_reached() or worker.poll() is not None)
+        assert worker.poll() is None, "the worker ended before it could be killed"
+        os.killpg(worker.pid, signal.SIGKILL)
+        worker.wait()
+
+
+def test_one_batch_outlives_three_workers():
+    with simulator_process(SimulatorConfig(batch_waits={"create": 120})) as provider:
+        run = batched_run(provider.url, items=CALLS)
+
+        kill_once(lambda: ProviderBatch.objects.exclude(gone_by=None).exists())
+        assert ProviderBatch.objects.get().input_file != ""
+        assert provider.counters()["batches"] == 0
+
+        provider.set_faults(batch_waits={"answer": 120})
+        give_up_waiting()
+        kill_once(lambda: provider.counters()["batches"] == 1)
+        assert ProviderBatch.objects.get().provider_id == ""
+
+        provider.set_faults(batch_waits={"line": 0.01})
+        kill_once(lambda: Run.objects.get().n_done >= 200)
+        assert Run.objects.get().n_done < CALLS
+
+        provider.set_faults(batch_waits={})
+        make_due()
+        with drain_process(BATCH_KEY="sk-simulated") as last:
+            assert last.wait(timeout=90) == 0
+
+        counted = provider.counters()
+        assert (counted["batches"], counted["batch_calls"], counted["answered_again"]) == (1, CALLS, 0)
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_attempts) == ("done", CALLS, CALLS)
+    assert set(Attempt.objects.values_list("outcome", flat=True)) == {"ok"}
+    assert ProviderBatch.objects.get().n_answered == CALLS
+    assert find_differences() == []

@@ -1,0 +1,80 @@
+"""Two workers judge 400 answers; one is killed with -9. Each verdict is read once, whatever shape it came in."""
+
+import os
+import random
+import signal
+from collections import Counter
+
+import pytest
+
+from grading_app.judging.judge_plan import judge
+from grading_app.judging.verdict_reader import read_verdicts
+from grading_app.models import Grading
+from runs_app.models import Attempt, Run, Trial, Worker
+from runs_app.monitoring.consistency_check import find_differences
+from runs_app.prompt_preview import turns_of
+from runs_app.simulator.config import SimulatorConfig
+from runs_app.simulator.judge_behaviour import Asked, assorted
+from runs_app.simulator.process import simulator_process
+from tests import factories
+from tests.integration.judging.conftest import make_grader, write_ledger
+from tests.system.processes.workers import HELD, IN_FLIGHT, drain_process, wait_until
+
+pytestmark = [pytest.mark.processes, pytest.mark.django_db(transaction=True)]
+
+SEED = 7
+ANSWERS = 400
+
+
+def judged(base_url):
+    endpoint = factories.make_endpoint("rehearsal", base_url=base_url, max_concurrency=2 * IN_FLIGHT, is_free=True)
+    experiment = factories.make_experiment(
+        "judged", dataset=factories.make_dataset("many", 40), samples=10, lease_s=4.0, max_usd=None, max_concurrency=32
+    )
+    (run,) = factories.make_runs(experiment, status="done")
+    factories.plan_trials(run, answer=lambda item, dimension, index: f"{item.key} says {index}")
+    write_ledger(experiment)
+    model = factories.make_model("judge", endpoint=endpoint)
+    (report,) = judge(experiment, [make_grader(model=model)], [experiment.waves.get()], by="test")
+    assert report.added == ANSWERS
+    return experiment, report.run
+
+
+def expected_code(trial):
+    """What is wrong with the reply that the simulated judge gave to this request."""
+    text = "\n\n".join(turn.text for turn in turns_of(trial).turns)
+    dice = random.Random(f"{SEED}\x1f{trial.run.condition.model.model}\x1f{text}")
+    return assorted(Asked("score"), (0, 1), dice)[1]
+
+
+def test_a_judge_loses_and_doubles_nothing_and_every_shape_gets_its_code():
+    with simulator_process(SimulatorConfig(latency_ms=50, seed=SEED, judge="assorted")) as provider:
+        experiment, run = judged(provider.url)
+        with drain_process() as killed, drain_process() as survivor:
+            wait_until(lambda: Worker.objects.count() == 2 and Run.objects.get(pk=run.pk).n_done >= 60)
+            victim = Worker.objects.get(pid=killed.pid)
+            os.killpg(killed.pid, signal.SIGKILL)
+            killed.wait()
+            held = Trial.objects.filter(status="running", worker=victim).count()
+            survivor.wait(timeout=120)
+        requests = provider.counters()["requests"]
+
+    run.refresh_from_db()
+    assert (run.status, run.n_done, run.n_failed) == ("done", ANSWERS, 0)
+    assert requests <= ANSWERS + IN_FLIGHT
+    assert held <= HELD
+    assert Attempt.objects.filter(run=run, outcome="ok").count() == ANSWERS
+    assert find_differences() == []
+
+    (read,) = read_verdicts(experiment)
+    assert read.read == Grading.objects.count() == ANSWERS
+    rows = Grading.objects.select_related(
+        "judged_by__run__condition__model__endpoint", "judged_by__run__experiment", "judged_by__run__wave",
+        "judged_by__item__image", "judged_by__dimension", "judged_by__subject",
+    )  # fmt: skip
+    codes = Counter()
+    for row in rows:
+        assert row.parse_error == expected_code(row.judged_by), row.judged_by.answer
+        codes[row.parse_error] += 1
+    assert codes == Counter({**read.unread, "": ANSWERS - read.unread.total()})
+    assert len(codes) >= 5

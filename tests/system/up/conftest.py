@@ -1,0 +1,162 @@
+"""A whole site in a folder of its own, and the certainty that none of its processes outlives a test."""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops.postgres import Embedded
+from tests.clusters import copied, environment
+from tests.system.postgres.conftest import ROOT, open_folder, query
+
+
+def until(condition: Callable[[], object], seconds: float = 90) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.05)
+
+
+def free_port() -> int:
+    """One below those that the kernel hands out, so that no connection gets it before it is bound; nor does another
+    of pytest-xdist's processes, which each have a thousand of their own."""
+    first = 20_000 + 1000 * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 12)
+    while True:
+        port = random.randrange(first, first + 1000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+def processes_of(place: Path) -> dict[int, str]:
+    """Processes that were started for this folder, by their environment or their place of work; with their states."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            ours = os.fsencode(place) in (process / "environ").read_bytes()
+            ours = ours or (process / "cwd").readlink().is_relative_to(place)
+            if ours:
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return found
+
+
+class Site:
+    """`manage.py up` in a process of its own."""
+
+    def __init__(self, place: Path, *options: str, **more: str) -> None:
+        self.place, self.port = place, free_port()
+        self.log = place / "up.log"
+        self.was_served = False
+        command = [sys.executable, str(ROOT / "manage.py"), "up", f"--port={self.port}", *options]
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=place, env=environment(place) | more, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def get(self, path: str) -> bytes:
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=60) as response:
+            return response.read()
+
+    def is_served(self) -> bool:
+        """Once the socket is there, a request may break off but is never refused, web server or not."""
+        assert self.process.poll() is None, self.said()
+        refused = False
+        try:
+            self.was_served |= json.loads(self.get("/healthz"))["status"] == "ok"
+        except OSError as error:
+            refused = isinstance(getattr(error, "reason", None), ConnectionRefusedError)
+        else:
+            return True
+        assert not (self.was_served and refused)
+        return False
+
+    def child(self, word: str) -> int | None:
+        """The child whose command line holds a word."""
+        return next((pid for pid in children(self.process.pid) if word in command_line(pid)), None)
+
+    def manage(self, *arguments: str) -> str:
+        command = [sys.executable, str(ROOT / "manage.py"), *arguments]
+        return subprocess.run(command, env=environment(self.place), check=True, capture_output=True, text=True).stdout
+
+    def enqueue(self) -> str:
+        """Queue a task of the site; its id."""
+        code = "import django_q.tasks as q; print(q.async_task('runs_app.tasks.tend'))"
+        return self.manage("shell", "--no-imports", "-c", code).strip()
+
+    def has_done(self, task: str) -> bool:
+        """Whether the cluster ran the task and stored its result."""
+        done = f"SELECT count(*) FROM django_q_task WHERE id = '{task}' AND success"
+        return query(Embedded(self.place / "data" / "postgres"), done) == 1
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, seconds: float = 60) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(seconds)
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return ""
+
+
+@contextmanager
+def spaced_folder(prepared: Path) -> Iterator[Path]:
+    """A folder with a space in its path, with a database in it."""
+    with open_folder() as folder:
+        spaced = folder / "my lab"
+        spaced.mkdir()
+        copied(prepared, spaced / "data")
+        try:
+            yield spaced
+        finally:
+            for pid in processes_of(spaced):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+@contextmanager
+def running_site(place: Path) -> Iterator[Site]:
+    started = Site(place, "--workers=1")
+    try:
+        until(started.is_served)
+        yield started
+    finally:
+        started.process.kill()
+        started.process.wait()
+
+
+@pytest.fixture
+def place(prepared: Path) -> Iterator[Path]:
+    with spaced_folder(prepared) as folder:
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def lasting_site(prepared: Path) -> Iterator[Site]:
+    """One for all tests after which it runs on."""
+    with spaced_folder(prepared) as folder, running_site(folder) as started:
+        yield started
+
+
+@pytest.fixture
+def site(place: Path) -> Iterator[Site]:
+    with running_site(place) as started:
+        yield started

@@ -1,0 +1,206 @@
+"""Whoever can write the tables of the task queue makes the site run nothing but its own tasks."""
+
+import base64
+import os
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from django.contrib import admin
+from django.contrib.auth.models import User
+from django.db import IntegrityError, connection, transaction
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.module_loading import import_string
+from django_q.conf import Conf
+from django_q.models import OrmQ, Success, Task
+from django_q.monitor import save_task
+from django_q.signing import SignedPackage
+from django_q.tasks import async_task
+
+from runs_app.taskqueue import broker
+from runs_app.taskqueue.broker import Broker
+from runs_app.taskqueue.task_payloads import FUNCTIONS, TaskRefused, check_task, load_plain
+
+ROOT = Path(__file__).resolve().parents[3]
+TEND = broker.TEND
+
+
+class MakesFolder:
+    """A pickle of this makes a folder when it is loaded without care."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.fixture
+def quick(db, monkeypatch):
+    monkeypatch.setattr(Conf, "POLL", 0)
+
+
+def signed(**changes):
+    task = {"id": "1", "name": "one", "func": TEND, "args": (), "kwargs": {}, "started": timezone.now()}
+    return SignedPackage.dumps(task | changes)
+
+
+def waiting(payload):
+    return OrmQ.objects.create(key=Conf.CLUSTER_NAME, payload=payload, lock=timezone.now())
+
+
+# --- rows that ask for code ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_the_database_takes_no_schedule_and_the_queue_runs_none():
+    columns = "func, args, schedule_type, repeats, next_run, name"
+    with pytest.raises(IntegrityError, match="django_q_schedule_stays_empty"), transaction.atomic():
+        connection.cursor().execute(
+            f"INSERT INTO django_q_schedule ({columns}) VALUES ('os.system', '(''id'',)', 'O', -1, now(), 'x')"
+        )
+    assert Conf.SCHEDULER is False
+
+
+@pytest.mark.django_db
+def test_the_database_takes_no_hook_and_a_saved_task_calls_none(tmp_path):
+    task = Task(id="1" * 32, name="one", func=TEND, started=timezone.now(), stopped=timezone.now(), success=True)
+    task.save()
+    with pytest.raises(IntegrityError, match="django_q_task_has_no_hook"), transaction.atomic():
+        connection.cursor().execute("UPDATE django_q_task SET hook = 'os.remove'")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE django_q_task DROP CONSTRAINT django_q_task_has_no_hook")
+    called = []
+    task.hook = called.append
+    task.save = lambda **_: None
+    from django.db.models.signals import post_save
+
+    post_save.send(sender=Task, instance=task, created=False)
+    assert called == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"func": "os.system", "args": ("true",)},
+        {"func": "runs_app.tasks.wake"},
+        {"func": os.getpid},
+        {"hook": "os.remove"},
+        {"chain": [("os.system", ("true",))]},
+        {"sync": True},
+        {"cached": True},
+        {"group": "a", "iter_count": 2},
+    ],
+    ids=repr,
+)
+def test_a_signed_task_that_asks_for_other_code_is_refused_and_removed(quick, changes, caplog):
+    waiting(signed(**changes))
+    waiting(signed(id="2"))
+    assert Broker().dequeue() == []
+    assert "is refused and removed" in caplog.text
+    ((pk, _),) = Broker().dequeue()
+    assert OrmQ.objects.get().pk == pk, "the next task is taken"
+
+
+def test_a_signed_pickle_runs_nothing_when_it_is_loaded(quick, tmp_path):
+    waiting(signed(args=(MakesFolder(tmp_path / "made"),)))
+    assert Broker().dequeue() == []
+    assert not OrmQ.objects.exists()
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("payload", ["", "no payload", "a:b:c"])
+def test_an_unsigned_payload_is_refused_and_removed(quick, payload):
+    waiting(payload)
+    assert Broker().dequeue() == []
+    assert not OrmQ.objects.exists()
+
+
+@pytest.fixture
+def planted(db, tmp_path):
+    """A finished task, which is not signed, whose pickles make a folder."""
+    Success.objects.create(
+        id="f" * 32, name="planted", func=TEND, started=timezone.now(), stopped=timezone.now(), success=True
+    )
+    bad = base64.b64encode(pickle.dumps(MakesFolder(tmp_path / "made"))).decode()
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE django_q_task SET args = %s, kwargs = %s, result = %s", [bad, bad, bad])
+    return tmp_path / "made"
+
+
+def test_a_planted_result_runs_nothing_when_the_next_task_is_saved(planted, monkeypatch):
+    monkeypatch.setattr("django_q.monitor.close_old_django_connections", lambda: None)
+    task = SignedPackage.loads(signed(result=3, success=True, stopped=timezone.now()))
+    save_task(task, Broker())
+    assert Success.objects.get(id="1").result == 3
+    assert not planted.exists()
+
+
+def test_a_planted_result_runs_nothing_when_a_superuser_looks_at_it_or_queues_it_again(planted, client):
+    client.force_login(User.objects.create_superuser("root", password="x"))
+    listed = client.get(reverse("admin:django_q_success_changelist"))
+    shown = client.get(reverse("admin:django_q_success_change", args=["f" * 32]))
+    assert (listed.status_code, shown.status_code) == (200, 200)
+    assert "Not shown" in shown.content.decode()
+    again = {"action": "queue_again", admin.helpers.ACTION_CHECKBOX_NAME: "f" * 32}
+    answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
+    assert "Task planted was not queued" in answer.content.decode()
+    assert not OrmQ.objects.exists()
+    assert not planted.exists()
+
+
+def test_a_superuser_queues_a_task_of_the_list_again_and_no_other(db, client):
+    client.force_login(User.objects.create_superuser("root", password="x"))
+    for key, function in (("a", TEND), ("b", "os.system")):
+        Success.objects.create(
+            id=key * 32, name=function, func=function, args=("true",), kwargs={}, started=timezone.now(),
+            stopped=timezone.now(), success=True,
+        )  # fmt: skip
+    again = {"action": "queue_again", admin.helpers.ACTION_CHECKBOX_NAME: ["a" * 32, "b" * 32]}
+    answer = client.post(reverse("admin:django_q_success_changelist"), again, follow=True)
+    assert "Task os.system was not queued" in answer.content.decode()
+    assert [row.task["func"] for row in OrmQ.objects.all()] == [TEND]
+
+
+# --- what the site itself queues -------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_a_function_outside_the_list_cannot_even_be_queued():
+    with pytest.raises(TaskRefused, match=r"os\.getpid"):
+        async_task("os.getpid")
+    assert not OrmQ.objects.exists()
+
+
+@pytest.mark.django_db
+def test_a_task_of_the_list_passes_with_its_arguments(quick):
+    async_task(TEND, 7, ["text", None], by={"a": 1.5}, timeout=60, save=False, cluster="evalsite")
+    ((_, payload),) = Broker().dequeue()
+    task = SignedPackage.loads(payload)
+    check_task(task)
+    assert (task["func"], task["args"], task["kwargs"]) == (TEND, (7, ["text", None]), {"by": {"a": 1.5}})
+
+
+def test_every_task_that_the_code_names_is_in_the_list_and_exists():
+    code = [
+        path
+        for app in ("evalsite", "datasets_app", "runs_app", "grading_app")
+        for path in (ROOT / app).rglob("*.py")
+        if path.name != "task_payloads.py"
+    ]
+    named = {name for path in code for name in re.findall(r'"(\w+\.tasks\.\w+)"', path.read_text())}
+    assert named == FUNCTIONS
+    assert all(callable(import_string(name)) for name in FUNCTIONS)
+
+
+@pytest.mark.parametrize("value", [None, 1, "text", b"bytes", (1, [2.5, {"a": {3}}]), timezone.now(), True])
+def test_plain_values_come_back_as_they_were(value):
+    assert load_plain(pickle.dumps(value, protocol=-1)) == value
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", pickle.dumps("text")[:-3], pickle.dumps(os.system)])
+def test_a_damaged_pickle_or_one_that_names_code_is_refused(data):
+    with pytest.raises(TaskRefused):
+        load_plain(data)

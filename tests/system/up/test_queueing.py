@@ -1,0 +1,210 @@
+"""The task queue: who takes what, and when a cluster counts as hanging."""
+
+import asyncio
+import subprocess
+from datetime import timedelta
+
+import pytest
+from django.db import DatabaseError
+from django.utils import timezone
+from django_q.conf import Conf
+from django_q.models import OrmQ
+from django_q.tasks import async_task
+
+from runs_app import tasks
+from runs_app.engine.worker import Drain
+from runs_app.taskqueue import broker
+from runs_app.taskqueue.broker import LATE_LOOKS, Broker, Pulse, hand_back
+from runs_app.taskqueue.supervisor_channel import VARIABLE, Noticeboard
+from tests.integration.engine.conftest import experiment, reply, run  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def board(tmp_path, monkeypatch):
+    with Noticeboard.made_in(tmp_path) as made:
+        monkeypatch.setenv(VARIABLE, str(made.folder))
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def within_a_test(monkeypatch):
+    """No pauses, and a connection that is kept: it holds the test's transaction."""
+    monkeypatch.setattr(Conf, "POLL", 0)
+    monkeypatch.setattr(broker, "close_old_connections", lambda: None)
+
+
+@pytest.fixture
+def replaced():
+    return []
+
+
+@pytest.fixture
+def pulse(board, replaced):
+    return Pulse(board, workers=2, replace=replaced.append)
+
+
+def keys() -> list[str]:
+    return list(OrmQ.objects.order_by("pk").values_list("key", flat=True))
+
+
+def busy(board, n):
+    """Workers that do a task: processes that live, with their notices."""
+    sleepers = [subprocess.Popen(["/bin/sleep", "60"]) for _ in range(n)]
+    for sleeper in sleepers:
+        (board.folder / f"busy-{sleeper.pid}").touch()
+    return sleepers
+
+
+# --- what a cluster takes --------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_takes_a_shared_task_once_and_marks_it_as_its_own(board):
+    async_task(broker.TEND)
+    ((pk, payload),) = Broker().dequeue()
+    row = OrmQ.objects.get()
+    assert (row.pk, row.payload, row.key) == (pk, payload, board.queue)
+    assert row.lock > timezone.now() + timedelta(seconds=Conf.RETRY - 60)
+    assert Broker().dequeue() == []
+
+
+def test_a_cluster_without_a_noticeboard_takes_from_the_shared_queue_alone(board, monkeypatch):
+    async_task(broker.TEND, cluster=board.queue)
+    async_task(broker.TEND)
+    monkeypatch.delenv(VARIABLE)
+    assert len(Broker().dequeue()) == 1
+    assert Broker().dequeue() == []
+    assert keys() == [board.queue, Conf.CLUSTER_NAME]
+
+
+def test_what_a_dead_cluster_had_taken_is_there_for_the_next(board):
+    async_task(broker.TEND)
+    assert Broker().dequeue()
+    hand_back(board)
+    assert keys() == [Conf.CLUSTER_NAME]
+    assert len(Broker().dequeue()) == 1
+
+
+def test_the_board_of_a_killed_one_is_found_and_that_of_a_living_one_is_not(board, tmp_path):
+    (tmp_path / "up-killed").mkdir()
+    (tmp_path / "up-killed" / "in-use").touch()
+    assert [left.queue for left in Noticeboard.left_behind(tmp_path)] == ["up-killed"]
+
+
+# --- when it hangs ---------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_is_asked_to_tend_the_work_by_its_own_queue(board, pulse):
+    pulse()
+    row = OrmQ.objects.get()
+    assert row.key == board.pulse_queue
+    assert (row.task["func"], row.task["args"]) == (broker.TEND, (board.queue,))
+    pulse()
+    assert OrmQ.objects.count() == 1, "nothing is asked twice"
+
+
+def test_one_that_answers_is_asked_again_only_after_a_while(pulse, monkeypatch):
+    pulse()
+    OrmQ.objects.all().delete()
+    pulse()
+    assert not OrmQ.objects.exists()
+    monkeypatch.setattr(broker, "PULSE_S", 0)
+    pulse._due = 0
+    pulse()
+    assert OrmQ.objects.count() == 1
+
+
+def test_one_that_leaves_a_request_undone_with_a_worker_idle_is_replaced_once(board, pulse, replaced):
+    sleepers = busy(board, 1)
+    try:
+        for _ in range(LATE_LOOKS):
+            assert replaced == []
+            pulse()
+        pulse()
+        assert len(replaced) == 1
+    finally:
+        _end(sleepers)
+
+
+def test_a_request_whose_answer_was_lost_is_asked_once_more(pulse, replaced):
+    pulse()
+    lost = OrmQ.objects.get().pk
+    while OrmQ.objects.get().pk == lost:
+        pulse()
+    OrmQ.objects.all().delete()  # This time the cluster's answer comes through.
+    for _ in range(LATE_LOOKS):
+        pulse()
+    assert replaced == []
+
+
+def test_one_whose_workers_are_all_busy_is_left_alone(board, pulse, replaced):
+    sleepers = busy(board, 2)
+    try:
+        for _ in range(3 * LATE_LOOKS):
+            pulse()
+        assert replaced == []
+    finally:
+        _end(sleepers)
+    assert board.busy() == 0, "the notices of workers that were killed do not count"
+
+
+def test_a_database_that_is_away_is_not_held_against_the_cluster(pulse, replaced, monkeypatch):
+    for _ in range(LATE_LOOKS - 1):
+        pulse()
+    with monkeypatch.context() as away:
+        away.setattr(pulse, "_look", lambda: (_ for _ in ()).throw(DatabaseError))
+        with pytest.raises(DatabaseError):
+            pulse()
+    for _ in range(LATE_LOOKS - 1):
+        pulse()
+    assert replaced == []
+
+
+def test_a_new_cluster_starts_with_nothing_held_against_it(board, pulse, replaced):
+    async_task(broker.TEND)
+    Broker().dequeue()
+    for _ in range(LATE_LOOKS - 1):
+        pulse()
+    pulse.start_anew()
+    pulse()
+    assert replaced == []
+    assert keys() == [Conf.CLUSTER_NAME, board.pulse_queue]
+
+
+def _end(sleepers):
+    for sleeper in sleepers:
+        sleeper.kill()
+        sleeper.wait()
+
+
+# --- stopping --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_drain_told_to_stop_claims_no_more_and_gives_its_place_back(board, run, monkeypatch):  # noqa: F811
+    from runs_app.llm import gateway
+
+    stop, is_told = Drain.stop, []
+
+    def told(drain):
+        is_told.append(drain)
+        stop(drain)
+
+    async def call(request):
+        board.tell_to_stop()
+        async with asyncio.timeout(60):
+            while not is_told:
+                await asyncio.sleep(0.01)
+        return reply()
+
+    type(run).objects.filter(pk=run.pk).update(max_concurrency=1)
+    monkeypatch.setattr(gateway, "call", call)
+    monkeypatch.setattr(Drain, "stop", told)
+    monkeypatch.setattr(gateway, "warm_up", lambda: None)
+    assert tasks.drain() == 1
+    run.refresh_from_db()
+    assert (run.n_done, run.n_pending, run.n_running) == (1, 5, 0)
+    assert tasks.drain() == 0, "none starts while the site stops"
+    with tasks.drain_slot() as free:
+        assert free

@@ -1,0 +1,195 @@
+"""Clients that send or read slowly keep nobody else waiting; those that make progress are served."""
+
+import http.client
+import json
+import re
+import socket
+import threading
+import time
+import urllib.parse
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+from evalsite.lib.ops.web_connections import BODY_BYTES, HEAD_S
+from tests.system.up.conftest import Site, until
+
+pytestmark = pytest.mark.processes
+
+MANY = 40
+SOON_S = 5.0  # The machine may be busy; an attack that works holds pages for HEAD_S and more.
+PASSWORD = "long enough to be a password"
+MAKE_USER = (
+    "from django.contrib.auth import get_user_model as u; from django.contrib.auth.models import Group;"
+    f"one = u().objects.create_user('ada', password={PASSWORD!r});"
+    "one.groups.add(Group.objects.get(name='Researcher'))"
+)
+
+SLOW_HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
+SLOW_BODY = b"POST /accounts/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n"
+LARGE_BODY = b"POST /datasets/new/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 500000000\r\n\r\n"
+CHUNKED_BODY = b"POST /accounts/login/ HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n"
+BLANK_LINES = b"\r\n\r\n"
+
+
+@contextmanager
+def slow_clients(site: Site, beginning: bytes, *, drip: bytes = b"x"):
+    """`MANY` connections that begin a request and then send a byte now and again."""
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(MANY):
+            client = stack.enter_context(socket.create_connection(("127.0.0.1", site.port)))
+            client.sendall(beginning)
+            clients.append(client)
+        done = threading.Event()
+        dripping = threading.Thread(target=drip_until, args=(done, clients, drip))
+        dripping.start()
+        try:
+            yield clients
+        finally:
+            done.set()
+            dripping.join()
+
+
+def drip_until(done: threading.Event, clients: list[socket.socket], drip: bytes) -> None:
+    while not done.wait(0.5):
+        for client in clients:
+            try:
+                client.sendall(drip)
+            except OSError:
+                continue
+
+
+def seconds_for_pages(site: Site) -> float:
+    began = time.monotonic()
+    assert b"ok" in site.get("/healthz")
+    assert b"<form" in site.get("/accounts/login/")
+    return time.monotonic() - began
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.settimeout(0.01)
+    try:
+        while client.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@pytest.mark.parametrize("beginning", [b"", SLOW_HEAD, SLOW_BODY, LARGE_BODY, CHUNKED_BODY, BLANK_LINES])
+def test_pages_answer_beside_many_clients_that_send_slowly(lasting_site: Site, beginning: bytes) -> None:
+    with slow_clients(lasting_site, beginning):
+        assert seconds_for_pages(lasting_site) < SOON_S
+
+
+def test_a_head_that_does_not_end_is_given_up(lasting_site: Site) -> None:
+    with slow_clients(lasting_site, SLOW_HEAD) as clients:
+        until(lambda: all(is_closed(client) for client in clients), HEAD_S + 10)
+
+
+def test_a_large_body_of_a_stranger_is_refused_before_it_is_sent(lasting_site: Site) -> None:
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+        client.sendall(LARGE_BODY)
+        assert client.recv(4096).startswith(b"HTTP/1.1 403 ")
+
+
+def test_pages_answer_beside_many_clients_that_do_not_read(lasting_site: Site) -> None:
+    """The style sheet is larger than what a client with a small buffer takes without reading."""
+    request = b"GET /static/vendor/bootstrap/bootstrap.min.css HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        for _ in range(MANY):
+            client = stack.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", lasting_site.port))
+            client.sendall(request)
+        assert seconds_for_pages(lasting_site) < SOON_S
+
+
+def test_a_page_that_is_read_slowly_arrives_whole(lasting_site: Site) -> None:
+    path = "/static/vendor/bootstrap/bootstrap.min.css"
+    whole = lasting_site.get(path)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", lasting_site.port))
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        time.sleep(1)
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert response.read() == whole
+
+
+def test_requests_on_one_connection_are_answered_in_turn(lasting_site: Site) -> None:
+    """Also where the second arrives together with the first."""
+    request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+        client.sendall(request + request[:20])
+        first = http.client.HTTPResponse(client)
+        first.begin()
+        assert (first.status, json.loads(first.read())["status"]) == (200, "ok")
+        client.sendall(request[20:])
+        assert client.recv(4096).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_form_that_waits_to_be_asked_for_its_body_is_read(lasting_site: Site) -> None:
+    head = b"POST /accounts/login/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", lasting_site.port), timeout=20) as client:
+        client.sendall(head)
+        assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(b"a=b")
+        answer = b""
+        while b" 403 " not in answer:  # It brings no CSRF token.
+            answer += client.recv(4096)
+
+
+def test_an_upload_that_takes_its_time_beside_slow_clients_is_taken(lasting_site: Site) -> None:
+    """It is under way for longer than a head may take."""
+    lasting_site.manage("shell", "--no-imports", "-c", MAKE_USER)
+    cookies, token = signed_in(lasting_site)
+    rows = "".join(f"item-{number},What is {number} plus {number}?\n" for number in range(4000))
+    body = multipart({"csrfmiddlewaretoken": token, "slug": "slowly"}, "key,input\n" + rows)
+    assert len(body) > 2 * BODY_BYTES
+    with slow_clients(lasting_site, LARGE_BODY), slow_clients(lasting_site, SLOW_BODY):
+        connection = http.client.HTTPConnection("127.0.0.1", lasting_site.port, timeout=60)
+        connection.putrequest("POST", "/datasets/new/")
+        connection.putheader("Cookie", cookies)
+        connection.putheader("Content-Type", "multipart/form-data; boundary=border")
+        connection.putheader("Content-Length", str(len(body)))
+        connection.endheaders()
+        pieces = 24
+        step = len(body) // pieces + 1
+        for start in range(0, len(body), step):
+            connection.send(body[start : start + step])
+            time.sleep((HEAD_S + 2) / pieces)
+        response = connection.getresponse()
+        assert response.status == 302, response.read()
+        assert "/datasets/new/upload/" in response.getheader("Location")
+
+
+def signed_in(site: Site) -> tuple[str, str]:
+    """The cookies of a researcher, and a CSRF token."""
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=60)
+    connection.request("GET", "/accounts/login/")
+    page = connection.getresponse()
+    token = re.search(rb'name="csrfmiddlewaretoken" value="(\w+)"', page.read())[1].decode()
+    cookie = page.getheader("Set-Cookie").partition(";")[0]
+    form = urllib.parse.urlencode({"csrfmiddlewaretoken": token, "username": "ada", "password": PASSWORD})
+    headers = {"Cookie": cookie, "Content-Type": "application/x-www-form-urlencoded"}
+    connection.request("POST", "/accounts/login/", form, headers)
+    answer = connection.getresponse()
+    answer.read()
+    assert answer.status == 302
+    kept = {name: value for name, _, value in (one.partition(";")[0].partition("=") for one in cookies_of(answer))}
+    return "; ".join(f"{name}={value}" for name, value in kept.items()), kept["csrftoken"]
+
+
+def cookies_of(response: http.client.HTTPResponse) -> list[str]:
+    return response.msg.get_all("Set-Cookie")
+
+
+def multipart(fields: dict[str, str], table: str) -> bytes:
+    parts = [f'Content-Disposition: form-data; name="{name}"\r\n\r\n{value}' for name, value in fields.items()]
+    parts.append(f'Content-Disposition: form-data; name="file"; filename="items.csv"\r\n\r\n{table}')
+    return "".join(f"--border\r\n{part}\r\n" for part in parts).encode() + b"--border--\r\n"

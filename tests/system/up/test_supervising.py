@@ -1,0 +1,129 @@
+"""Children of a supervisor, as small shells."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from evalsite.lib.ops import supervisor
+from evalsite.lib.ops.supervisor import Child, GivingUp, Supervisor, kept_running
+from tests.system.up.conftest import until
+
+
+@pytest.fixture(autouse=True)
+def without_patience(monkeypatch):
+    monkeypatch.setattr(supervisor, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr(supervisor, "LOOK_S", 0.01)
+
+
+def shell(script: str, **options) -> Child:
+    return Child("small", ["/bin/sh", "-c", script], grace_s=2, **options)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def stop_when(condition) -> None:
+    """Send this process a SIGTERM, which a supervisor takes as its end, once the condition holds."""
+
+    def wait():
+        until(condition)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def test_a_child_that_ends_is_started_again(tmp_path):
+    starts = tmp_path / "starts"
+    stop_when(lambda: starts.exists() and starts.read_text().count("\n") >= 3)
+    Supervisor([shell(f"echo >> '{starts}'; [ $(wc -l < '{starts}') -ge 3 ] && sleep 60; exit 1")]).run()
+    assert starts.read_text().count("\n") == 3
+
+
+def test_one_that_never_comes_up_is_given_up_with_its_name_and_ending():
+    with pytest.raises(GivingUp, match="small ended with 3, 4 times in a row"):
+        Supervisor([shell("exit 3")]).run()
+
+
+def test_what_a_child_forked_ends_with_it(tmp_path):
+    forked = tmp_path / "forked"
+    child = shell(f"sleep 60 & echo $! > '{forked}.new'; mv '{forked}.new' '{forked}'; kill -9 $$")
+    child.look(time.monotonic())
+    until(child.has_ended)
+    orphan = int(forked.read_text())
+    assert is_running(orphan)
+    child.look(time.monotonic())
+    until(lambda: not is_running(orphan))
+
+
+def test_a_child_that_ignores_the_stop_is_killed_after_its_grace(tmp_path):
+    ready = tmp_path / "ready"
+    child = Child("deaf", ["/bin/sh", "-c", f"trap '' TERM; touch '{ready}'; while :; do sleep 0.1; done"], grace_s=0.3)
+    stop_when(ready.exists)
+    began = time.monotonic()
+    Supervisor([child]).run()
+    assert child.pid is None
+    assert time.monotonic() - began < 30
+
+
+def test_every_line_of_a_child_is_passed_on_with_its_name(capfd, tmp_path):
+    child = shell("echo first; echo second >&2; touch done; sleep 60", directory=tmp_path)
+    with kept_running(child):
+        until((tmp_path / "done").exists)
+        said = []
+        until(lambda: said.append(capfd.readouterr().err) or "second" in "".join(said))
+    assert "".join(said) == "small | first\nsmall | second\n"
+
+
+def test_a_child_told_to_be_replaced_is(tmp_path):
+    pids = tmp_path / "pids"
+    child = shell(f"echo $$ >> '{pids}'; sleep 60")
+
+    def chore():
+        if pids.exists() and pids.read_text().count("\n") == 1:
+            child.replace("is tired")
+        return 0.05
+
+    stop_when(lambda: pids.exists() and pids.read_text().count("\n") == 2)
+    Supervisor([child], [chore]).run()
+    assert not any(is_running(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_chore_that_fails_is_said_and_tried_again(caplog, tmp_path):
+    calls = []
+
+    def chore():
+        calls.append(1)
+        raise RuntimeError("the first line\nthe second")
+
+    caplog.set_level("WARNING", "evalsite.up")
+    stop_when(lambda: calls)
+    Supervisor([shell("sleep 60")], [chore]).run()
+    assert [record.getMessage() for record in caplog.records] == ["RuntimeError: the first line"]
+
+
+def test_a_block_is_ended_when_the_child_beside_it_cannot_run():
+    began = time.monotonic()
+    with pytest.raises(GivingUp, match="ended with 7"), kept_running(shell("exit 7")):
+        time.sleep(120)
+    assert time.monotonic() - began < 60
+
+
+def test_a_keyboard_interrupt_in_the_block_stays_one():
+    child = shell("sleep 60")
+
+    def interrupted():
+        with kept_running(child):
+            until(lambda: child.pid)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert child.pid is None

@@ -1,0 +1,64 @@
+"""docs/commands.md names every command, every verb and every option, so that a new one is not left out."""
+
+import argparse
+import re
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+from django.core.management import find_commands, load_command_class
+from django.core.management.base import BaseCommand
+
+ROOT = Path(__file__).resolve().parents[3]
+OURS = ("lib", "datasets_app", "runs_app", "grading_app")
+
+
+def our_commands():
+    for label in OURS:
+        config = apps.get_app_config(label)
+        for name in find_commands(str(Path(config.path) / "management")):
+            yield name, load_command_class(config.name, name)
+
+
+COMMANDS = dict(our_commands())
+
+
+def options_of(parser):
+    return {option for action in parser._actions for option in action.option_strings if option.startswith("--")}
+
+
+DJANGOS = options_of(BaseCommand().create_parser("manage.py", "any"))
+
+
+def section_of(name):
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\S+)\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL))
+    return sections.get(name, "")
+
+
+def missing_of(name, parser):
+    """What a parser takes and the command's section does not say."""
+    section = section_of(name)
+    said = set(re.findall(r"--[a-z][a-z-]*", section))
+    missing = sorted(options_of(parser) - DJANGOS - said)
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            missing += [verb for verb in action.choices if not re.search(rf"^\| `{verb}[ `]", section, re.MULTILINE)]
+            missing += [option for one in action.choices.values() for option in missing_of(name, one)]
+    return missing
+
+
+def test_the_commands_of_all_apps_are_found():
+    assert {"dataset", "drain", "export", "reconcile", "up"} <= set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_a_command_its_verbs_and_its_options_are_documented(name):
+    assert section_of(name), f"docs/commands.md has no section '## {name}'"
+    assert missing_of(name, COMMANDS[name].create_parser("manage.py", name)) == []
+
+
+def test_no_section_describes_a_command_that_is_gone():
+    text = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"^## ([a-z_]+)$", text, re.MULTILINE))
+    assert described - set(COMMANDS) == set()

@@ -1,0 +1,83 @@
+"""What the Markdown files point at is there, and what is there they point at: links, paths, tests, commands, pages."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "samples").glob("*.md")])
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+CODE_BLOCK = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+TOPS = ("evalsite", "datasets_app", "runs_app", "grading_app", "templates", "tests", "samples", "benchmarks", "docs")
+PATH = re.compile(rf"`((?:{'|'.join(TOPS)})/[\w./-]*)`")
+TEST = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)`")
+
+
+@cache
+def text_of(page):
+    return CODE_BLOCK.sub("", page.read_text(encoding="utf-8"))
+
+
+def name_of(page):
+    return str(page.relative_to(ROOT))
+
+
+def slug_of(heading):
+    """As the common renderers make an anchor of a heading."""
+    return re.sub(r"[^\w -]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def anchors_of(page):
+    return {slug_of(heading) for heading in re.findall(r"^#+ (.+)$", text_of(page), re.MULTILINE)}
+
+
+def test_there_are_pages_to_look_at():
+    assert {"README.md", "CONTRIBUTING.md", "THREAT_MODEL.md", "CHANGELOG.md"} <= {page.name for page in PAGES}
+
+
+@pytest.mark.parametrize("document", PAGES, ids=name_of)
+def test_relative_links_point_to_a_file_and_a_heading_of_it(document):
+    broken = []
+    for target in LINK.findall(text_of(document)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        there = (document.parent / path).resolve() if path else document
+        if not there.exists() or (anchor and anchor not in anchors_of(there)):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=name_of)
+def test_paths_of_the_project_that_are_named_exist(document):
+    named = set(PATH.findall(text_of(document)))
+    assert sorted(path for path in named if not (ROOT / path).exists()) == []
+
+
+@pytest.mark.parametrize("document", PAGES, ids=name_of)
+def test_tests_that_are_named_as_proof_exist(document):
+    missing = []
+    for path, name in TEST.findall(text_of(document)):
+        file = ROOT / path
+        if not file.exists() or not re.search(rf"^\s*(?:async )?def {name}\(", file.read_text("utf-8"), re.MULTILINE):
+            missing.append(f"{path}::{name}")
+    assert missing == []
+
+
+def test_the_index_names_every_page():
+    named = set(LINK.findall(text_of(ROOT / "docs" / "index.md")))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"} <= named
+
+
+def test_contributing_says_what_every_folder_of_tests_is_for():
+    folders = {f"{file.parent.relative_to(ROOT)}/" for file in (ROOT / "tests").rglob("test_*.py")}
+    assert folders <= set(PATH.findall(text_of(ROOT / "CONTRIBUTING.md")))
+
+
+def test_the_commands_of_the_readme_are_targets_of_the_makefile():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = set(re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text(encoding="utf-8")))
+    assert {"demo", "test"} <= named
+    assert named <= targets

@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.statistics import bootstrap as bootstrap_module
+from grading_app.statistics.alpha import krippendorff_alpha
+from grading_app.statistics.bootstrap import bootstrap, clusters_of, draws_of_kinds, told_of_interval
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.intraclass import FORMS, intraclass_correlation
+from grading_app.statistics.kappas import cohens_kappa, fleiss_kappa, percent_agreement
+from grading_app.statistics.ranks import kendalls_w
+from grading_app.statistics.ratings import ratings_from, ratings_of
+from tests.unit.agreeing import KRIPPENDORFF, crossed, tables
+from tests.unit.test_agreement_kappas import COHEN
+
+MEASURES = {
+    "percent": percent_agreement,
+    "fleiss": fleiss_kappa,
+    "w": kendalls_w,
+    "cohen": lambda ratings: cohens_kappa(ratings.of(0, 1), "quadratic"),
+    "lin": lambda ratings: lins_concordance(ratings.of(0, 1)),
+    **{level: lambda ratings, level=level: krippendorff_alpha(ratings, level) for level in ("nominal", "ordinal")},
+    **{level: lambda ratings, level=level: krippendorff_alpha(ratings, level) for level in ("interval", "ratio")},
+    **{form: lambda ratings, form=form: intraclass_correlation(ratings, form) for form in FORMS},
+}
+
+
+@given(tables(missing=False), st.sampled_from(sorted(MEASURES)), st.data())
+def test_a_unit_drawn_twice_counts_as_two_units(table, name, data):
+    size = len(table)
+    times = data.draw(st.lists(st.integers(0, 3), min_size=size, max_size=size).filter(any))
+    written = MEASURES[name](ratings_of(np.repeat(table, times, axis=0))).estimate
+    found = MEASURES[name](ratings_of(table)).of(np.array([times, np.ones(size)], dtype=float))
+    expected = [np.nan if value is None else value for value in (written, MEASURES[name](ratings_of(table)).estimate)]
+    assert found.tolist() == pytest.approx(expected, abs=1e-7, nan_ok=True)
+
+
+def test_the_same_seed_gives_the_same_interval_in_steps_of_any_size(monkeypatch):
+    coefficient = krippendorff_alpha(ratings_of(KRIPPENDORFF), "ordinal")
+    one, again, other = (bootstrap(coefficient, seed=seed, resamples=500) for seed in (1, 1, 2))
+    assert one == again != other
+    assert one.low < one.estimate < one.high
+    assert (one.units, one.clusters, one.resamples, one.left_out) == (11, 11, 500, 1)
+    assert one.interval == "percentile bootstrap of 11 items, too narrow of fewer than 30"
+    monkeypatch.setattr(bootstrap_module, "CELLS_AT_ONCE", 1000)
+    assert bootstrap(coefficient, seed=1, resamples=500) == one
+
+
+def test_of_many_items_the_interval_promises_what_it_holds():
+    assert told_of_interval(30) == "percentile bootstrap of 30 items"
+    assert told_of_interval(29).endswith("too narrow of fewer than 30")
+
+
+def test_the_bootstrap_of_kappa_is_near_its_formula():
+    coefficient = cohens_kappa(ratings_of(crossed(COHEN)))
+    found, formula = bootstrap(coefficient, seed=3, resamples=4000), coefficient.result()
+    assert found.se == pytest.approx(formula.se, rel=0.06)
+    assert (found.low, found.high) == (pytest.approx(formula.low, abs=0.02), pytest.approx(formula.high, abs=0.02))
+
+
+def test_answers_to_one_item_are_drawn_together():
+    # Fifty copies of an item's unit tell no more than one of them.
+    table = np.repeat(np.array([[1, 1], [2, 2], [1, 2], [2, 1], [2, 2], [1, 1], [1, 1], [2, 2]]), 50, axis=0)
+    coefficient = percent_agreement(ratings_of(table))
+    items = {unit: unit // 50 for unit in range(400)}
+    clustered, naive = bootstrap(coefficient, seed=1, items=items), bootstrap(coefficient, seed=1)
+    single = bootstrap(percent_agreement(ratings_of(table[::50])), seed=1)
+    assert (clustered.se, clustered.low, clustered.high) == (
+        pytest.approx(single.se),
+        pytest.approx(single.low),
+        pytest.approx(single.high),
+    )
+    assert clustered.se > 6 * naive.se
+    assert (clustered.clusters, naive.clusters) == (8, 400)
+
+
+def test_draws_take_as_many_items_as_there_are():
+    items = {0: "a", 1: "b", 2: "a", 3: "c"}
+    clusters = clusters_of(ratings_of(np.ones((4, 2))), items)
+    assert clusters.codes.tolist() == [0, 1, 0, 2]
+    drawn = np.concatenate(list(draws_of_kinds(clusters.alike, 300, 5, 4)))
+    times = clusters.times(drawn)
+    assert times.shape == (300, 4)
+    assert (times[:, 0] == times[:, 2]).all()
+    assert (times[:, [0, 1, 3]].sum(axis=1) == 3).all()
+    assert times.mean(axis=0) == pytest.approx(np.ones(4), abs=0.2)
+
+
+def test_resamples_without_a_measure_are_counted_and_too_many_refuse_the_interval():
+    # A resample lacks the one odd unit with probability (1 - 1/n)^n, .36 of 20 units, and has then one category alone.
+    rare = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 19 + [[2, 2]])), seed=1, resamples=1000)
+    assert 300 < rare.degenerate < 420
+    assert (rare.estimate, rare.low, rare.high, rare.interval) == (1, None, None, "")
+    some = bootstrap(cohens_kappa(ratings_of([[1, 1]] * 17 + [[2, 2], [2, 1], [1, 2]])), seed=1, resamples=1000)
+    assert 0 < some.degenerate < 100
+    assert some.low < some.estimate < some.high
+
+
+def test_one_item_or_no_estimate_has_no_interval():
+    ratings = ratings_of([[1, 1], [1, 2]])
+    one = bootstrap(percent_agreement(ratings), seed=1, items={0: "a", 1: "a"})
+    assert (one.estimate, one.low, one.clusters, one.resamples) == (0.5, None, 1, 0)
+    none = bootstrap(percent_agreement(ratings_from([("u", "r", 1)])), seed=1)
+    assert (none.estimate, none.low, none.clusters) == (None, None, 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"resamples": 50}, "100 resamples"), ({"confidence": 95}, "between 0 and 1"), ({"items": {0: 1}}, "has no item")],
+)
+def test_what_no_interval_can_be_made_of_is_refused(options, told):
+    with pytest.raises(ValueError, match=told):
+        bootstrap(percent_agreement(ratings_of([[1, 1], [1, 2]])), seed=1, **options)
+
+
+def test_the_bootstrap_of_alpha_covers_nearly_as_often_as_it_says():
+    # 60 units, 3 raters: the truth (of the population) is .5 for interval alpha. 150 samples: 4 errors of .95 are .07.
+    draw = np.random.default_rng(2)
+    samples = draw.standard_normal((150, 60, 1)) + draw.standard_normal((150, 60, 3))
+    found = [bootstrap(krippendorff_alpha(ratings_of(sample), "interval"), seed=1, resamples=400) for sample in samples]
+    assert 0.87 < np.mean([one.low <= 0.5 <= one.high for one in found]) <= 1

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.statistics.concordance import correlation, lins_concordance
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.ratings import ratings_of
+from tests.unit.agreeing import NAN, tables
+
+# J. M. Bland & D. G. Altman (1986), Lancet 327, 307-310, table 1: peak flow, first readings of two meters, 17 people.
+WRIGHT = [494, 395, 516, 434, 476, 557, 413, 442, 650, 433, 417, 656, 267, 478, 178, 423, 427]
+MINI = [512, 430, 520, 428, 500, 600, 364, 380, 658, 445, 432, 626, 260, 477, 259, 350, 451]
+
+
+def ccc(table):
+    return lins_concordance(ratings_of(table)).estimate
+
+
+def same(value):
+    return None if value is None else pytest.approx(value, abs=1e-9)
+
+
+def test_bland_and_altmans_meters():
+    # T. J. Steichen & N. J. Cox (1998), "Concordance correlation coefficient", Stata Technical Bulletin 43, 35-39.
+    found = lins_concordance(ratings_of(np.array([WRIGHT, MINI]).T)).result()
+    assert found.estimate == pytest.approx(0.943, abs=5e-4)
+    assert found.low < 0.943 < found.high < 1
+    assert (found.units, found.ratings) == (17, 34)
+
+
+def test_concordance_by_hand():
+    # x = 1 2 3, y = 2 4 3: means 2 and 3, variances 2/3 and 2/3, covariance 1/3: 2/3 / (4/3 + 1) = 2/7.
+    assert ccc([[1, 2], [2, 4], [3, 3]]) == pytest.approx(2 / 7)
+
+
+@given(tables(raters=(2, 2), missing=False), st.floats(-9, 9), st.floats(0.1, 9))
+def test_both_raters_may_change_their_unit_together_and_places(table, shift, scale):
+    assert ccc(shift + scale * table) == same(ccc(table))
+    assert ccc(table[:, ::-1]) == same(ccc(table))
+
+
+@given(tables(raters=(2, 2), units=(3, 12), missing=False))
+def test_concordance_is_never_further_from_zero_than_correlation(table):
+    found, r = ccc(table), pearson(*table.T.tolist())
+    if r is not None:
+        assert abs(found) <= abs(r.r) + 1e-9
+        assert correlation(*table.T, np.ones((1, len(table))))[0] == pytest.approx(r.r)
+
+
+def test_perfect_agreement_is_one_and_a_shifted_line_is_less():
+    perfect, shifted = ([[value, value + shift] for value in (1, 2, 4)] for shift in (0, 1))
+    found = lins_concordance(ratings_of(perfect)).result()
+    assert (found.estimate, found.low, found.high) == (pytest.approx(1), pytest.approx(1), pytest.approx(1))
+    assert ccc(shifted) == pytest.approx(2 * 14 / 9 / (2 * 14 / 9 + 1))
+
+
+def test_few_units_have_no_interval_and_equal_constants_no_concordance():
+    assert lins_concordance(ratings_of([[1, 2], [2, 1]])).result().low is None
+    assert ccc([[0.1, 0.1], [0.1, 0.1]]) is None
+    assert ccc([[1, 2], [1, 2]]) == 0
+    found = lins_concordance(ratings_of([[1, 2], [2, 1], [NAN, 2]])).result()
+    assert (found.units, found.left_out) == (2, 1)
+    with pytest.raises(ValueError, match="two raters, not of 3"):
+        ccc([[1, 2, 3]])
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.6])
+def test_the_interval_covers_as_often_as_it_says(shift):
+    # 800 samples of 40 pairs, correlated .8, one mean shifted: rho_c = 1.6 / (2 + shift^2). 4 errors of .95 are .031.
+    draw = np.random.default_rng(15)
+    x = draw.standard_normal((800, 40))
+    y = 0.8 * x + 0.6 * draw.standard_normal((800, 40)) + shift
+    found = [lins_concordance(ratings_of(np.stack(pair, axis=1))).result() for pair in zip(x, y, strict=True)]
+    truth = 1.6 / (2 + shift**2)
+    assert np.mean([one.low <= truth <= one.high for one in found]) == pytest.approx(0.95, abs=0.031)

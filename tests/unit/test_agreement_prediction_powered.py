@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.ratings import ratings_of
+from tests.unit.agreeing import NAN
+from tests.unit.clustering import clustered_mean, grouped
+
+
+def sample(draw, units=300, rated=60, shift=0.8, noise=0.5, worthless=False):
+    """A judge (column 0) who is wrong by `shift` and some noise, and a person who rated the first units; truth has
+    mean 0."""
+    truth = draw.standard_normal(units)
+    judge = draw.standard_normal(units) * 3 if worthless else truth + noise * draw.standard_normal(units) + shift
+    person = np.where(np.arange(units) < rated, truth, NAN)
+    return ratings_of(np.stack([judge, person], axis=1))
+
+
+def test_the_corrected_mean_by_hand():
+    # Rated: judge 4 2, people 3 2; unrated: judge 5 3 4. Mean of the judge 4, rectifier (-1 + 0) / 2.
+    # Variances of the means, n below: (1 + 1 + 0) / 9 and (1/4 + 1/4) / 4, together times 2 / 1.
+    found = corrected_mean(ratings_of([[4, 3], [2, 2], [5, NAN], [3, NAN], [4, NAN], [NAN, 7]]), 0)
+    assert (found.corrected.estimate, found.rectifier, found.judge_share) == (3.5, -0.5, 1)
+    assert found.corrected.se == pytest.approx(math.sqrt(2 * (2 / 9 + 0.5 / 4)))
+    assert (found.people.estimate, found.judge.estimate) == (2.5, 3.6)
+    assert found.people.se == pytest.approx(0.5)
+    assert (found.corrected.units, found.corrected.raters, found.corrected.ratings) == (5, 1, 2)
+    assert (found.corrected.left_out, found.people.units, found.judge.ratings) == (1, 2, 5)
+
+
+@pytest.mark.parametrize("tuned", [False, True])
+def test_intervals_cover_as_often_as_they_say_and_are_narrower_than_peoples_own(tuned):
+    # 600 samples; 4 standard errors of .95 are .036.
+    draw = np.random.default_rng(21)
+    found = [corrected_mean(sample(draw), 0, tuned=tuned) for _ in range(600)]
+    assert np.mean([one.corrected.low <= 0 <= one.corrected.high for one in found]) == pytest.approx(0.95, abs=0.036)
+    assert np.mean([one.corrected.estimate for one in found]) == pytest.approx(0, abs=0.02)
+    widths = [(one.corrected.high - one.corrected.low, one.people.high - one.people.low) for one in found]
+    narrower, classical = np.mean(widths, axis=0)
+    # Truth 1, noise .25, share 1: sqrt(1.25/240 + .25/60) over sqrt(1/60) is .75; tuned, a share of .64 makes it .60.
+    assert narrower / classical == pytest.approx(0.60 if tuned else 0.75, abs=0.03)
+
+
+def test_a_worthless_judge_costs_nothing_when_tuned():
+    draw = np.random.default_rng(5)
+    found = [corrected_mean(sample(draw, worthless=True), 0, tuned=True) for _ in range(200)]
+    assert np.mean([one.judge_share for one in found]) < 0.05
+    ratio = np.mean([one.corrected.se / one.people.se for one in found])
+    assert 0.97 < ratio <= math.sqrt(59 / 58)  # Nothing but the degree of freedom that the share takes.
+    plain = corrected_mean(sample(draw, worthless=True), 0)
+    assert plain.corrected.se > 2 * plain.people.se
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_tuned_share_is_the_best_there_is(seed):
+    ratings = sample(np.random.default_rng(seed), units=40, rated=12)
+    tuned, plain = corrected_mean(ratings, 0, tuned=True), corrected_mean(ratings, 0)
+    assert 0 <= tuned.judge_share <= 1
+    taken = math.sqrt(11 / 10) if tuned.judge_share else 1  # By the degree of freedom of what was fitted.
+    assert tuned.corrected.se <= taken * min(plain.corrected.se, tuned.people.se) + 1e-12
+
+
+def test_few_items_that_people_rated_promise_no_more_than_they_hold():
+    # 400 samples; 4 standard errors of .95 are .044. Without the degree of freedom that the share takes it is .88.
+    draw = np.random.default_rng(7)
+    found = [corrected_mean(sample(draw, rated=4, noise=1), 0, tuned=True) for _ in range(400)]
+    assert np.mean([one.corrected.low <= 0 <= one.corrected.high for one in found]) == pytest.approx(0.95, abs=0.044)
+    three = corrected_mean(sample(draw, rated=3), 0, tuned=True)
+    assert (three.judge_share, three.corrected.estimate) == (0, three.people.estimate)
+
+
+def test_answers_to_one_item_go_together():
+    # Each unit five times: with its item named, the error is that of the units once.
+    once = sample(np.random.default_rng(3))
+    fivefold = ratings_of(np.repeat(once.values, 5, axis=0))
+    items = {unit: unit // 5 for unit in fivefold.units}
+    single, clustered = corrected_mean(once, 0).corrected, corrected_mean(fivefold, 0, items).corrected
+    assert (clustered.estimate, clustered.se, clustered.low) == (
+        pytest.approx(single.estimate),
+        pytest.approx(single.se),
+        pytest.approx(single.low),
+    )
+    assert corrected_mean(fivefold, 0).corrected.se < 0.5 * clustered.se
+    assert clustered.interval == "Student's t, clustered by 60 items that people rated"
+
+
+def test_peoples_own_mean_is_the_clustered_mean():
+    ratings = sample(np.random.default_rng(4), units=30, rated=30)
+    items = {unit: unit // 3 for unit in ratings.units}
+    found = corrected_mean(ratings, 0, items)
+    expected = clustered_mean(grouped(ratings.values[:, 1].tolist(), items.values()))
+    assert (found.people.se, found.people.high) == (pytest.approx(expected.se), pytest.approx(expected.high))
+    # Everything was rated by people: there is nothing that the judge could add.
+    assert (found.judge_share, found.corrected.estimate) == (0, found.people.estimate)
+
+
+def test_a_unit_counts_once_however_many_people_rated_it():
+    one = corrected_mean(ratings_of([[4, 3, NAN], [2, 1, NAN], [5, NAN, NAN]]), 0)
+    two = corrected_mean(ratings_of([[4, 2, 4], [2, 1, NAN], [5, NAN, NAN]]), 0)
+    assert one.corrected.estimate == two.corrected.estimate
+    assert (one.corrected.raters, two.corrected.raters, two.corrected.ratings) == (1, 2, 3)
+
+
+def test_what_cannot_be_corrected():
+    with pytest.raises(ValueError, match="no unit was rated by the judge and by people"):
+        corrected_mean(ratings_of([[1, NAN], [NAN, 2]]), 0)
+    with pytest.raises(ValueError, match="no ratings by 'x'"):
+        corrected_mean(ratings_of([[1, 2]]), "x")
+    with pytest.raises(ValueError, match="the unit 1 has no item"):
+        corrected_mean(ratings_of([[1, 2], [1, NAN]]), 0, {0: "a"})
+    lone = corrected_mean(ratings_of([[1, 2], [3, NAN]]), 0)
+    assert (lone.corrected.estimate, lone.corrected.low, lone.people.se) == (4, None, None)

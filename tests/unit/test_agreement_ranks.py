@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import friedmanchisquare, rankdata, spearmanr
+
+from grading_app.statistics.ranks import Ranking, kendalls_w
+from grading_app.statistics.ratings import ratings_of
+from tests.unit.agreeing import NAN, tables
+
+# S. Siegel (1956), "Nonparametric statistics for the behavioral sciences", ch. 9: three executives rank six applicants.
+APPLICANTS = np.array([[1, 6, 3, 2, 5, 4], [1, 5, 6, 4, 2, 3], [6, 3, 2, 5, 4, 1]]).T
+# The same chapter (after Kendall 1948): three rankings of ten objects, with ties.
+TIED = np.array(
+    [
+        [1, 4.5, 2, 4.5, 3, 7.5, 6, 9, 7.5, 10],
+        [2.5, 1, 2.5, 4.5, 4.5, 8, 9, 6.5, 10, 6.5],
+        [2, 1, 4.5, 4.5, 4.5, 4.5, 8, 8, 8, 10],
+    ]
+).T
+
+
+def w(table):
+    return kendalls_w(ratings_of(table)).estimate
+
+
+def test_siegels_executives():
+    found = kendalls_w(ratings_of(APPLICANTS)).result()
+    assert found.estimate == pytest.approx(0.16, abs=5e-3)
+    assert (found.units, found.raters, found.ratings) == (6, 3, 18)
+
+
+def test_siegels_tied_ranks():
+    assert w(TIED) == pytest.approx(0.828, abs=5e-4)
+
+
+@given(tables(raters=(3, 5), units=(3, 12), missing=False))
+def test_w_is_the_friedman_statistic_over_its_largest_value(table):
+    assume(any(len(set(column)) > 1 for column in table.T))
+    units, raters = table.shape
+    assert w(table) == pytest.approx(friedmanchisquare(*table).statistic / (raters * (units - 1)), abs=1e-9)
+
+
+@given(st.lists(st.permutations(range(8)), min_size=3, max_size=3))
+def test_w_is_the_mean_rank_correlation_moved_to_0_and_1(rankings):
+    mean = np.mean([spearmanr(rankings[one], rankings[other]).statistic for one, other in ((0, 1), (0, 2), (1, 2))])
+    assert w(np.array(rankings).T) == pytest.approx((2 * mean + 1) / 3)
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=12), st.integers(2, 5))
+def test_the_same_order_by_all_is_perfect_concordance(column, raters):
+    found = w([[value * factor for factor in range(1, raters + 1)] for value in column])
+    assert found == (pytest.approx(1) if len(set(column)) > 1 else None)
+
+
+def test_units_that_not_all_ranked_are_left_out():
+    found = kendalls_w(ratings_of(np.vstack([TIED, [NAN, 1, 2]]))).result()
+    assert (found.estimate, found.units, found.left_out) == (pytest.approx(0.828, abs=5e-4), 10, 1)
+    with pytest.raises(ValueError, match="two raters"):
+        w([[1], [2]])
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=15), st.data())
+def test_midranks_of_repeated_values_are_those_of_the_values_written_out(values, data):
+    times = data.draw(st.lists(st.integers(0, 3), min_size=len(values), max_size=len(values)))
+    written = np.repeat(np.array(values, dtype=float), times)
+    found = Ranking(np.array(values, dtype=float)).midranks(np.array([times], dtype=float))[0]
+    assert np.repeat(found, times).tolist() == rankdata(written).tolist()

@@ -1,0 +1,128 @@
+"""Ratings that were added up, a row for all units that were rated alike, give the numbers of the ratings one by one."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from grading_app.statistics.bland_altman import limits_of_agreement
+from grading_app.statistics.bootstrap import bootstrap
+from grading_app.statistics.judge_bias import judge_bias, judge_slope, standing_coefficients
+from grading_app.statistics.kappas import cohens_kappa, confusion_matrix, fleiss_kappa
+from grading_app.statistics.prediction_powered import corrected_mean
+from grading_app.statistics.ratings import Holding, Ratings, ratings_of, tallied
+from tests.unit.agreeing import tables
+from tests.unit.test_agreement_bootstrap import MEASURES
+
+JUDGE = 0
+
+
+def items_of(table, items):
+    return {unit: unit % items for unit in range(len(table))}
+
+
+def added_up(table, items):
+    """The tally of a table of units x raters, as a database would give it."""
+    lines = Counter((items[unit], tuple(row)) for unit, row in enumerate(np.nan_to_num(table, nan=-1).tolist()))
+    kinds = {kind: {at: value for at, value in enumerate(kind) if value >= 0} for _, kind in lines}
+    return tallied(((item, kind, n) for (item, kind), n in lines.items()), kinds, range(table.shape[1]))
+
+
+def numbers(estimate):
+    kept = ("estimate", "units", "raters", "ratings", "left_out", "se", "low", "high", "clusters")
+    return [pytest.approx(value, abs=1e-8) for name in kept for value in [getattr(estimate, name)]]
+
+
+def result(make, ratings):
+    """What a measure says, or why it says nothing."""
+    try:
+        found = make(ratings)
+        return numbers(found.result() if hasattr(found, "result") else found)
+    except ValueError as error:
+        return str(error)
+
+
+@given(tables(), st.sampled_from(sorted(MEASURES)), st.integers(1, 4))
+def test_each_measure_and_its_interval_by_formula_are_those_of_the_units(table, name, items):
+    make = MEASURES[name]
+    assert result(make, added_up(table, items_of(table, items))) == result(make, ratings_of(table))
+
+
+@given(tables(raters=(3, 5)), st.integers(1, 4))
+def test_a_judge_beside_people_is_the_same(table, items):
+    of_item = items_of(table, items)
+    added, plain = added_up(table, of_item), ratings_of(table)
+    assert result(lambda ratings: judge_slope(ratings, JUDGE), added) == result(
+        lambda ratings: judge_slope(ratings, JUDGE), plain
+    )
+    assert numbers(judge_bias(added, JUDGE).result()) == numbers(judge_bias(plain, JUDGE, of_item).result())
+    for one, other in zip(*(standing_coefficients(r, JUDGE, "same answer") for r in (added, plain)), strict=True):
+        assert numbers(one.result()) == numbers(other.result())
+
+
+@given(tables(raters=(3, 4), units=(4, 14)), st.integers(2, 4), st.booleans())
+def test_the_corrected_mean_is_the_same(table, items, tuned):
+    given_by_judge = ~np.isnan(table[:, JUDGE])
+    assume((given_by_judge & (~np.isnan(table[:, 1:])).any(axis=1)).any())
+    of_item = items_of(table, items)
+    added = corrected_mean(added_up(table, of_item), JUDGE, tuned=tuned)
+    plain = corrected_mean(ratings_of(table), JUDGE, of_item, tuned=tuned)
+    assert (added.judge_share, added.rectifier) == pytest.approx((plain.judge_share, plain.rectifier), abs=1e-7)
+    for one, other in ((added.corrected, plain.corrected), (added.people, plain.people), (added.judge, plain.judge)):
+        assert numbers(one) == numbers(other)
+
+
+@given(tables(raters=(2, 2)), st.integers(1, 4))
+def test_two_raters_cross_as_often(table, items):
+    added, plain = added_up(table, items_of(table, items)), ratings_of(table)
+    assert confusion_matrix(added, 0, 1) == confusion_matrix(plain, 0, 1)
+
+
+def test_the_same_items_drawn_give_the_same_bootstrap():
+    draw = np.random.default_rng(3)
+    table = draw.integers(1, 6, size=(60, 3)).astype(float)
+    of_item = items_of(table, 20)
+    kinds, rows = np.unique(table, axis=0, return_inverse=True)
+    held = np.zeros((20, len(kinds)))
+    np.add.at(held, ([of_item[unit] for unit in range(60)], rows.ravel()), 1)
+    holding = Holding(held, np.ones(20))
+    added = Ratings(kinds, tuple(range(len(kinds))), (0, 1, 2), (), holding)
+    for name in ("fleiss", "ordinal", "2,1", "w"):
+        one = bootstrap(MEASURES[name](added), seed=4, resamples=300)
+        other = bootstrap(MEASURES[name](ratings_of(table)), seed=4, resamples=300, items=of_item)
+        assert numbers(one) == numbers(other)
+
+
+def test_items_that_are_alike_are_drawn_as_often_as_one_by_one():
+    # 4,000 resamples know a standard error to one part in 90: three of them, of both.
+    draw = np.random.default_rng(8)
+    table = draw.integers(0, 2, size=(200, 2)).astype(float)
+    of_item = {unit: unit // 2 for unit in range(200)}
+    added = added_up(table, of_item)
+    assert len(added.holding.alike) <= 10
+    one = bootstrap(cohens_kappa(added), seed=1, resamples=4000)
+    other = bootstrap(cohens_kappa(ratings_of(table)), seed=2, resamples=4000, items=of_item)
+    assert (one.clusters, one.units) == (other.clusters, other.units) == (100, 200)
+    assert one.se == pytest.approx(other.se, rel=0.05)
+
+
+def test_a_million_units_take_as_many_rows_as_there_are_ways_to_rate_one():
+    lines = [(item, (a, b), 250 if a == b else 10) for item in range(1000) for a in range(3) for b in range(3)]
+    kinds = {(a, b): {"x": a, "y": b} for a in range(3) for b in range(3)}
+    ratings = tallied(lines, kinds, ["x", "y"])
+    assert (ratings.n_units, ratings.n_ratings, len(ratings.units), len(ratings.holding.alike)) == (
+        810_000,
+        1_620_000,
+        9,
+        1,
+    )
+    assert fleiss_kappa(ratings).estimate == pytest.approx(1 - (60 / 810) / (2 / 3))
+
+
+def test_limits_of_agreement_say_of_how_many_units_each_difference_is():
+    table = np.array([[1, 2, 2], [1, 2, 2], [3, 1, 2]])
+    found = limits_of_agreement(added_up(table.astype(float), items_of(table, 3)), JUDGE, seed=1, resamples=100)
+    assert sorted(zip(found.differences, found.times, strict=True)) == [(-1.0, 2), (1.5, 1)]
+    assert found.mean == pytest.approx(-0.5 / 3)

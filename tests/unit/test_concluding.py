@@ -1,0 +1,99 @@
+"""What a call's outcome makes of its trial."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evalsite.lib.stats.scale import Scale
+from runs_app.engine import outcomes
+from runs_app.engine.backoff import RetryPolicy
+from runs_app.llm.calls import CallFailure, ErrorClass, Kind
+from tests.integration.engine.conftest import reply
+
+SEVEN = Scale(1, 7)
+
+
+def concluded(error_class, **fields):
+    claim = {"attempts": 1, "yields": 0, "retry": RetryPolicy(3)} | fields
+    return outcomes.conclude_failure(CallFailure(error_class, "no"), **claim)
+
+
+@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.PERMANENT])
+def test_a_permanent_failure_ends_its_trial_at_the_first_attempt(error_class):
+    assert concluded(error_class).status == "failed"
+
+
+REFUSED_SCHEMA = ErrorClass.RESPONSE_FORMAT_UNSUPPORTED
+SPENDS_NOTHING = (REFUSED_SCHEMA, ErrorClass.BEING_ASKED)
+
+
+@pytest.mark.parametrize(
+    "error_class", [one for one in ErrorClass if one.kind is Kind.TRANSIENT and one not in SPENDS_NOTHING]
+)
+def test_a_transient_failure_waits_and_its_last_attempt_ends_the_trial(error_class):
+    again = concluded(error_class)
+    assert (again.status, again.unspent) == ("pending", False)
+    assert again.wait_s > 0
+    assert concluded(error_class, attempts=3).status == "failed"
+
+
+def test_a_refused_schema_spends_no_attempt_though_not_for_ever():
+    again = concluded(REFUSED_SCHEMA, attempts=3)
+    assert (again.status, again.unspent) == ("pending", True)
+    assert concluded(REFUSED_SCHEMA, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
+
+
+@given(st.integers(0, 10_000))
+def test_what_another_call_asks_is_looked_for_again_and_spends_nothing_however_often(yields):
+    again = concluded(ErrorClass.BEING_ASKED, attempts=3, yields=yields)
+    assert (again.status, again.unspent, again.pause_s) == ("pending", True, None)
+    assert 0 < again.wait_s <= outcomes.LONGEST_LOOK_S
+
+
+@pytest.mark.parametrize("error_class", [one for one in ErrorClass if one.kind is Kind.ENDPOINT])
+def test_an_overload_is_the_endpoints_state_within_a_limit_of_its_own(error_class):
+    back = concluded(error_class, attempts=3)
+    assert (back.status, back.unspent) == ("pending", True)
+    assert back.pause_s > 0
+    assert concluded(error_class, attempts=3, yields=outcomes.MAX_YIELDS).status == "failed"
+
+
+@given(st.floats(0, 600))
+def test_a_retry_after_is_minded_by_the_trial_and_by_its_endpoint(seconds):
+    failure = CallFailure(ErrorClass.RATE_LIMITED, "slow down", retry_after_s=seconds)
+    conclusion = outcomes.conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(3))
+    assert conclusion.wait_s >= seconds
+    assert conclusion.pause_s == seconds
+
+
+@given(st.floats(900, 10**9))
+def test_an_endpoint_that_asks_for_days_is_asked_again_after_a_quarter_of_an_hour(seconds):
+    failure = CallFailure(ErrorClass.RATE_LIMITED, "come back next week", retry_after_s=seconds)
+    conclusion = outcomes.conclude_failure(failure, attempts=1, yields=0, retry=RetryPolicy(3))
+    assert conclusion.pause_s == 900
+    assert 900 <= conclusion.wait_s <= 990
+
+
+def test_an_unreadable_rating_is_a_result_and_not_an_error():
+    conclusion = outcomes.conclude_answer(reply("I would rather not say."), SEVEN)
+    assert conclusion.status == "done"
+    assert (conclusion.trial["rating"], conclusion.trial["parse_error"]) == (None, "no_rating_found")
+
+
+def test_a_rating_is_read_with_its_reasoning_and_the_step_that_found_it():
+    conclusion = outcomes.conclude_answer(reply('{"rating": 6, "reasoning": "bright"}'), SEVEN)
+    assert conclusion.trial["rating"] == 6
+    assert (conclusion.trial["rating_step"], conclusion.trial["reasoning"]) == ("json", "bright")
+
+
+def test_a_truncated_answer_is_marked():
+    assert outcomes.conclude_answer(reply("so far", finish_reason="length"), None).trial["truncated"] is True
+
+
+@pytest.mark.parametrize(
+    ("error_class", "http_status", "cost"),
+    [("server_error", 500, 0), ("timeout", None, None), ("connection", None, None), ("missing_key", None, 0)],
+)
+def test_a_failed_call_costs_nothing_only_where_that_is_known(error_class, http_status, cost):
+    failure = CallFailure(ErrorClass(error_class), "no", http_status=http_status)
+    assert outcomes.attempt_from_failure(failure)["cost_usd"] == cost

@@ -1,0 +1,198 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.scoring.scorers import (
+    SCORERS,
+    Answer,
+    Score,
+    ScoredItem,
+    ScorerError,
+    parameter_problems,
+    read_scorer,
+    scorer,
+    scorer_text,
+)
+from tests.unit.realdata import json_lines
+
+PARAMETERS = {"json_field": {"field": "city"}, "regex": {"pattern": r"=> (\w+)"}}
+
+
+def scored(name, text, target="", choices=(), **parameters):
+    return SCORERS[name].function(Answer(text), ScoredItem(target, choices), parameters or PARAMETERS.get(name, {}))
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target", "value"),
+    [
+        ("exact_match", "paris", "Paris", 1),
+        ("exact_match", "I think.\nANSWER: Paris.", " Paris ", 1),
+        ("exact_match", "It is Paris", "Paris", 0),
+        ("exact_match", "", "Paris", 0),
+        ("numeric", "1 + 1 = 2", "2.0", 1),
+        ("numeric", "ANSWER: $1,000\nThat took 3 steps", "1000", 1),
+        ("numeric", "17", "she has 18\n#### 18", 0),
+        ("numeric", "2/4", "0.5", 1),
+        ("numeric", "ANSWER: 3,5", "3.5", 1),
+        ("numeric", "4,5", "3,5", 0),
+        ("set_match", "ANSWER: b, a", "a; b", 1),
+        ("set_match", '["B", "a"]', "a\nb", 1),
+        ("set_match", "a", "a, b", 0),
+        ("set_match", "a, b, c", "a, b", 0),
+        ("json_field", '{"city": "paris"}', "Paris", 1),
+        ("json_field", 'So:\n```json\n{"city": 3.0}\n```', "3", 1),
+        ("json_field", '{"city": "Rome"}', "Paris", 0),
+        ("regex", "a => b, c => d", "d", 1),
+        ("regex", "a => b", "c", 0),
+        ("regex", "<think>=> x</think>=> y", "x", 0),
+    ],
+)
+def test_answers_are_right_or_wrong(name, text, target, value):
+    assert scored(name, text, target).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "value"),
+    [("(C) it is", "C", 1), ("B", "green", 1), ("B", "(A)", 0), ("The answer is A", "red", 1)],
+)
+def test_choices_are_compared_by_letter(text, target, value):
+    assert scored("multiple_choice", text, target, ("red", "green", "blue")).value == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target", "code"),
+    [
+        ("exact_match", "x", " ", "empty_target"),
+        ("multiple_choice", "A", "", "empty_target"),
+        ("multiple_choice", "A", "purple", "target_not_letter"),
+        ("multiple_choice", "who knows", "A", "no_letter_found"),
+        ("numeric", "1", "", "empty_target"),
+        ("numeric", "1", "many", "target_not_numeric"),
+        ("numeric", "many", "1", "no_number_found"),
+        ("numeric", "17\nANSWER: none", "17", "no_number_found"),
+        ("set_match", "a", "", "empty_target"),
+        ("json_field", "a", "", "empty_target"),
+        ("json_field", "a", "b", "no_json_object"),
+        ("json_field", '{"town": 1}', "b", "no_such_field"),
+        ("regex", "=> a", "", "empty_target"),
+        ("regex", "a", "a", "no_match"),
+        ("rating", "a", "", "no_rating_found"),
+    ],
+)
+def test_what_cannot_be_scored_has_a_code_and_no_value(name, text, target, code):
+    score = scored(name, text, target, ("red", "green"))
+    assert (score.value, score.parse_ok, score.parse_error) == (None, False, code)
+
+
+def test_a_rating_is_its_own_score():
+    assert SCORERS["rating"].function(Answer("six", rating=6), ScoredItem(), {}) == Score(6.0, "6")
+
+
+def test_a_missing_rating_keeps_the_reason():
+    score = SCORERS["rating"].function(Answer("9", rating_error="out_of_scale"), ScoredItem(), {})
+    assert score.parse_error == "out_of_scale"
+
+
+def test_a_tolerance_allows_a_difference():
+    assert scored("numeric", "3.14", "3.14159", tolerance="0.01").value == 1
+    assert scored("numeric", "3.14", "3.14159", tolerance="0.001").value == 0
+
+
+def test_a_pattern_without_a_group_needs_no_target():
+    assert scored("regex", "it is sunny", pattern="sun+y").value == 1
+    assert scored("regex", "it is grey", pattern="sun+y").value == 0
+
+
+def test_a_path_reaches_into_nested_objects():
+    assert scored("json_field", '{"a": {"b": true}}', "true", field="a.b").value == 1
+
+
+def test_a_pattern_that_would_run_for_ever_is_given_up():
+    started = time.monotonic()
+    score = scored("regex", "a" * 50_000 + "!", "x", pattern=r"(a+)+$")
+    assert score.parse_error == "pattern_too_slow"
+    assert time.monotonic() - started < 30
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "problem"),
+    [
+        ("guess", {}, "There is no scorer guess; known are rating, exact_match"),
+        ("regex", {}, "needs a pattern: write regex:PATTERN"),
+        ("regex", {"pattern": "("}, "no regular expression"),
+        ("regex", {"pattern": "a" * 501}, "longer than 500"),
+        ("regex", {"pattern": "((((a{99}){99}){99}){99})"}, "multiply to more than 1000"),
+        ("exact_match", {"pattern": "x"}, "takes no parameter"),
+        ("regex", {"field": "x", "pattern": "y"}, "has no parameter 'field'; its parameter is pattern"),
+        ("numeric", {"tolerance": "-1"}, "from 0 up"),
+        ("numeric", {"tolerance": "nan"}, "from 0 up"),
+    ],
+)
+def test_parameters_that_will_not_do_are_refused(name, parameters, problem):
+    assert problem in " ".join(parameter_problems(name, parameters))
+
+
+def test_every_scorer_accepts_the_parameters_it_needs():
+    assert [parameter_problems(name, PARAMETERS.get(name, {})) for name in SCORERS] == [[]] * len(SCORERS)
+
+
+def test_a_name_is_registered_once():
+    with pytest.raises(ValueError, match="two scorers are called rating"):
+        scorer("rating", "Again")(lambda answer, item, parameters: Score(1.0))
+
+
+@pytest.mark.parametrize("wrong", [(None, "x", None), (1.0, "x", "no_number_found"), (None, None, ""), (float("nan"),)])
+def test_a_score_has_either_a_value_or_an_error(wrong):
+    with pytest.raises(ValueError, match="score"):
+        Score(*wrong)
+
+
+@given(
+    st.sampled_from(sorted(SCORERS)),
+    st.text() | st.text(alphabet='ABC()ANSWER: 0123,./\n{}[]"'),
+    st.text(max_size=6),
+    st.lists(st.text(max_size=4), max_size=4).map(tuple),
+    st.none() | st.integers(1, 7),
+)
+def test_every_scorer_gives_a_score_for_any_answer_and_item(name, text, target, choices, rating):
+    answer = Answer(text, rating, None if rating else "no_rating_found")
+    score = SCORERS[name].function(answer, ScoredItem(target, choices), PARAMETERS.get(name, {}))
+    assert score.parse_ok == (score.value is not None) == (score.parse_error is None)
+
+
+@pytest.mark.parametrize(("model", "right"), [("6b_finetuning", 286), ("6b_verification", 515)])
+def test_recorded_answers_to_word_problems_score_as_their_authors_scored_them(model, right):
+    problems, solutions = json_lines("gsm8k-test.jsonl"), json_lines("gsm8k-model-solutions.jsonl")
+    assert len(problems) == len(solutions) == 1319
+    values = []
+    for problem, solution in zip(problems, solutions, strict=True):
+        assert problem["question"] == solution["question"]
+        target = problem["answer"].rpartition("####")[2].strip()
+        values.append(scored("numeric", solution[model]["solution"], target).value)
+        assert values[-1] == solution[model]["is_correct"]
+    assert sum(values) == right
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ("exact_match", ("exact_match", {})),
+        ("numeric", ("numeric", {})),
+        ("numeric:0.01", ("numeric", {"tolerance": "0.01"})),
+        ("regex:ANSWER: (\\w+) ", ("regex", {"pattern": "ANSWER: (\\w+) "})),
+        ("json_field:result.city", ("json_field", {"field": "result.city"})),
+        ({"name": "numeric", "tolerance": 0.00001}, ("numeric", {"tolerance": "0.00001"})),
+        ({"name": "regex", "pattern": "a:b"}, ("regex", {"pattern": "a:b"})),
+    ],
+)
+def test_a_scorer_is_written_with_its_parameter_after_a_colon_or_as_a_mapping(written, read):
+    assert read_scorer(written) == read
+    assert read_scorer(scorer_text(*read)) == read
+
+
+@pytest.mark.parametrize("written", ["regex", "regex:", "regex:(", "exact_match:x", "guess:x", "", {"pattern": "x"}])
+def test_what_names_no_scorer_or_no_parameter_that_it_takes_is_refused(written):
+    with pytest.raises(ScorerError):
+        read_scorer(written)
