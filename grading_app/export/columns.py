@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grading_app.export.spreadsheet import escape_cell_sql
+from evalsite.lib.text.spreadsheet import escape_cell_sql
 
 Kind = Literal["text", "integer", "decimal", "real", "flag", "time", "json"]
 

@@ -63,6 +63,21 @@ class GradeCondition(models.Model):
     def __str__(self) -> str:
         return self.grade_condition_id
 
+    @property
+    def is_pairwise(self) -> bool:
+        return self.rubric is not None and self.rubric.kind == Rubric.Kind.PAIRWISE
+
+    @property
+    def score_range(self) -> tuple[float, float] | tuple[None, None]:
+        """The lowest and the highest score that can be given; None for a rule whose scores have no bounds."""
+        graders = list(self.panel.graders.all()) if self.panel else []
+        rubric = self.rubric or (graders[0].rubric if graders else None)
+        if rubric:
+            return rubric.score_range
+        if self.kind == self.Kind.ADJUDICATED:
+            return self.parameters["scale_min"], self.parameters["scale_max"]
+        return 0.0, 1.0
+
 
 class GradingQuerySet(models.QuerySet["Grading"]):
     def visible_to(self, user: Any) -> Self:

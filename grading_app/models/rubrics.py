@@ -63,6 +63,16 @@ class Rubric(Versioned):
         return common | by_kind.get(self.Kind(self.kind), {})
 
     @property
+    def score_range(self) -> tuple[float, float]:
+        """The lowest and the highest score of a verdict."""
+        if self.kind in (self.Kind.CRITERIA, self.Kind.PAIRWISE):
+            return 0.0, 1.0  # A share of weights that are met, or of pairs that are won.
+        scores = [float(label["score"]) for label in self.labels if "score" in label]
+        if self.kind == self.Kind.LABEL and scores:
+            return min(scores), max(scores)
+        return self.scale_min, self.scale_max
+
+    @property
     def can_judge(self) -> bool:
         return self.status == self.Status.APPROVED and self.kind != self.Kind.WRITER
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean, median, stdev
@@ -14,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from django.db.models import Aggregate, Avg, Count, FloatField, Q, StdDev
 from django.utils import timezone
 
-from grading_app.export.spreadsheet import escape_cell
+from evalsite.lib.text.spreadsheet import csv_line
 from grading_app.models import Grading, RaterAssignment, Rating, RatingQueue
 from grading_app.rating.questions import Key, aspects_of
 from grading_app.rating.session import rated_things
@@ -228,11 +226,11 @@ def csv_lines(queue: RatingQueue) -> Iterator[str]:
     Later columns name the rated answer and the rubric; they are empty if the item itself was rated.
     The last column is the rater's alias.
     """
-    yield _csv_line(COLUMNS)
+    yield csv_line(COLUMNS)
     given = Rating.objects.given().filter(assignment__queue=queue).order_by("assignment__number", "position")
     of_queue = [queue.name, str(queue.dataset), queue.dataset.content_hash]
     for row in given.values_list(*STORED, named=True).iterator(chunk_size=2000):
-        yield _csv_line([*of_queue, *_cells(queue, row)])
+        yield csv_line([*of_queue, *_cells(queue, row)])
 
 
 STORED = [
@@ -253,12 +251,6 @@ def _cells(queue: RatingQueue, row: Any) -> Iterator[Any]:
     yield str(row.assignment__excluded_at is not None).lower()
     yield row.rated_at.isoformat()
     yield from ("" if cell is None else cell for cell in row[12:])
-
-
-def _csv_line(cells: Iterable[Any]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerow([escape_cell(cell) for cell in cells])
-    return out.getvalue()
 
 
 def raters_missing(queue: RatingQueue, things: int) -> int:

@@ -9,9 +9,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
+from evalsite.lib.text.spreadsheet import csv_line, escape_cell, escape_cell_sql
 from grading_app.export.formats import export_chunks
-from grading_app.export.spreadsheet import escape_cell, escape_cell_sql
-from grading_app.rating import queue_results
 from tests import factories
 
 pytestmark = pytest.mark.django_db
@@ -106,13 +105,13 @@ def test_only_one_module_writes_or_escapes_csv_cells():
     ]
     writers = {path.name for path in files if "csv.writer(" in (text := path.read_text()) or "DictWriter(" in text}
     copies = {path.name for path in files if "FORMAT csv" in path.read_text()}
-    assert writers == {"queue_results.py"}
+    assert writers == {"spreadsheet.py"}
     assert copies == {"formats.py"}
     for path in files:
         if (path.parent.name, path.name) in {("rating", "queue_results.py"), ("export", "columns.py")}:
-            assert "from grading_app.export.spreadsheet import" in path.read_text(), path
+            assert "from evalsite.lib.text.spreadsheet import" in path.read_text(), path
 
 
 def test_the_ratings_of_a_queue_are_defused():
-    line = queue_results._csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
+    line = csv_line(["＝1", "\n=1", ";=1", "-5", -5, ""])
     assert next(csv.reader(io.StringIO(line, newline=""))) == ["'＝1", "'\n=1", "';=1", "-5", "-5", ""]

@@ -6,7 +6,10 @@ because the database formats exports.
 
 from __future__ import annotations
 
+import csv
+import io
 import re
+from collections.abc import Iterable
 from typing import Any
 
 # Full-width and small forms are included: some spreadsheets read them as the plain character.
@@ -47,3 +50,10 @@ def escape_cell_sql(cell: str) -> str:
         f"CASE WHEN ascii({cell}) IN ({FIRST_CODES}) AND {cell} ~ '{FORMULA}' AND {cell} !~ '{PLAIN_NUMBER}' "
         f"THEN '''' || {cell} ELSE {cell} END"
     )
+
+
+def csv_line(cells: Iterable[Any]) -> str:
+    """Return one line of CSV, safe for spreadsheets, with its line end."""
+    out = io.StringIO()
+    csv.writer(out).writerow([escape_cell(cell) for cell in cells])
+    return out.getvalue()

@@ -1,0 +1,189 @@
+"""Tables of results: one declaration, shown on a page and written as CSV, JSON, Markdown or LaTeX.
+
+A table holds values, not texts. So every format shows the same numbers, and files keep all digits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from evalsite.lib.text.number_format import MISSING, format_count, format_money
+from evalsite.lib.text.spreadsheet import csv_line
+from grading_app.reports import statistic_format
+
+Kind = Literal["text", "count", "number", "share", "signed", "signed_share", "coefficient", "p", "money", "interval",
+               "share_interval"]  # fmt: skip
+Value = str | int | float | bool | None
+Row = Mapping[str, Any]
+FORMATS = ("csv", "json", "md", "latex")
+CONTENT_TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "json": "application/json",
+    "md": "text/markdown; charset=utf-8",
+    "latex": "application/x-latex; charset=utf-8",
+}
+SUFFIXES = {"csv": "csv", "json": "json", "md": "md", "latex": "tex"}
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column. `name` is the key in rows and the header in files, `label` the heading for people.
+
+    kind: how people see the value. The two interval kinds hold a pair (low, high); files have `name_low` and
+    `name_high`. places: decimals of numbers.
+    """
+
+    name: str
+    label: str
+    kind: Kind = "text"
+    places: int = 2
+
+    @property
+    def is_number(self) -> bool:
+        return self.kind != "text"
+
+    def text(self, value: Any) -> str:
+        """Return the value as a page shows it."""
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return MISSING
+        return _TEXTS[self.kind](value, self.places)
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of results with everything that a reader needs to cite it.
+
+    name: in addresses and file names. rows: values by column name; a missing value is None. formula: how the numbers
+    are computed, with the source. test: the name of the test. correction: the multiplicity correction, with its family.
+    sentence: the result in one sentence, with its uncertainty. notes: remarks below the table. links: for rows that
+    lead to trials, an address by column name, in the order of the rows.
+    """
+
+    name: str
+    title: str
+    columns: Sequence[ResultColumn]
+    rows: Sequence[Row]
+    formula: str = ""
+    test: str = ""
+    correction: str = ""
+    sentence: str = ""
+    notes: Sequence[str] = ()
+    links: Sequence[Mapping[str, str]] = field(default_factory=list)
+
+    def cells(self) -> list[list[str]]:
+        """Return the texts of the cells, row by row."""
+        return [[column.text(row.get(column.name)) for column in self.columns] for row in self.rows]
+
+    def records(self) -> list[dict[str, Value]]:
+        """Return the rows with plain values and with intervals as two columns, for files."""
+        return [
+            {name: value for column in self.columns for name, value in _plain(column, row.get(column.name))}
+            for row in self.rows
+        ]
+
+    def render(self, file_format: str) -> str:
+        """Return the table as a file. Raise KeyError for a format that is not among FORMATS."""
+        return _WRITERS[file_format](self)
+
+
+def _plain(column: ResultColumn, value: Any) -> list[tuple[str, Value]]:
+    if column.kind in ("interval", "share_interval"):
+        low, high = value if value is not None else (None, None)
+        return [(f"{column.name}_low", _finite(low)), (f"{column.name}_high", _finite(high))]
+    return [(column.name, _finite(value))]
+
+
+def _finite(value: Any) -> Value:
+    """Return the value as JSON can hold it."""
+    if value is None or isinstance(value, str | bool | int):
+        return value
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _csv(table: ResultTable) -> str:
+    names = [name for column in table.columns for name, _ in _plain(column, None)]
+    return "".join([csv_line(names), *(csv_line(record.values()) for record in table.records())])
+
+
+def _json(table: ResultTable) -> str:
+    described = {
+        name: value
+        for name in ("name", "title", "formula", "test", "correction", "sentence")
+        if (value := getattr(table, name))
+    }
+    notes = {"notes": list(table.notes)} if table.notes else {}
+    return json.dumps({**described, **notes, "rows": table.records()}, ensure_ascii=False, indent=1) + "\n"
+
+
+def _markdown(table: ResultTable) -> str:
+    head = "| " + " | ".join(_escape_markdown(column.label) for column in table.columns) + " |"
+    rule = "| " + " | ".join("---:" if column.is_number else "---" for column in table.columns) + " |"
+    body = ["| " + " | ".join(map(_escape_markdown, cells)) + " |" for cells in table.cells()]
+    return "\n".join([f"**{_escape_markdown(table.title)}**", "", head, rule, *body, *_remarks(table), ""])
+
+
+def _remarks(table: ResultTable) -> list[str]:
+    remarks = [table.sentence, table.formula, table.test, table.correction, *table.notes]
+    return [line for remark in remarks if remark for line in ("", _escape_markdown(remark))]
+
+
+def _escape_markdown(text: str) -> str:
+    escaped = "".join(f"\\{sign}" if sign in "\\`*_{}[]<>#|" else sign for sign in text)
+    return re.sub(r"\s*[\r\n]\s*", " ", escaped)
+
+
+def _latex(table: ResultTable) -> str:
+    """Return a table for the LaTeX package booktabs."""
+    align = "".join("r" if column.is_number else "l" for column in table.columns)
+    head = " & ".join(escape_latex(column.label) for column in table.columns)
+    body = [" & ".join(map(escape_latex, cells)) + r" \\" for cells in table.cells()]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{escape_latex(' '.join(filter(None, (table.title + '.', table.test, table.correction))))}}}",
+        rf"\label{{tab:{table.name}}}",
+        rf"\begin{{tabular}}{{{align}}}",
+        r"\toprule",
+        rf"{head} \\",
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_LATEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}", ">": r"\textgreater{}",
+    "−": "$-$", "±": r"$\pm$", "×": r"$\times$", "·": r"$\cdot$", "≤": r"$\leq$", "≥": r"$\geq$", "–": "--",
+    "\u202f": r"\,", "\u00a0": "~",
+}  # fmt: skip
+
+
+def escape_latex(text: str) -> str:
+    """Return the text on one line, with every sign escaped that LaTeX would interpret."""
+    return "".join(_LATEX.get(sign, sign if sign.isprintable() else " ") for sign in text)
+
+
+_TEXTS: dict[Kind, Callable[[Any, int], str]] = {
+    "text": lambda value, places: str(value),
+    "count": lambda value, places: format_count(value),
+    "number": statistic_format.number,
+    "share": lambda value, places: statistic_format.per_cent(value),
+    "signed": lambda value, places: statistic_format.signed(statistic_format.number(value, places)),
+    "signed_share": lambda value, places: statistic_format.signed(f"{statistic_format.number(100 * value, 1)} pp"),
+    "coefficient": lambda value, places: statistic_format.coefficient(value),
+    "p": lambda value, places: statistic_format.p_value(value),
+    "money": lambda value, places: format_money(value),
+    "interval": lambda value, places: statistic_format.interval(value[0], value[1], places),
+    "share_interval": lambda value, places: statistic_format.per_cent_interval(*value),
+}
+_WRITERS: dict[str, Callable[[ResultTable], str]] = {"csv": _csv, "json": _json, "md": _markdown, "latex": _latex}

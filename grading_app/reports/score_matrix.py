@@ -1,0 +1,146 @@
+"""The scores of an experiment by item and condition, for each measure that the experiment has.
+
+A measure is a dimension that models rated, or a grader (rule, judge, panel, people of a queue). For graded ratings it
+is a grader on a dimension. Results, matrix, comparisons and analyses all read the same arrays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from grading_app.models import GradeCondition
+from grading_app.reports.frames import BY_PEOPLE, BY_RULES, IN_SCOPE, labels_of, people_labels, rows_of, rule_labels
+from grading_app.statistics.item_scores import ItemScores
+from runs_app.models import Dimension, Experiment, Wave
+
+EXCLUSIONS = {
+    "truncated": "NOT t.truncated",
+    "retried": "t.attempts <= 1",
+    "refused": "NOT t.refused",
+    "reused": "NOT t.from_cache",
+}
+"""Answers that a reader may exclude, and the condition on trials that keeps the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """One kind of score of an experiment's answers.
+
+    key: the name in addresses: the dimension for a rating ("valence"), the scorer for a rule ("exact_match"), "g12" for
+    any other grader, "people3" for the people of queue 3. Graders of rated items end in ":valence".
+    dimension: the primary key of the dimension; None without one. grader: the primary key of the grade condition, the
+    negated key of a queue for its people; None for the models' own ratings.
+    low, high: the ends of the scale; None if the scale is not bounded or not known.
+    """
+
+    key: str
+    label: str
+    kind: str
+    dimension: int | None = None
+    grader: int | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def is_rating(self) -> bool:
+        return self.grader is None
+
+
+def list_measures(experiment: Experiment) -> list[Measure]:
+    """Return every measure: ratings by dimension, then rules, judges and panels, then people.
+
+    Adjudication and pairwise verdicts are no measures of conditions.
+    """
+    dimensions = list(experiment.dimensions.order_by("pk"))
+    names = dimension_keys(dimensions)
+    ratings = [
+        Measure(names[one.pk], one.title or one.name, "rating", one.pk, None, one.scale_min, one.scale_max)
+        for one in dimensions
+    ]
+    return [*ratings, *(_on(grader, one, names) for grader in _graders(experiment) for one in (dimensions or [None]))]
+
+
+def measure_named(experiment: Experiment, key: str) -> Measure | None:
+    """Return the measure with this key, the first one for an empty key, or None."""
+    measures = list_measures(experiment)
+    return next((one for one in measures if one.key == key or not key), None)
+
+
+def dimension_keys(dimensions: Collection[Dimension]) -> dict[int, str]:
+    """Return names for addresses by primary key: the name, with the version where two have one name."""
+    times = Counter(one.name for one in dimensions)
+    return {one.pk: one.name if times[one.name] == 1 else str(one) for one in dimensions}
+
+
+def _graders(experiment: Experiment) -> list[Measure]:
+    rules = rule_labels(experiment)
+    kinds = GradeCondition.objects.filter(pk__in=rules).select_related("rubric", "panel")
+    kinds = kinds.prefetch_related("panel__graders__rubric").order_by("pk")
+    used = [one for one in kinds if one.kind != GradeCondition.Kind.ADJUDICATED and not one.is_pairwise]
+    times = Counter(one.scorer for one in used)
+    graders = []
+    for one in used:
+        low, high = one.score_range
+        key = one.scorer if one.kind == GradeCondition.Kind.RULE and times[one.scorer] == 1 else f"g{one.pk}"
+        graders.append(Measure(key, rules[one.pk], one.kind, None, one.pk, low, high))
+    queues = {queue.pk: queue for queue in experiment.rating_queues.exclude(rubric=None).select_related("rubric")}
+    for negated, label in people_labels(experiment).items():
+        low, high = queues[-negated].rubric.score_range
+        graders.append(Measure(f"people{-negated}", label, "person", None, negated, low, high))
+    return graders
+
+
+def _on(grader: Measure, dimension: Dimension | None, names: dict[int, str]) -> Measure:
+    if dimension is None:
+        return grader
+    title = dimension.title or dimension.name
+    key, label = f"{grader.key}:{names[dimension.pk]}", f"{grader.label} · {title}"
+    return Measure(key, label, grader.kind, dimension.pk, grader.grader, grader.low, grader.high)
+
+
+def load_item_scores(
+    experiment: Experiment, measure: Measure, wave: Wave | None = None, exclude: Collection[str] = ()
+) -> ItemScores:
+    """Read the scores of one measure, in one pass over the rows and in the database.
+
+    Items are all active items of the dataset that have an answer, in the order of the dataset. Conditions are those
+    that have runs (in this wave). `exclude` names EXCLUSIONS.
+    """
+    where = {
+        "experiment": experiment.pk,
+        "wave": wave.pk if wave else None,
+        "dimension": measure.dimension,
+        "rules": [measure.grader],
+    }
+    filters = "".join(f" AND {EXCLUSIONS[name]}" for name in sorted(exclude))
+    rows: list[Any] = rows_of(_statement(measure, filters), where)
+    conditions = list(labels_of(experiment, wave))
+    listed = set(conditions)
+    kept = [row for row in rows if row[1] in listed]
+    items = list(dict.fromkeys(row[0] for row in kept))
+    is_binary = bool(kept) and all(row[6] for row in kept)
+    return ItemScores.from_rows([row[:6] for row in kept], items, conditions, is_binary=is_binary)
+
+
+def _statement(measure: Measure, filters: str) -> str:
+    """Return the rows (item, condition, n, missing, mean, squared deviations, all 0 or 1), in the dataset's order.
+
+    var_pop of PostgreSQL does not lose digits of large scores, as sums of squares would.
+    """
+    if measure.is_rating:
+        source, score = "runs_app_trial t", "t.rating"
+        wanted = "t.status = 'done' AND t.dimension_id = %(dimension)s"
+    else:
+        graded = BY_PEOPLE if measure.grader is not None and measure.grader < 0 else BY_RULES
+        source, score = f"({graded}) g JOIN runs_app_trial t ON t.id = g.trial_id", "g.score"
+        wanted = "(%(dimension)s::bigint IS NULL OR t.dimension_id = %(dimension)s)"
+    return f"""SELECT of_cell.* FROM (
+            SELECT t.item_id, r.condition_id, count({score}) AS n, count(*) - count({score}) AS missing,
+                avg({score})::float8 AS mean, (var_pop({score}::float8) * count({score}))::float8 AS within,
+                coalesce(bool_and({score} IN (0, 1)), true) AS is_binary
+            FROM {source} JOIN runs_app_run r ON r.id = t.run_id
+            WHERE {IN_SCOPE} AND {wanted}{filters} GROUP BY 1, 2
+        ) AS of_cell JOIN datasets_app_item i ON i.id = of_cell.item_id ORDER BY i.position, of_cell.item_id"""  # noqa: S608

@@ -1,0 +1,32 @@
+"""Result tables on pages, and the same tables as files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+
+from grading_app.reports.result_table import CONTENT_TYPES, SUFFIXES, ResultTable
+from grading_app.tables.result_table import html_table
+
+
+def table_context(table: ResultTable) -> dict[str, Any]:
+    """Return the context of `grading_app/partials/result_table.html`."""
+    return {"table": table, "html": html_table(table)}
+
+
+def requested_file(request: HttpRequest, tables: Iterable[ResultTable], basename: str) -> HttpResponse | None:
+    """Return the table as a file if the address asks for one (`?table=NAME&format=csv`), else None.
+
+    Raise Http404 for a table or a format that does not exist.
+    """
+    name, file_format = request.GET.get("table", ""), request.GET.get("format", "")
+    if not file_format:
+        return None
+    table = next((one for one in tables if one.name == name), None)
+    if table is None or file_format not in CONTENT_TYPES:
+        raise Http404
+    response = HttpResponse(table.render(file_format), content_type=CONTENT_TYPES[file_format])
+    response["Content-Disposition"] = f'attachment; filename="{basename}-{name}.{SUFFIXES[file_format]}"'
+    return response

@@ -1,0 +1,87 @@
+"""A table of results says the same in every format."""
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grading_app.reports.result_table import FORMATS, ResultColumn, ResultTable, escape_latex
+
+COLUMNS = (
+    ResultColumn("condition", "Condition"),
+    ResultColumn("n", "n", "count"),
+    ResultColumn("accuracy", "Accuracy", "share"),
+    ResultColumn("accuracy_ci", "95 % interval", "share_interval"),
+    ResultColumn("difference", "Difference", "signed", 3),
+    ResultColumn("p", "p (Holm)", "p"),
+    ResultColumn("cost", "Cost", "money"),
+)
+ROWS = (
+    {"condition": "=a_b|c", "n": 1319, "accuracy": 0.851, "accuracy_ci": (0.83, 0.87), "difference": -0.0673, "p": 1e-9,
+     "cost": 1.5},
+    {"condition": "small & fast", "n": 0, "accuracy": None, "accuracy_ci": None, "difference": float("nan"), "p": None,
+     "cost": None},
+)  # fmt: skip
+TABLE = ResultTable("leaderboard", "Leaderboard", COLUMNS, ROWS, test="McNemar's exact test.", sentence="b beats a.")
+
+
+def test_people_see_rounded_values_and_a_dash_for_what_is_missing():
+    first, second = TABLE.cells()
+    assert first == ["=a_b|c", "1\u202f319", "85.1 %", "83.0 to 87.0 %", "−0.067", "< 0.001", "$1.50"]
+    assert second == ["small & fast", "0", "–", "–", "–", "–", "–"]
+
+
+def test_csv_keeps_all_digits_and_escapes_formulas():
+    first, second = csv.DictReader(io.StringIO(TABLE.render("csv")))
+    assert first["condition"] == "'=a_b|c"
+    assert float(first["accuracy_ci_low"]) == 0.83
+    assert float(first["p"]) == 1e-9
+    assert second["accuracy"] == second["accuracy_ci_high"] == second["difference"] == ""
+
+
+def test_json_holds_values_and_says_how_they_were_tested():
+    found = json.loads(TABLE.render("json"))
+    assert found["rows"][0]["difference"] == -0.0673
+    assert found["rows"][1]["difference"] is None
+    assert found["test"] == "McNemar's exact test."
+
+
+def test_markdown_escapes_what_would_break_the_table():
+    text = TABLE.render("md")
+    assert "| =a\\_b\\|c | 1\u202f319 |" in text
+    assert "| --- | ---: |" in text
+    assert "b beats a." in text
+
+
+def test_latex_is_a_booktabs_table():
+    text = TABLE.render("latex")
+    assert r"\begin{tabular}{lrrrrrr}" in text
+    assert r"=a\_b|c & 1\,319 & 85.1 \% & 83.0 to 87.0 \% & $-$0.067" in text
+    assert r"small \& fast" in text
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule")] == [1, 1, 1]
+
+
+@given(st.text())
+def test_latex_never_interprets_a_text(text):
+    for command in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}"):
+        assert escape_latex(command) != command
+    bare = escape_latex(text)
+    for escaped in (r"\textbackslash{}", r"\textasciitilde{}", r"\textasciicircum{}", r"\textless{}", r"\textgreater{}",
+                    "$-$", r"$\pm$", r"$\times$", r"$\cdot$", r"$\leq$", r"$\geq$", r"\,", "\\{", "\\}", "\\&", "\\%",
+                    "\\$", "\\#", "\\_", "~"):  # fmt: skip
+        bare = bare.replace(escaped, "")
+    assert not set(bare) & set("\\&%$#_{}^\n\r")
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_an_empty_table_has_a_header_in_every_format(file_format):
+    text = ResultTable("none", "Nothing", COLUMNS, ()).render(file_format)
+    assert ("rows" if file_format == "json" else "95" if file_format in ("md", "latex") else "accuracy_ci_low") in text
+
+
+def test_a_format_that_does_not_exist_is_an_error():
+    with pytest.raises(KeyError):
+        TABLE.render("xlsx")
