@@ -1,0 +1,105 @@
+r"""Reading a task's final answer from a model's text. Pure.
+
+The answer is the rest of the line after the last "Final Answer:" (in any case, with or without emphasis). Without that
+mark it is the last line, and then the pattern must match the whole line, so that a number in a sentence is no answer.
+ReasonScape's own patterns are not public; its record reads "(C)" from "Final Answer: (C) Hacksaw Ridge".
+
+Patterns take linear time, because answers are untrusted text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+MARK = re.compile(r"\bfinal[ \t]{1,4}answer\b[*_ \t]{0,4}[:：]", re.IGNORECASE)
+DECORATION = " \t\r*_`\"'“”$"
+LONGEST = 2_000  # Characters of a final answer that are read. The longest target has about 1,500.
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The answer read from a text.
+
+    normalised: the final answer as written, without decoration. extracted: the part that the pattern found, in its
+    canonical form; None if there is none. valid: whether `extracted` is an answer that the question allows.
+    """
+
+    normalised: str
+    extracted: str | None
+    valid: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRule:
+    r"""A task's answer pattern and the canonical form of what it finds.
+
+    pattern: a regular expression, searched in the final answer. Its group 1 is the answer, or all of the match.
+    """
+
+    pattern: str
+    canonical: Callable[[str], str] = str.strip
+
+    def read(self, text: str, choices: Sequence[str] | None = None) -> Reading:
+        """Return the answer in a model's text. The text holds no thoughts; the caller removes them."""
+        found, marked = final_answer(text)
+        search = _compiled(self.pattern).search if marked else _compiled(self.pattern).fullmatch
+        match = search(found)
+        if match is None:
+            return Reading(found, None, valid=False)
+        extracted = self.canonical(match.group(match.lastindex or 0))
+        allowed = choices is None or extracted in {self.canonical(choice) for choice in choices}
+        return Reading(found, extracted, valid=allowed)
+
+    def is_correct(self, reading: Reading, target: str) -> bool:
+        """Return whether the answer equals the target. Both are compared in their canonical form."""
+        return reading.valid and reading.extracted == self.canonical(target)
+
+
+def final_answer(text: str) -> tuple[str, bool]:
+    """Return the final answer without decoration, and whether "Final Answer:" stands before it."""
+    end = max((mark.end() for mark in MARK.finditer(text)), default=None)
+    if end is None:
+        return text.strip().rpartition("\n")[2][:LONGEST].strip(DECORATION), False
+    return text[end:].lstrip(DECORATION + "\n").partition("\n")[0][:LONGEST].rstrip(DECORATION), True
+
+
+def plain_integer(text: str) -> str:
+    """Return an integer as Python writes it: "1,234" is 1234, "−5" (a minus sign) is -5, "+7" and "007" are 7."""
+    digits = re.sub(r"[,\s]", "", text).replace("−", "-")
+    sign = "-" if digits.startswith("-") else ""
+    return f"{sign}{digits.lstrip('+-').lstrip('0')}" if digits.lstrip("+-").strip("0") else "0"
+
+
+def folded(text: str) -> str:
+    """Return a text for comparison, without differences of case and white space, and without a final full stop."""
+    return " ".join(text.casefold().split()).rstrip(".").rstrip()
+
+
+def letter_choices(count: int) -> tuple[str, ...]:
+    """Return ("(A)", "(B)", ...), the choices of a question with lettered options. At most 26."""
+    if not 2 <= count <= 26:
+        raise ValueError(f"{count} options have no letters: 2 to 26 have")
+    return tuple(f"({chr(ord('A') + index)})" for index in range(count))
+
+
+def lettered(options: Sequence[str]) -> str:
+    """Return the options as lines, as the seed's record writes them: "Options:", "(A) first", "(B) second"."""
+    lines = (f"{letter} {option}" for letter, option in zip(letter_choices(len(options)), options, strict=True))
+    return "Options:\n" + "\n".join(lines)
+
+
+def _letter(text: str) -> str:
+    return f"({text.strip('() .').upper()})"
+
+
+@lru_cache(maxsize=64)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+INTEGER = AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*)(?![0-9,]*[.][0-9])\.?", plain_integer)
+LETTER = AnswerRule(r"(\([A-Za-z]\)|(?<![A-Za-z0-9])[A-Z](?=[).:]|\s*$)).{0,200}", _letter)
+TEXT = AnswerRule(r".*[^\s.].*", folded)

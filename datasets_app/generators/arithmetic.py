@@ -1,0 +1,94 @@
+"""Arithmetic: the value of an expression of integers with + - * and nested parentheses.
+
+Specification. The input is one expression of `length` integers from `min_number` to `max_number`, and nothing else.
+Multiplication binds tighter than addition and subtraction; operators of the same rank are taken from left to right. A
+negative number carries its sign ("3 - -5"). Spaces stand around each operator; each one is removed with the
+probability `prob_dewhitespace`, which changes how the text splits into tokens but not its value. The target is the
+value as an integer.
+
+Public are the parameters, the operators and the irregular spacing. Ours: the three operators are equally likely, a
+group closes with probability .5 after each of its operands but the first, groups may be redundant, and free text has a
+guess chance of 0.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from random import Random
+
+from pydantic import model_validator
+
+from datasets_app.generators.answers import INTEGER
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.expressions import assemble, depth_of, draw_groups, evaluate
+
+PRECEDENCE = {"+": 1, "-": 1, "*": 2}
+OPERATIONS: dict[str, Callable[[int, int], int]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+PROB_CLOSE = 0.5
+
+
+class ArithmeticParams(Params):
+    length: int = param(8, "Number of integers in the expression.", harder="higher", ge=3, le=100)
+    max_depth: int = param(2, "Deepest nesting of parentheses.", harder="higher", ge=0, le=16)
+    min_number: int = param(-9, "Smallest integer that may occur.", harder="lower", ge=-1000, le=1000)
+    max_number: int = param(9, "Largest integer that may occur.", harder="higher", ge=-1000, le=1000)
+    prob_open: float = param(
+        0.4, "Probability that a parenthesis opens before an integer.", harder="higher", ge=0.0, le=1.0
+    )
+    prob_dewhitespace: float = param(
+        0.0, "Probability that a space beside an operator is left out.", harder="higher", ge=0.0, le=1.0
+    )
+
+    @model_validator(mode="after")
+    def _numbers_exist(self) -> ArithmeticParams:
+        if self.min_number > self.max_number:
+            raise ValueError(f"min_number must not be above max_number ({self.max_number})")
+        return self
+
+
+def draw(params: ArithmeticParams, rng: Random) -> Case:
+    numbers = [rng.randint(params.min_number, params.max_number) for _ in range(params.length)]
+    operators = [rng.choice("+-*") for _ in range(params.length - 1)]
+    groups = draw_groups(rng, params.length, params.max_depth, params.prob_open, PROB_CLOSE)
+    tokens = assemble(numbers, operators, groups)
+    value, _ = evaluate(tokens, PRECEDENCE, apply_operator)
+    facts = {"tokens": tokens, "depth": depth_of(groups), "multiplications": operators.count("*")}
+    return Case(_write(tokens, params.prob_dewhitespace, rng), str(value), genresult=facts)
+
+
+def apply_operator(name: str, left: int, right: int) -> int:
+    """Return the result of one operation."""
+    return OPERATIONS[name](left, right)
+
+
+def _write(tokens: list[int | str], prob_dewhitespace: float, rng: Random) -> str:
+    """Return the expression as text. A space is drawn on each side of each operator."""
+
+    def space() -> str:
+        return "" if rng.random() < prob_dewhitespace else " "
+
+    return "".join(
+        f"{space()}{token}{space()}" if token in PRECEDENCE else str(token) for token in tokens
+    )  # fmt: skip
+
+
+def explain(case: Case) -> str:
+    """Return every operation in order of evaluation."""
+    _, steps = evaluate(case.genresult["tokens"], PRECEDENCE, apply_operator)
+    return "\n".join(f"{left} {name} {right} = {result}" for left, name, right, result in steps)
+
+
+GENERATOR = Generator(
+    name="arithmetic",
+    title="Arithmetic",
+    version=1,
+    params=ArithmeticParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Calculate the value of the arithmetic expression. Multiplication comes before addition and subtraction.",
+        "(an integer)",
+    ),
+    answer=INTEGER,
+)

@@ -1,0 +1,191 @@
+"""The parts of a task: its parameters, its cases, its instructions and its answer rule. Pure.
+
+A task is one module of this package that ends with `GENERATOR = Generator(...)`. `registry` finds it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from random import Random
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticUndefined
+
+from datasets_app.generators.answers import AnswerRule
+from evalsite.lib.hints import did_you_mean
+
+COUNT = "count"  # Says how many cases to draw, and never what they are. It belongs to the point, not to the task.
+Harder = Literal["higher", "lower", "other", "neutral"]
+
+
+class ParamError(ValueError):
+    """Parameters that a task does not take. Each of `problems` is a sentence that starts with the parameter's name."""
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        super().__init__("; ".join(problems))
+
+
+class Params(BaseModel):
+    """The base of every task's parameters: unknown names are errors, and the text "3" is not the number 3."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+def param(default: Any, description: str, *, harder: Harder, **bounds: Any) -> Any:
+    """Return a parameter: its default, one line of help, and which values make a case harder.
+
+    harder: "higher" or "lower" values; "other" if some options are harder, as the help says; "neutral" if the effect
+    differs between models.
+    """
+    return Field(default, description=description, json_schema_extra={"harder": harder}, **bounds)
+
+
+@dataclass(frozen=True, slots=True)
+class ParamInfo:
+    """One parameter for a form. `options` is empty unless the parameter is a choice among them."""
+
+    name: str
+    kind: Literal["integer", "number", "choice", "switch"]
+    default: int | float | str | bool
+    help: str
+    harder: Harder
+    minimum: float | None = None
+    maximum: float | None = None
+    options: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question with its only right answer.
+
+    choices: the answers that the question allows, the target once among them; None for free text.
+    genresult: the generator's own facts about the case, as JSON.
+    """
+
+    input: str
+    target: str
+    choices: tuple[str, ...] | None = None
+    genresult: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.choices is not None and (self.choices.count(self.target) != 1 or len(set(self.choices)) < 2):
+            raise ValueError(f"the target {self.target!r} must stand once among the choices {self.choices!r}")
+
+    @property
+    def guess_chance(self) -> Fraction:
+        """Return the chance that a uniform draw from the choices is right; 0 for free text.
+
+        Free text has no finite set of answers to guess from. That is the convention of ReasonScape's records too.
+        """
+        return Fraction(1, len(self.choices)) if self.choices else Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """The words that go before a case. `task` says what to do; `form` names the form of the final answer."""
+
+    task: str
+    form: str
+
+    @property
+    def direct(self) -> str:
+        """Return the instruction to answer at once."""
+        return f"{self.task} Respond with only Final Answer: {self.form}"
+
+    @property
+    def stepwise(self) -> str:
+        """Return the instruction to reason first. The seed's record of movies has this sentence."""
+        return f"{self.task} Think step by step, then respond with Final Answer: {self.form}"
+
+    @property
+    def worked(self) -> str:
+        """Return the instruction that goes before examples with their reasoning."""
+        return f"{self.task} Reason as in the examples, then respond with Final Answer: {self.form}"
+
+
+def final_line(target: str) -> str:
+    """Return the line in which an example states its answer."""
+    return f"Final Answer: {target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A task: draws cases from a random stream, and tells what a page and a prompt need to know about it.
+
+    version: part of every dataset's definition. Raise it whenever the same parameters and seed give other cases.
+    draw: returns the next case. It takes all randomness from the given stream.
+    explain: returns the reasoning that leads to a case's target, for examples in prompts.
+    data_hash: the hash of the shipped facts that the cases depend on, or "".
+    """
+
+    name: str
+    title: str
+    version: int
+    params: type[Params]
+    draw: Callable[[Any, Random], Case]
+    explain: Callable[[Case], str]
+    instructions: Instructions
+    answer: AnswerRule
+    data_hash: Callable[[], str] = lambda: ""
+
+    def read_params(self, values: Mapping[str, Any]) -> Any:
+        """Return the checked parameters; absent ones have their defaults. `count` is ignored.
+
+        Raise ParamError, which names each wrong parameter.
+        """
+        try:
+            return self.params.model_validate({name: value for name, value in values.items() if name != COUNT})
+        except ValidationError as error:
+            raise ParamError([self._describe_problem(problem) for problem in error.errors()]) from None
+
+    def cases(self, params: Params, rng: Random) -> Iterator[Case]:
+        """Yield cases without end. Each is drawn after the one before, so a shorter stream is a prefix of a longer."""
+        while True:
+            yield self.draw(params, rng)
+
+    def describe_params(self) -> list[ParamInfo]:
+        """Return the parameters in the order of the module, for a form."""
+        return [_info_of(name, model_field) for name, model_field in self.params.model_fields.items()]
+
+    def definition(self) -> dict[str, Any]:
+        """Return the content that fixes this task's cases beside parameters and seed. Datasets store and hash it."""
+        data = self.data_hash()
+        return {"task": self.name, "version": self.version} | ({"data": data} if data else {})
+
+    def _describe_problem(self, problem: Any) -> str:
+        name = ".".join(str(step) for step in problem["loc"]) or self.name
+        if problem["type"] == "extra_forbidden":
+            hint = did_you_mean(name[:80], self.params.model_fields)
+            return f"{name}: {self.name} has no such parameter" + (f"; {hint}" if hint else "")
+        message = problem["msg"].removeprefix("Value error, ")
+        return f"{name}: {message[:1].lower()}{message[1:]}, not {json.dumps(problem['input'], default=str)[:60]}"
+
+
+def digest_cases(cases: list[Case]) -> str:
+    """Return the SHA-256 of cases as JSON. A test compares it with the version's stored digest."""
+    rows = [[case.input, case.target, case.choices, str(case.guess_chance), case.genresult] for case in cases]
+    return hashlib.sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
+
+
+def _info_of(name: str, model_field: Any) -> ParamInfo:
+    bounds = {key: getattr(item, key) for item in model_field.metadata for key in ("ge", "le") if hasattr(item, key)}
+    if model_field.default is PydanticUndefined:
+        raise TypeError(f"{name}: every parameter needs a default")
+    literal = get_origin(model_field.annotation) is Literal
+    kinds: dict[Any, Any] = {bool: "switch", int: "integer", float: "number"}
+    return ParamInfo(
+        name=name,
+        kind="choice" if literal else kinds[model_field.annotation],
+        default=model_field.default,
+        help=model_field.description,
+        harder=model_field.json_schema_extra["harder"],
+        minimum=bounds.get("ge"),
+        maximum=bounds.get("le"),
+        options=get_args(model_field.annotation) if literal else (),
+    )

@@ -1,0 +1,83 @@
+"""Brackets: the brackets that close an open sequence.
+
+Specification. The input is a sequence of `length` brackets of the first `kinds` kinds among () [] {} <>, separated by
+spaces. It is the beginning of a well-formed sequence, nests at most `max_depth` deep, and leaves at least one bracket
+open. The target is the shortest sequence that closes it: the open brackets' partners in reverse order, separated by
+spaces. Spaces in an answer are ignored.
+
+Public are the kinds, the last-in first-out rule, and the weight of closing brackets with its default 2. Ours: each
+opening kind has the weight 1 and the closing bracket `close_weight_multiplier`. Where a rule above allows only one of
+both, that one is taken. `max_depth` is at least 2, because with 1 an even length would leave nothing to close.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from datasets_app.generators.answers import AnswerRule
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+
+PAIRS = ("()", "[]", "{}", "<>")
+CLOSING = {pair[0]: pair[1] for pair in PAIRS}
+
+
+class BracketsParams(Params):
+    length: int = param(12, "Number of brackets shown.", harder="higher", ge=1, le=400)
+    max_depth: int = param(4, "Deepest nesting of brackets.", harder="higher", ge=2, le=64)
+    kinds: int = param(3, "Number of kinds of brackets: (), [], {}, <>.", harder="higher", ge=1, le=4)
+    close_weight_multiplier: float = param(
+        2.0, "Weight of a closing bracket against an opening kind; low values nest deeper.", harder="lower",
+        ge=0.0, le=100.0,
+    )  # fmt: skip
+
+
+def draw(params: BracketsParams, rng: Random) -> Case:
+    stack: list[str] = []
+    shown: list[str] = []
+    deepest = 0
+    for position in range(params.length):
+        if _closes(params, len(stack), is_last=position == params.length - 1, rng=rng):
+            shown.append(CLOSING[stack.pop()])
+        else:
+            stack.append(PAIRS[rng.randrange(params.kinds)][0])
+            shown.append(stack[-1])
+            deepest = max(deepest, len(stack))
+    target = " ".join(CLOSING[opening] for opening in reversed(stack))
+    return Case(" ".join(shown), target, genresult={"open": stack, "depth": deepest})
+
+
+def _closes(params: BracketsParams, depth: int, *, is_last: bool, rng: Random) -> bool:
+    """Return whether the next bracket closes. The last one must not close the only open bracket."""
+    weight = params.close_weight_multiplier
+    draws = rng.random() < weight / (weight + params.kinds)
+    if depth == 0 or (is_last and depth == 1):
+        return False
+    return draws or depth == params.max_depth
+
+
+def explain(case: Case) -> str:
+    """Return the open brackets and the partner of each."""
+    stack = case.genresult["open"]
+    partners = ", ".join(f"{opening} by {CLOSING[opening]}" for opening in reversed(stack))
+    return f"Still open, from first to last: {' '.join(stack)}\nClosed from last to first: {partners}."
+
+
+def _spaced(text: str) -> str:
+    return " ".join(re.sub(r"\s", "", text))
+
+
+GENERATOR = Generator(
+    name="brackets",
+    title="Brackets",
+    version=1,
+    params=BracketsParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Complete the sequence of brackets so that every bracket is closed in the right order. "
+        "Give only the closing brackets that are missing.",
+        "(the missing brackets, separated by spaces)",
+    ),
+    answer=AnswerRule(r"([()\[\]{}<>](?:\s{0,4}[()\[\]{}<>])*)", _spaced),
+)

@@ -1,0 +1,74 @@
+"""Letters: how often some letters occur in a list of words.
+
+Specification. The input names `target_letters` different letters and lists `words` + `confounders` words. The letters
+come from one pool by `rarity`: common, uncommon or rare in English. Each of the `words` words has at least one of the
+letters, none of the confounders has any, and their order is random. The target is the number of occurrences of all
+named letters in all listed words, without regard to case.
+
+Public are the dimensions: words, letters from pools of common, uncommon and rare ones, and confounders. Ours: the
+pools, the dictionary, and that words are drawn with repetition. Free text has a guess chance of 0.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from random import Random
+from typing import Literal
+
+from datasets_app.generators.answers import INTEGER
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import dictionary, join_phrases
+
+POOLS = {"common": "aeilnorst", "uncommon": "bcdghmpuy", "rare": "fjkqvwxz"}
+
+
+class LettersParams(Params):
+    words: int = param(4, "Number of words with a target letter.", harder="higher", ge=1, le=100)
+    target_letters: int = param(1, "Number of letters to count.", harder="higher", ge=1, le=4)
+    rarity: Literal["common", "uncommon", "rare"] = param(
+        "common", "Pool of the letters; common letters occur more often.", harder="other"
+    )
+    confounders: int = param(0, "Number of words without any target letter.", harder="higher", ge=0, le=100)
+
+
+def draw(params: LettersParams, rng: Random) -> Case:
+    letters = "".join(sorted(rng.sample(POOLS[params.rarity], params.target_letters)))
+    with_letters, without = _split(letters)
+    words = rng.choices(with_letters, k=params.words) + rng.choices(without, k=params.confounders)
+    rng.shuffle(words)
+    named = join_phrases([f'"{letter}"' for letter in letters])
+    noun = "letter" if len(letters) == 1 else "letters"
+    verb = "does the" if len(letters) == 1 else "do the"
+    total = sum(word.count(letter) for word in words for letter in letters)
+    question = f"How many times {verb} {noun} {named} occur in these words: {', '.join(words)}?"
+    return Case(question, str(total), genresult={"letters": list(letters), "words": words})
+
+
+@lru_cache(maxsize=1024)
+def _split(letters: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the dictionary's words with one of the letters, and its words without any."""
+    wanted = set(letters)
+    found = tuple(word for word in dictionary() if wanted & set(word))
+    return found, tuple(word for word in dictionary() if not wanted & set(word))
+
+
+def explain(case: Case) -> str:
+    """Return the count in each word, and the sum."""
+    letters = set(case.genresult["letters"])
+    counts = [(word, sum(letter in letters for letter in word)) for word in case.genresult["words"]]
+    lines = [f"{word}: {count}" for word, count in counts]
+    return "\n".join([*lines, " + ".join(str(count) for _, count in counts) + f" = {case.target}"])
+
+
+GENERATOR = Generator(
+    name="letters",
+    title="Letter counting",
+    version=1,
+    params=LettersParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Count how often the letters occur in all the words. Upper and lower case are the same.", "(an integer)"
+    ),
+    answer=INTEGER,
+)

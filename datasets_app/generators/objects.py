@@ -1,0 +1,126 @@
+"""Objects: how many things of some categories somebody has.
+
+Specification. The input lists possessions in one sentence ("I have two apples, a red trumpet and no chairs.") and asks
+for the number of things of `target_groups` categories ("How many fruits and animals do I have?"). `target_items`
+different things belong to the categories asked for and `distractor_count` different things to others, in random order.
+Things of the categories asked for number 1 to `max_count` each, distractors 0 to `max_count`. (If `max_count` is 0, all
+are "no".) Each thing has an adjective with the probability `prob_adjective`; adjectives never change the category. The
+target is the sum over the categories asked for.
+
+Public are the parameters, the sum, and distractors of quantity zero. Ours: the vocabulary, numbers in words, and that a
+category asked for may have no thing if there are fewer things than categories. Categories share no thing, and doubtful
+ones (a tomato) are not used. Free text has a guess chance of 0.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from datasets_app.generators.answers import INTEGER
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import join_phrases, number_word
+
+# Category -> (singular, plural) of twelve things each.
+CATEGORIES: dict[str, tuple[tuple[str, str], ...]] = {
+    "fruits": (
+        ("apple", "apples"), ("banana", "bananas"), ("orange", "oranges"), ("peach", "peaches"), ("plum", "plums"),
+        ("grape", "grapes"), ("strawberry", "strawberries"), ("pear", "pears"), ("mango", "mangoes"),
+        ("cherry", "cherries"), ("lemon", "lemons"), ("pineapple", "pineapples"),
+    ),
+    "animals": (
+        ("dog", "dogs"), ("cat", "cats"), ("rabbit", "rabbits"), ("goat", "goats"), ("donkey", "donkeys"),
+        ("snail", "snails"), ("chicken", "chickens"), ("duck", "ducks"), ("frog", "frogs"), ("mouse", "mice"),
+        ("cow", "cows"), ("goose", "geese"),
+    ),
+    "musical instruments": (
+        ("trumpet", "trumpets"), ("piano", "pianos"), ("violin", "violins"), ("flute", "flutes"), ("drum", "drums"),
+        ("clarinet", "clarinets"), ("accordion", "accordions"), ("trombone", "trombones"), ("guitar", "guitars"),
+        ("cello", "cellos"), ("harp", "harps"), ("oboe", "oboes"),
+    ),
+    "vegetables": (
+        ("carrot", "carrots"), ("onion", "onions"), ("potato", "potatoes"), ("cabbage", "cabbages"),
+        ("turnip", "turnips"), ("radish", "radishes"), ("leek", "leeks"), ("yam", "yams"), ("parsnip", "parsnips"),
+        ("artichoke", "artichokes"), ("beetroot", "beetroots"), ("lettuce", "lettuces"),
+    ),
+    "tools": (
+        ("hammer", "hammers"), ("screwdriver", "screwdrivers"), ("wrench", "wrenches"), ("saw", "saws"),
+        ("drill", "drills"), ("chisel", "chisels"), ("shovel", "shovels"), ("rake", "rakes"), ("axe", "axes"),
+        ("crowbar", "crowbars"), ("mallet", "mallets"), ("pickaxe", "pickaxes"),
+    ),
+    "pieces of furniture": (
+        ("chair", "chairs"), ("table", "tables"), ("bed", "beds"), ("couch", "couches"), ("desk", "desks"),
+        ("stool", "stools"), ("bookcase", "bookcases"), ("wardrobe", "wardrobes"), ("armchair", "armchairs"),
+        ("bench", "benches"), ("dresser", "dressers"), ("sideboard", "sideboards"),
+    ),
+    "vehicles": (
+        ("car", "cars"), ("truck", "trucks"), ("bicycle", "bicycles"), ("motorcycle", "motorcycles"),
+        ("tractor", "tractors"), ("bus", "buses"), ("van", "vans"), ("canoe", "canoes"), ("helicopter", "helicopters"),
+        ("scooter", "scooters"), ("sailboat", "sailboats"), ("tram", "trams"),
+    ),
+    "articles of clothing": (
+        ("shirt", "shirts"), ("hat", "hats"), ("scarf", "scarves"), ("jacket", "jackets"), ("skirt", "skirts"),
+        ("sweater", "sweaters"), ("coat", "coats"), ("dress", "dresses"), ("sock", "socks"), ("glove", "gloves"),
+        ("vest", "vests"), ("tie", "ties"),
+    ),
+}  # fmt: skip
+ADJECTIVES = ("red", "blue", "green", "tiny", "huge", "old", "new", "shiny", "dusty", "heavy", "plain", "lovely")
+MOST_GROUPS = 4
+
+
+class ObjectsParams(Params):
+    target_items: int = param(4, "Number of different things that are counted.", harder="higher", ge=1, le=12)
+    max_count: int = param(5, "Largest quantity of one thing.", harder="higher", ge=0, le=99)
+    distractor_count: int = param(2, "Number of different things of other categories.", harder="higher", ge=0, le=48)
+    target_groups: int = param(1, "Number of categories asked for.", harder="higher", ge=1, le=MOST_GROUPS)
+    prob_adjective: float = param(
+        0.0, "Probability that a thing has an adjective, which changes nothing.", harder="higher", ge=0.0, le=1.0
+    )
+
+
+def draw(params: ObjectsParams, rng: Random) -> Case:
+    categories = rng.sample(sorted(CATEGORIES), len(CATEGORIES))
+    asked, others = categories[: params.target_groups], categories[params.target_groups :]
+    counted = rng.sample([thing for name in asked for thing in CATEGORIES[name]], params.target_items)
+    ignored = rng.sample([thing for name in others for thing in CATEGORIES[name]], params.distractor_count)
+    low = min(1, params.max_count)
+    quantities = [(thing, rng.randint(low, params.max_count), True) for thing in counted]
+    quantities += [(thing, rng.randint(0, params.max_count), False) for thing in ignored]
+    rng.shuffle(quantities)
+    phrases = [_phrase(thing, number, params.prob_adjective, rng) for thing, number, _ in quantities]
+    total = sum(number for _, number, counts in quantities if counts)
+    question = f"I have {join_phrases(phrases)}. How many {join_phrases(asked)} do I have?"
+    facts = {
+        "target_groups": asked,
+        "targets": {thing[1]: number for thing, number, counts in quantities if counts},
+        "distractors": {thing[1]: number for thing, number, counts in quantities if not counts},
+    }
+    return Case(question, str(total), genresult=facts)
+
+
+def _phrase(thing: tuple[str, str], number: int, prob_adjective: float, rng: Random) -> str:
+    """Return "three dogs", "a red apple" or "no mice"."""
+    noun = thing[0] if number == 1 else thing[1]
+    words = f"{rng.choice(ADJECTIVES)} {noun}" if rng.random() < prob_adjective else noun
+    if number != 1:
+        return f"{number_word(number)} {words}"
+    return f"{'an' if words[0] in 'aeiou' else 'a'} {words}"
+
+
+def explain(case: Case) -> str:
+    """Return the things that count, and their sum."""
+    counted = case.genresult["targets"]
+    things = ", ".join(f"{name}: {number}" for name, number in counted.items())
+    total = " + ".join(str(number) for number in counted.values())
+    return f"These belong to {join_phrases(case.genresult['target_groups'])}: {things}.\n{total} = {case.target}"
+
+
+GENERATOR = Generator(
+    name="objects",
+    title="Object counting",
+    version=1,
+    params=ObjectsParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions("Count the objects that the question asks for.", "(an integer)"),
+    answer=INTEGER,
+)

@@ -1,0 +1,35 @@
+"""The registry of tasks. It finds every module of this package that has a GENERATOR."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+
+import datasets_app.generators as package
+from datasets_app.generators.base import Generator
+from evalsite.lib.hints import did_you_mean
+
+
+class UnknownTask(ValueError):
+    """A name that no task has. The message names the task that was probably meant."""
+
+
+@cache
+def all_generators() -> dict[str, Generator]:
+    """Return every task by its name, in alphabetical order."""
+    modules = (import_module(f"{package.__name__}.{found.name}") for found in iter_modules(package.__path__))
+    found = [module.GENERATOR for module in modules if hasattr(module, "GENERATOR")]
+    generators = {generator.name: generator for generator in sorted(found, key=lambda one: one.name)}
+    if len(generators) < len(found):
+        raise TypeError(f"two tasks have the same name: {sorted(one.name for one in found)}")
+    return generators
+
+
+def get_generator(name: str) -> Generator:
+    """Return the task of this name. Raise UnknownTask."""
+    generators = all_generators()
+    if name not in generators:
+        hint = did_you_mean(name[:80], generators)
+        raise UnknownTask(f"{name[:80]!r} is no task" + (f"; {hint}" if hint else f": choose {', '.join(generators)}"))
+    return generators[name]

@@ -1,0 +1,89 @@
+"""Sort: a list of words in alphabetical order.
+
+Specification. The input is `length` words separated by spaces, and nothing else. Words come from an English dictionary
+in runs of 1 to `run_length` neighbours, so long runs give words that begin alike. Each place repeats an earlier word
+with the probability `prob_duplication`. Then the order is shuffled, and each word is written in capitals, with a
+capital, or in mixed case with the probability `prob_mutation`. The target is all words in lower case, in alphabetical
+order, separated by single spaces; repeated words are repeated.
+
+Public are the parameters with the defaults of the two probabilities, the separator, and that case is ignored. Ours: the
+target is in lower case on one line (an answer may have any case, commas or spaces), and the lengths of runs are equally
+likely. Free text has a guess chance of 0.
+"""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from datasets_app.generators.answers import AnswerRule
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import dictionary
+
+
+class SortParams(Params):
+    length: int = param(8, "Number of words.", harder="higher", ge=1, le=150)
+    run_length: int = param(1, "Most neighbours of the dictionary in a row.", harder="higher", ge=1, le=50)
+    prob_mutation: float = param(
+        0.3, "Probability that a word is written in another case.", harder="higher", ge=0.0, le=1.0
+    )
+    prob_duplication: float = param(
+        0.2, "Probability that a word repeats an earlier one.", harder="higher", ge=0.0, le=1.0
+    )
+
+
+def draw(params: SortParams, rng: Random) -> Case:
+    words: list[str] = []
+    run: list[str] = []
+    while len(words) < params.length:
+        if words and rng.random() < params.prob_duplication:
+            words.append(rng.choice(words))
+            continue
+        run = run or _draw_run(params.run_length, rng)
+        words.append(run.pop())
+    rng.shuffle(words)
+    shown = [_mutate(word, rng) if rng.random() < params.prob_mutation else word for word in words]
+    facts = {"distinct": len(set(words)), "mutated": sum(a != b for a, b in zip(shown, words, strict=True))}
+    return Case(" ".join(shown), " ".join(sorted(words)), genresult=facts)
+
+
+def _draw_run(run_length: int, rng: Random) -> list[str]:
+    """Return 1 to `run_length` words that are neighbours in the dictionary."""
+    size = rng.randint(1, run_length)
+    start = rng.randrange(len(dictionary()) - size + 1)
+    return list(dictionary()[start : start + size])
+
+
+def _mutate(word: str, rng: Random) -> str:
+    kind = rng.randrange(3)
+    if kind == 0:
+        return word.upper()
+    if kind == 1:
+        return word.capitalize()
+    return "".join(letter.upper() if rng.random() < 0.5 else letter for letter in word)
+
+
+def explain(case: Case) -> str:
+    """Return the words by their first letter."""
+    words = case.target.split()
+    firsts = sorted({word[0] for word in words})
+    return "\n".join(f"{first}: {' '.join(word for word in words if word[0] == first)}" for first in firsts)
+
+
+def _listed(text: str) -> str:
+    return " ".join(re.findall(r"[a-z]+", text.casefold()))
+
+
+GENERATOR = Generator(
+    name="sort",
+    title="Word sorting",
+    version=1,
+    params=SortParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Sort the words in alphabetical order. Ignore case, and keep repeated words.",
+        "(all words in lower case, separated by spaces)",
+    ),
+    answer=AnswerRule(r".*[A-Za-z].*", _listed),
+)

@@ -1,0 +1,47 @@
+"""The second solver hands the text to Python's own parser."""
+
+import ast
+import re
+
+import pytest
+
+from datasets_app.generators.base import ParamError
+from datasets_app.generators.registry import get_generator
+from tests.unit.generators.solving import cases_at, check, over_points
+
+
+def solve(text):
+    return str(value_of(ast.parse(text, mode="eval").body))
+
+
+def value_of(node):
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp):
+        assert isinstance(node.op, ast.USub)
+        return -value_of(node.operand)
+    left, right = value_of(node.left), value_of(node.right)
+    return {ast.Add: left + right, ast.Sub: left - right, ast.Mult: left * right}[type(node.op)]
+
+
+@over_points("arithmetic")
+def test_the_target_is_the_value_of_the_text(values, seed):
+    if values["min_number"] > values["max_number"]:
+        values |= {"min_number": values["max_number"], "max_number": values["min_number"]}
+    check("arithmetic", solve, values, seed)
+
+
+def test_the_text_has_as_many_integers_as_asked_for_and_nests_no_deeper():
+    for case in cases_at("arithmetic", {"length": 12, "max_depth": 2, "prob_open": 1.0}, count=20):
+        assert len(re.findall(r"[0-9]+", case.input)) == 12
+        depths = [case.input[:at].count("(") - case.input[:at].count(")") for at in range(len(case.input))]
+        assert max(depths) == case.genresult["depth"] == 2
+
+
+def test_without_spaces_no_space_is_left():
+    assert all(" " not in case.input for case in cases_at("arithmetic", {"prob_dewhitespace": 1.0}, count=20))
+
+
+def test_an_empty_range_of_integers_names_its_parameter():
+    with pytest.raises(ParamError, match="min_number must not be above max_number"):
+        get_generator("arithmetic").read_params({"min_number": 5, "max_number": 4})

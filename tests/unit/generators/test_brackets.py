@@ -1,0 +1,38 @@
+"""The second solver deletes adjacent pairs from the text until only open brackets are left."""
+
+import re
+
+from tests.unit.generators.solving import cases_at, check, over_points
+
+
+def solve(text):
+    left, before = text.replace(" ", ""), None
+    while left != before:
+        before, left = left, re.sub(r"\(\)|\[\]|\{\}|<>", "", left)
+    return " ".join(left[::-1].translate(str.maketrans("([{<", ")]}>")))
+
+
+@over_points("brackets", length=80)
+def test_the_target_closes_the_text(values, seed):
+    check("brackets", solve, values, seed)
+
+
+def test_the_text_nests_no_deeper_than_asked_for_and_something_is_left_to_close():
+    for case in cases_at(
+        "brackets", {"length": 50, "max_depth": 3, "kinds": 2, "close_weight_multiplier": 0.1}, count=9
+    ):
+        shown = case.input.split()
+        assert len(shown) == 50
+        assert set(shown) <= set("()[]")
+        depths = [sum(1 if one in "([" else -1 for one in shown[: at + 1]) for at in range(50)]
+        assert max(depths) == 3
+        assert min(depths) >= 0
+        assert case.target
+
+
+def test_an_answer_without_spaces_is_right_too():
+    from datasets_app.generators.registry import get_generator
+
+    rule = get_generator("brackets").answer
+    assert rule.is_correct(rule.read("Final Answer: `]})`"), "] } )")
+    assert not rule.is_correct(rule.read("Final Answer: ] ) }"), "] } )")

@@ -1,0 +1,23 @@
+"""The second solver strikes the named letters out of the words and measures how much shorter they became."""
+
+import re
+
+from tests.unit.generators.solving import cases_at, check, over_points
+
+
+def solve(text):
+    question, words = re.fullmatch(r"(.*) occur in these words: (.*)\?", text).groups()
+    letters = "".join(re.findall(r'"(.)"', question))
+    return str(len(words) - len(re.sub(f"[{letters}]", "", words)))
+
+
+@over_points("letters")
+def test_the_target_counts_the_letters_of_the_text(values, seed):
+    check("letters", solve, values, seed)
+
+
+def test_confounders_have_none_of_the_letters_and_the_other_words_have_one():
+    for case in cases_at("letters", {"words": 5, "confounders": 3, "target_letters": 2, "rarity": "rare"}, count=20):
+        letters = set(case.genresult["letters"])
+        assert letters <= set("fjkqvwxz")
+        assert sorted(bool(letters & set(word)) for word in case.genresult["words"]) == [False] * 3 + [True] * 5

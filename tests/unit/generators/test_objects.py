@@ -1,0 +1,50 @@
+"""The second solver reads the numbers and nouns of the sentence; only the categories are shared knowledge."""
+
+import re
+
+from datasets_app.generators.objects import ADJECTIVES, CATEGORIES
+from tests.unit.generators.solving import cases_at, check, over_points
+
+UNITS = (
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
+    "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+)  # fmt: skip
+DECADES = {"twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "sixty": 60, "seventy": 70, "eighty": 80, "ninety": 90}
+
+
+def number_of(words):
+    if words in ("a", "an"):
+        return 1
+    if words == "no":
+        return 0
+    return sum(DECADES[word] if word in DECADES else UNITS.index(word) for word in words.split("-"))
+
+
+def solve(text):
+    listed, asked = re.fullmatch(r"I have (.*)\. How many (.*) do I have\?", text).groups()
+    wanted = {noun for category in re.split(", | and ", asked) for forms in CATEGORIES[category] for noun in forms}
+    phrases = [phrase.split(" ") for phrase in re.split(", | and ", listed)]
+    return str(sum(number_of(words[0]) for words in phrases if words[-1] in wanted))
+
+
+@over_points("objects")
+def test_the_target_is_the_sum_over_the_categories_asked_for(values, seed):
+    check("objects", solve, values, seed)
+
+
+def test_no_thing_is_in_two_categories_and_no_adjective_is_a_thing():
+    things = [noun for category in CATEGORIES.values() for forms in category for noun in forms]
+    assert len(things) == len(set(things))
+    assert not set(things) & set(ADJECTIVES)
+
+
+def test_distractors_may_be_absent_and_counted_things_are_not():
+    cases = cases_at("objects", {"max_count": 2, "distractor_count": 6}, count=30)
+    assert any(0 in case.genresult["distractors"].values() for case in cases)
+    assert all(0 not in case.genresult["targets"].values() for case in cases)
+
+
+def test_the_numbers_of_things_are_those_asked_for():
+    case = cases_at("objects", {"target_items": 7, "distractor_count": 5, "target_groups": 2}, count=1)[0]
+    facts = case.genresult
+    assert (len(facts["targets"]), len(facts["distractors"]), len(facts["target_groups"])) == (7, 5, 2)

@@ -1,0 +1,89 @@
+"""What holds for every task: parameters, streams, instructions, and errors that name the parameter."""
+
+import json
+from itertools import islice
+from random import Random
+
+import pytest
+
+from datasets_app.generators.base import Case, ParamError
+from datasets_app.generators.registry import UnknownTask, all_generators, get_generator
+from tests.unit.generators.solving import cases_at
+
+NAMES = list(all_generators())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_short_stream_is_a_prefix_of_a_long_one(name):
+    assert cases_at(name, {}, seed=3, count=8) == cases_at(name, {}, seed=3, count=32)[:8]
+    assert cases_at(name, {}, seed=3, count=8) != cases_at(name, {}, seed=4, count=8)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_streams_that_take_turns_do_not_disturb_each_other(name):
+    generator = get_generator(name)
+    params = generator.read_params({})
+    streams = [generator.cases(params, Random(seed)) for seed in (1, 2)]
+    in_turn = [[next(stream) for stream in streams] for _ in range(5)]
+    assert [pair[1] for pair in in_turn] == list(islice(generator.cases(params, Random(2)), 5))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_has_help_a_default_within_its_bounds_and_a_direction(name):
+    for info in get_generator(name).describe_params():
+        assert 10 < len(info.help) <= 100
+        assert info.help.endswith(".")
+        assert info.harder in ("higher", "lower", "other", "neutral")
+        if info.kind in ("integer", "number"):
+            assert info.minimum <= info.default <= info.maximum
+        if info.kind == "choice":
+            assert info.default in info.options
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_are_json(name):
+    for case in cases_at(name, {}, count=5):
+        assert json.loads(json.dumps(case.genresult)) is not None
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_instructions_ask_for_the_final_answer(name):
+    instructions = get_generator(name).instructions
+    for text in (instructions.direct, instructions.stepwise, instructions.worked):
+        assert text.startswith(instructions.task)
+        assert text.endswith(f"Final Answer: {instructions.form}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_unknown_parameter_is_named_with_the_one_that_was_meant(name):
+    generator = get_generator(name)
+    known = generator.describe_params()[0].name
+    with pytest.raises(ParamError) as refused:
+        generator.read_params({f"{known}x": 1})
+    assert refused.value.problems == [f"{known}x: {name} has no such parameter; did you mean {known}?"]
+
+
+def test_values_out_of_bounds_and_of_other_types_are_named():
+    with pytest.raises(ParamError) as refused:
+        get_generator("arithmetic").read_params({"length": 2, "max_depth": "3", "prob_open": True})
+    assert refused.value.problems == [
+        "length: input should be greater than or equal to 3, not 2",
+        'max_depth: input should be a valid integer, not "3"',
+        "prob_open: input should be a valid number, not true",
+    ]
+
+
+def test_the_count_is_no_parameter_of_a_task():
+    generator = get_generator("arithmetic")
+    assert generator.read_params({"length": 16, "count": 128}) == generator.read_params({"length": 16})
+
+
+def test_an_unknown_task_is_named_with_the_one_that_was_meant():
+    with pytest.raises(UnknownTask, match="'arithmetik' is no task; did you mean arithmetic"):
+        get_generator("arithmetik")
+
+
+def test_a_case_without_its_target_among_the_choices_is_refused():
+    for choices in [("(A)", "(B)"), ("(C)", "(C)")]:
+        with pytest.raises(ValueError, match="once among the choices"):
+            Case("Which?", "(C)", choices)
