@@ -17,6 +17,7 @@ Bounds = tuple[float, float]
 ONE_ITEM = "an interval needs at least two items"
 NO_SPREAD = "all items have the same mean, so their spread is unknown"
 SHARE_BOUNDS: Bounds = (0.0, 1.0)
+AT_EACH_END = 1.0  # Items that a score interval takes as seen at each end of the scale, besides the real ones.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +84,13 @@ def bounded_score_interval(
 ) -> tuple[float, float]:
     """Return a score interval of a mean on a scale from L to H, from its clustered standard error.
 
-    With p = (mean - L) / (H - L) and e = se / (H - L), it is Wilson's interval of the share p of n = p (1 - p) / e^2
-    answers, with Student's t of clusters - 1 degrees of freedom in place of z. For scores of 0 and 1 this is the
-    interval of Korn & Graubard (1998) with Wilson's in place of theirs. A mean of other scores on a scale has a smaller
-    variance than a share, so n is larger.
-    e is at least 1 / (2 clusters): one more item may lie half a scale away, however equal the items were. n is at least
-    the number of clusters, because p (1 - p) / clusters is the largest variance of a mean of independent items.
+    On the scale from 0 to 1, it is Wilson's interval of the share p = (mean - L) / (H - L) of n answers, with Student's
+    t of clusters - 1 degrees of freedom in place of z. n is the number of answers of 0 or 1 whose share has the same
+    standard error. For scores of 0 and 1 this is the interval of Korn & Graubard (1998) with Wilson's in place of
+    theirs. Scores between the ends vary less than 0 and 1, so n is larger.
+    The standard error also counts AT_EACH_END items at each end of the scale, as D. G. Bonett & R. M. Price (2012) do
+    for paired shares (Journal of Educational and Behavioral Statistics 37, 479-488). So it is never zero: items that
+    were equal so far may still differ later.
     Raise ValueError unless L <= mean <= H, se >= 0 and clusters > 1.
     """
     low, high = bounds
@@ -96,12 +98,12 @@ def bounded_score_interval(
     if not (span > 0 and low - 1e-9 * span <= mean <= high + 1e-9 * span and se >= 0 and clusters > 1):
         raise ValueError(f"no mean of a scale: {mean} with error {se} of {clusters} items from {low} to {high}")
     p = min(1.0, max(0.0, (mean - low) / span))
-    error = max(se / span, 1 / (2 * clusters))
-    n = max(1.0, p * (1 - p) / error**2)
-    if (se / span) ** 2 <= p * (1 - p) / clusters + 1e-12:  # More only if items have unequal numbers of scores.
-        n = max(float(clusters), n)
-    t = student_quantile(confidence, clusters - 1)
-    center, margin = _score(p, n, t)
+    many = clusters + 2 * AT_EACH_END
+    shrunk = (clusters * p + AT_EACH_END) / many
+    squares = clusters * (clusters - 1) * (se / span) ** 2 + clusters * (p - shrunk) ** 2
+    squares += AT_EACH_END * (shrunk**2 + (1 - shrunk) ** 2)
+    n = clusters * many * shrunk * (1 - shrunk) / squares
+    center, margin = _score(p, n, student_quantile(confidence, clusters - 1))
     return low + span * max(0.0, center - margin), low + span * min(1.0, center + margin)
 
 

@@ -3,11 +3,13 @@
 import math
 import statistics
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import t as student
 
-from evalsite.lib.stats.wilson import wilson
+from evalsite.lib.stats.wilson import modified_wilson, wilson
 from grading_app.statistics.clusters import ClusterSums, clustered_mean_of, clustered_share_of
 from tests.unit.clustering import clustered_mean, grouped, sums_of
 from tests.unit.realdata import csv_rows
@@ -57,22 +59,69 @@ def test_sums_of_disjoint_items_add_up(one, other):
     assert sums_of(one) + sums_of(other) == sums_of(one + other)
 
 
-@given(st.lists(st.integers(0, 1), min_size=2, max_size=60).filter(lambda scores: 0 < sum(scores) < len(scores)))
+@given(st.lists(st.integers(0, 1), min_size=2, max_size=60))
 @settings(max_examples=50, deadline=None)
-def test_with_one_answer_an_item_the_interval_is_wilsons(scores):
-    found, expected = clustered_share_of(sums_of([[score] for score in scores])), wilson(sum(scores), len(scores))
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+def test_with_one_answer_an_item_the_interval_is_the_modified_wilson_interval(scores):
+    found = clustered_share_of(sums_of([[score] for score in scores]))
+    assert (found.low, found.high) == pytest.approx(modified_wilson(sum(scores), len(scores)))
     assert found.effective_n == pytest.approx(len(scores))
+
+
+def share_with_wrong_answers(wrong, items=10, each=20):
+    groups = [[1] * each for _ in range(items)]
+    groups[0][:wrong] = [0] * wrong
+    return clustered_share_of(sums_of(groups))
+
+
+def test_one_wrong_answer_of_200_hardly_changes_the_effective_number_of_answers():
+    none, one = share_with_wrong_answers(0), share_with_wrong_answers(1)
+    assert none.effective_n == pytest.approx(10)
+    assert 10 <= one.effective_n < 20
+    assert one.high - one.low > 0.2
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=6, max_size=6), min_size=2, max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_the_effective_number_of_answers_lies_between_the_items_and_the_answers(groups):
+    assert len(groups) - 1e-9 <= clustered_share_of(sums_of(groups)).effective_n <= 6 * len(groups)
+
+
+def test_few_items_are_charged_for_their_uncertain_design_effect():
+    # Half of each item's answers are right, so only the added items differ. A quarter of one at each end, of 10
+    # answers: D = 2 * .25 * 10^2 * .25 / ((40 + 5) * .25) = 10/9.
+    found = clustered_share_of(sums_of([[1, 0] * 5] * 4))
+    factor = (student.ppf(0.975, 39) / student.ppf(0.975, 3)) ** 2
+    assert found.effective_n == pytest.approx(36 * factor)
+    assert found.effective_n == pytest.approx(14.54, abs=0.01)
+
+
+@pytest.mark.parametrize("correlation", [0, 0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("p", [0.5, 0.7, 0.9, 0.95, 0.99])
+def test_a_share_of_10_items_asked_20_times_is_covered_in_93_of_100_samples(p, correlation):
+    draw = np.random.default_rng(7)
+    more = 1 / correlation - 1 if correlation else 0
+    chances = draw.beta(p * more, (1 - p) * more, (1500, 10)) if correlation else np.full((1500, 10), p)
+    right = draw.binomial(20, chances)
+    found = [clustered_share_of(_equal_items(row, 20)) for row in right]
+    covered = np.mean([one.low - 1e-9 <= p <= one.high + 1e-9 for one in found])
+    assert covered > 0.93 - 2 * 0.0066  # .0066 is the standard error of a share of .93 of 1,500.
+
+
+def _equal_items(right, each):
+    right = right.astype(float)
+    n = right.size * each
+    squares = float(right @ right)
+    return ClusterSums(n, right.sum(), right.sum(), right.size, squares, each * right.sum(), right.size * each**2)
 
 
 @given(marks)
 @settings(max_examples=100, deadline=None)
 def test_an_interval_holds_its_share_and_is_never_narrower_than_for_independent_answers(groups):
     sums = sums_of(groups)
-    found, naive = clustered_share_of(sums), wilson(sums.total, sums.n)
+    found, (low, high) = clustered_share_of(sums), modified_wilson(sums.total, sums.n)
     assert 0 <= found.low <= found.share + 1e-12
     assert found.share - 1e-12 <= found.high <= 1
-    assert found.high - found.low >= naive.high - naive.low - 1e-9
+    assert found.high - found.low >= high - low - 1e-9
 
 
 def test_repeating_every_answer_adds_no_certainty():

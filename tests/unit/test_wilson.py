@@ -3,8 +3,9 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import binom
 
-from evalsite.lib.stats.wilson import normal_quantile, wilson
+from evalsite.lib.stats.wilson import modified_wilson, normal_quantile, wilson
 
 
 def test_wilson_gives_the_published_center_and_margin():
@@ -42,3 +43,22 @@ def test_a_confidence_is_a_share():
     assert normal_quantile(0.95) == pytest.approx(1.959964)
     with pytest.raises(ValueError, match="between 0 and 1"):
         normal_quantile(95)
+
+
+def test_one_and_two_successes_have_the_lower_ends_of_brown_cai_and_dasgupta():
+    # P(at least 1 | lambda) = 1 - exp(-lambda) = .05, and P(at least 2 | lambda) = 1 - exp(-lambda)(1 + lambda) = .05.
+    assert modified_wilson(1, 20)[0] == pytest.approx(-math.log(0.95) / 20)
+    two = modified_wilson(2, 40)[0] * 40
+    assert 1 - math.exp(-two) * (1 + two) == pytest.approx(0.05)
+    assert modified_wilson(19, 20)[1] == pytest.approx(1 - modified_wilson(1, 20)[0])
+    for successes, n in ((0, 10), (3, 50), (4, 60), (96, 128)):
+        plain = wilson(successes, n)
+        assert modified_wilson(successes, n) == pytest.approx((plain.low, plain.high))
+
+
+@pytest.mark.parametrize(("n", "p"), [(10, 0.985), (10, 0.99), (20, 0.005), (40, 0.998)])
+def test_the_correction_covers_extreme_shares_that_wilsons_interval_misses(n, p):
+    chances = binom.pmf(range(n + 1), n, p)
+    modified = sum(chances[x] for x in range(n + 1) if modified_wilson(x, n)[0] <= p <= modified_wilson(x, n)[1])
+    plain = sum(chances[x] for x in range(n + 1) if wilson(x, n).low <= p <= wilson(x, n).high)
+    assert plain < 0.93 < modified

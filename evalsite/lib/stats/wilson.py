@@ -1,4 +1,7 @@
-"""Wilson's interval of a proportion, in plain Python, used by the engine's stopping rule and by the analysis."""
+"""Wilson's interval of a proportion, used by the engine's stopping rule and by the analysis.
+
+scipy is imported only inside the function that needs it, to save memory in processes that compute no such interval.
+"""
 
 from __future__ import annotations
 
@@ -53,3 +56,28 @@ def wilson(successes: float, n: float, confidence: float = 0.95) -> Interval:
     shrink = 1 + z * z / n
     margin = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / shrink
     return Interval((p + z * z / (2 * n)) / shrink, margin)
+
+
+def modified_wilson(successes: float, n: float, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the ends of Wilson's interval, corrected if nearly all answers are equal.
+
+    Wilson's interval misses proportions near 0 and 1 too often: with n = 10 and p = .985 it covers 86 %. With one or
+    two successes (or three, if n > 50) the lower end is therefore lambda / n, where a Poisson variable with mean lambda
+    reaches the number of successes with probability 1 - confidence. The upper end is corrected in the same way.
+    L. D. Brown, T. T. Cai & A. DasGupta (2001), "Interval estimation for a binomial proportion", Statistical Science
+    16, 101-133, section 4.1.1. The counts may be fractions. Raise ValueError in the cases of `wilson`.
+    """
+    plain = wilson(successes, n, confidence)
+    return (
+        _lower_end(plain.low, successes, n, confidence),
+        1 - _lower_end(1 - plain.high, n - successes, n, confidence),
+    )
+
+
+def _lower_end(low: float, successes: float, n: float, confidence: float) -> float:
+    from scipy.special import gammaincinv  # scipy.stats would cost a web process 70 MB.
+
+    few = 2.5 if n <= 50 else 3.5  # Counts that are fractions are rounded.
+    if not 0 < successes < few:
+        return low
+    return min(low, float(gammaincinv(successes, 1 - confidence)) / n)
