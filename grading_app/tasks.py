@@ -18,7 +18,7 @@ from grading_app.reports.verdict_cache import WORK_OUT
 from grading_app.scoring.grading import grade
 from runs_app.grading_interface import GRADE
 from runs_app.models import Experiment, Run, Wave
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 logger = logging.getLogger("evalsite.grading")
 SECONDS = 120  # Below the time-out of a task. The rest is left to the next task.

@@ -20,7 +20,8 @@ from runs_app.models.runs import RunQuerySet
 from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, problems_with
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.plan import PlanError, PlanReport, plan
+from runs_app.planning.plan import PlanReport, plan
+from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import wake
 
 

@@ -28,7 +28,7 @@ from runs_app.admin.designs import VersionedAdmin, approving, archiving, copying
 from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Experiment, Run
 from runs_app.planning.cost_estimate import needs_confirmation
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.prompt_preview import Turns, turns_of_verdict, turns_of_writer
 
 MOST_USES = 50

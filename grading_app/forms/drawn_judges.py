@@ -16,7 +16,7 @@ from runs_app.forms.draws import DrawForm, signed
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import DrawLines
 from runs_app.planning.model_draw import Draw
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 
 class DrawnJudgesForm(forms.Form):

@@ -120,7 +120,7 @@ class Answers:
         wanted, new = self._row(self._sql(COUNT), {"run": run.pk if run else None})
         return wanted, new
 
-    def add_trials(self, run: Run) -> int:
+    def insert_trials(self, run: Run) -> int:
         """Insert the judge's missing trials into its run, and return their number. The run must be locked."""
         sample_idx = self._row(NEXT_SAMPLE, {"run": run.pk})[0] if self.force else 0
         return self._execute(self._sql(INSERT), {"run": run.pk, "sample_idx": sample_idx})

@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from datasets_app.models.history import Actor
 from grading_app.models import Grader, Panel, Rubric
 from runs_app.models import Experiment, TextSet
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 LONGEST_NAME = 80
 SAME = ("language_model", "sampler", "on_empty", "longest_answer")

@@ -11,10 +11,10 @@ from grading_app.models import Grader, Rubric
 from runs_app.models import LanguageModel, Sampler, TextSet
 from runs_app.planning.drawn_models import judge_name
 from runs_app.planning.model_draw import DrawSpec
-from runs_app.planning.plan import PlanError
 from runs_app.planning.row_builder import RowBuilder
 from runs_app.planning.spec_io import model_spec, sampler_spec
 from runs_app.planning.specs import GraderSpec, RubricSpec
+from runs_app.planning.work import PlanError
 
 APPROVE = "grading_app.approve_rubric"
 

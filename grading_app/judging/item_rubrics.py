@@ -5,26 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F
 from django.utils import timezone
 
 from datasets_app.models import Item
 from datasets_app.models.history import Actor, record_changes
 from evalsite.lib.text.hashing import condition_id, slugify_name
 from grading_app.models import Rubric
-from runs_app.engine.run_lifecycle import start_runs
 from runs_app.llm import prompts
-from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet, Wave
+from runs_app.models import Condition, Experiment, ItemText, LanguageModel, Prompt, Run, Sampler, TextSet
 from runs_app.models.trials import BLANK
 from runs_app.planning import row_versions, token_bounds
-from runs_app.planning.design import USUAL_OUTPUT
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.plan import PlanError
-from runs_app.planning.reservations import set_reservations
 from runs_app.planning.row_versions import next_version
+from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import wake
 
@@ -73,6 +70,10 @@ class Writer:
     def ceiling(self) -> Decimal | None:
         """Return the highest cost of one call in US dollars, or None if it is unknown."""
         return costs.ceiling_per_call(self.model.prices, self.request_tokens, self.limit)
+
+    @property
+    def bounds(self) -> costs.CallBounds:
+        return costs.CallBounds(self.ceiling, self.request_tokens, self.limit)
 
     @property
     def to_do(self) -> int:
@@ -126,33 +127,16 @@ def _condition(writer: Writer) -> Condition:
 
 
 def _start(writer: Writer, condition: Condition, by: Actor) -> None:
-    wave, _ = Wave.objects.get_or_create(experiment=writer.experiment, number=0)
-    reserves = {
-        "reserve_usd": set_reservations(writer.ceiling),
-        "request_tokens": writer.request_tokens,
-        "reserve_tokens": writer.request_tokens + min(writer.limit or USUAL_OUTPUT, USUAL_OUTPUT),
-    }
-    run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
-        condition=condition,
-        wave=wave,
-        defaults={
-            "experiment": writer.experiment,
-            "max_concurrency": writer.experiment.max_concurrency,
-            **reserves,
-        },
-    )
+    run = get_or_create_run(condition, first_wave(writer.experiment), writer.bounds)
+    refuse_cancelled(run, "delete that run to ask again")
+    if add_trials(run, partial(_insert, writer), by=by, reason="{n} rubrics were asked for"):
+        write_manifest(writer.experiment, by=by, wave=run.wave.label)
+
+
+def _insert(writer: Writer, run: Run) -> int:
     with connection.cursor() as cursor:
         cursor.execute(INSERT, {"run": run.pk, "dataset": writer.experiment.dataset_id})
-        added = int(cursor.rowcount)
-    if added:
-        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        start_runs(
-            Run.objects.filter(pk=run.pk),
-            sources=[Run.Status.PLANNED, Run.Status.DONE],
-            by=by,
-            reason=f"{added} rubrics were asked for",
-        )
-        write_manifest(writer.experiment, by=by, wave=wave.label)
+        return int(cursor.rowcount)
 
 
 def _draft(writer: Writer, condition: Condition, name: str, by: Any) -> TextSet:

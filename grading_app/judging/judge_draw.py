@@ -14,7 +14,7 @@ from grading_app.models import Grader, Rubric
 from runs_app.models import Experiment, LanguageModel
 from runs_app.planning.drawn_models import judge_name
 from runs_app.planning.model_draw import Draw
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 SAME = ("language_model", "rubric", "sampler", "text_set", "on_empty", "longest_answer")
 

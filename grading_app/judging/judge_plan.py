@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from django.db import transaction
-from django.db.models import F
 
 from datasets_app.models.history import Actor
 from grading_app.judging import grade_conditions, judging_costs, panels
 from grading_app.judging.answer_selection import Answers, Seen
 from grading_app.models import GradeCondition, Grader
 from runs_app import run_control
-from runs_app.engine.run_lifecycle import start_runs
-from runs_app.models import Experiment, Run, Wave
+from runs_app.models import Condition, Experiment, Run, Wave
 from runs_app.planning.cost_estimate import Estimate
 from runs_app.planning.manifests import write_manifest
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError, add_trials, get_or_create_run
 from runs_app.taskqueue.enqueue import wake
 
 
@@ -109,30 +108,12 @@ def _revived(experiment: Experiment, graders: Sequence[Grader], waves: Sequence[
 
 def _plan(answers: Answers, by: Actor, revived: Mapping[int, int]) -> JudgingReport:
     condition = grade_conditions.made(answers.experiment, answers.grader)
-    run = _run(answers, condition)
-    before = revived.get(run.pk, 0)
-    added = 0 if run.status == Run.Status.CANCELLED else answers.add_trials(run)
-    if added:
-        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        start_runs(
-            Run.objects.filter(pk=run.pk),
-            sources=[Run.Status.PLANNED, Run.Status.DONE],
-            by=by,
-            reason=f"{added} verdicts were asked for",
-        )
-    return JudgingReport(condition, run, added + before, answers.score_unasked(condition.pk), answers.seen, before)
-
-
-def _run(answers: Answers, condition: GradeCondition) -> Run:
-    """Return the judge's run in this wave, creating it if needed. Its reservation covers the longest answer so far."""
-    experiment = answers.experiment
-    asked = judging_costs.reserves_for(answers) | {"is_batched": judging_costs.is_batched(answers)}
-    run: Run
-    run, is_new = Run.objects.select_for_update(of=("self",)).get_or_create(
-        condition=condition.judge_condition,
-        wave=answers.wave,
-        defaults={"experiment": experiment, "max_concurrency": experiment.max_concurrency, **asked},
+    run = get_or_create_run(
+        cast(Condition, condition.judge_condition),
+        answers.wave,
+        judging_costs.bounds_for(answers),
+        is_batched=judging_costs.is_batched(answers),
     )
-    if not is_new:
-        Run.objects.filter(pk=run.pk).update(**asked)
-    return run
+    before = revived.get(run.pk, 0)
+    added = add_trials(run, answers.insert_trials, by=by, reason="{n} verdicts were asked for")
+    return JudgingReport(condition, run, added + before, answers.score_unasked(condition.pk), answers.seen, before)

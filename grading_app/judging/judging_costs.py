@@ -14,8 +14,6 @@ from runs_app.llm import judge_prompt, prompts
 from runs_app.models import Condition, Experiment, Prompt, Run, Wave
 from runs_app.planning import token_bounds
 from runs_app.planning.cost_estimate import Estimate, observed_tokens, price_of, total_of
-from runs_app.planning.design import USUAL_OUTPUT
-from runs_app.planning.reservations import set_reservations
 from runs_app.pricing import costs
 from runs_app.pricing.costs import Basis, Expectation
 
@@ -45,12 +43,10 @@ def longest_text(grader: Grader) -> int:
     return max((len(text.encode()) for text in texts), default=0)
 
 
-def reserves_for(answers: Answers) -> dict[str, Decimal | int]:
-    """Return the run's reservations per call: US dollars at most, and expected tokens."""
+def bounds_for(answers: Answers) -> costs.CallBounds:
+    """Return the bounds of one verdict. They cover the longest answer so far."""
     tokens = largest_request(answers)
-    usd = set_reservations(ceiling_of(answers, tokens))
-    usual = min(grade_conditions.limit_of(answers.grader) or USUAL_OUTPUT, USUAL_OUTPUT)
-    return {"reserve_usd": usd, "reserve_tokens": tokens + usual, "request_tokens": tokens}
+    return costs.CallBounds(ceiling_of(answers, tokens), tokens, grade_conditions.limit_of(answers.grader))
 
 
 def is_batched(answers: Answers) -> bool:

@@ -22,7 +22,7 @@ from grading_app.models import GradeCondition, Grader, Panel, Rubric
 from grading_app.verdict_history import superseding
 from runs_app.models import Experiment
 from runs_app.planning.conditions import condition_identity
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 # A majority is more than half of the members that gave a score. A tie is no majority, and has a code.
 TAKEN = {

@@ -10,9 +10,10 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 
 from django.db import transaction
-from django.db.models import F, Max, QuerySet
+from django.db.models import Max, QuerySet
 
 from datasets_app.models.history import Actor
 from evalsite.lib.text.hashing import condition_id, slugify_name
@@ -21,13 +22,11 @@ from grading_app.judging import grade_conditions
 from grading_app.judging.judging_costs import longest_text
 from grading_app.judging.verdicts import Verdict, read_verdict
 from grading_app.models import Grader, Rubric
-from runs_app.engine.run_lifecycle import start_runs
 from runs_app.llm import judge_prompt
-from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial, Wave
+from runs_app.models import Condition, Experiment, LanguageModel, Prompt, Run, Sampler, TextSet, Trial
 from runs_app.models.trials import BLANK
 from runs_app.planning import token_bounds
-from runs_app.planning.plan import PlanError
-from runs_app.planning.reservations import set_reservations
+from runs_app.planning.work import PlanError, add_trials, first_wave, get_or_create_run, refuse_cancelled
 from runs_app.pricing import costs
 from runs_app.taskqueue.enqueue import wake
 
@@ -128,24 +127,20 @@ def try_out(tried: Try, *, by: Actor) -> Run:
         if problems:
             raise PlanError(problems)
         run = _run(tried, answers)
-        last = run.trials.aggregate(last=Max("sample_idx"))["last"]
-        index = 0 if last is None else last + 1
-        asked = [
-            Trial(
-                run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival
-            )
-            for one, rival in answers
-        ]
-        Trial.objects.bulk_create(asked)
-        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + len(asked))
-        start_runs(
-            Run.objects.filter(pk=run.pk),
-            sources=[Run.Status.PLANNED, Run.Status.DONE],
-            by=by,
-            reason=f"{tried.rubric} is tried on {len(asked)} answers",
-        )
+        refuse_cancelled(run, "delete that run, or change the rubric, to try again")
+        add_trials(run, partial(_insert, answers), by=by, reason=f"{tried.rubric} is tried on {len(answers)} answers")
     wake()
     return run
+
+
+def _insert(answers: list[tuple[Trial, Trial | None]], run: Run) -> int:
+    last = run.trials.aggregate(last=Max("sample_idx"))["last"]
+    index = 0 if last is None else last + 1
+    asked = [
+        Trial(run=run, item_id=one.item_id, dimension_id=one.dimension_id, sample_idx=index, subject=one, rival=rival)
+        for one, rival in answers
+    ]
+    return len(Trial.objects.bulk_create(asked))
 
 
 def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
@@ -160,14 +155,9 @@ def _run(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> Run:
             "content": content,
         },
     )
-    wave, _ = Wave.objects.get_or_create(experiment=tried.experiment, number=0)
-    reserves = _reserves(tried, _request_tokens(tried, answers))
-    run: Run
-    run, _ = Run.objects.select_for_update(of=("self",)).get_or_create(
-        condition=condition, wave=wave, defaults={"experiment": tried.experiment, **reserves}
-    )
-    Run.objects.filter(pk=run.pk).update(**reserves)
-    return run
+    tokens = _request_tokens(tried, answers)
+    bounds = costs.CallBounds(_ceiling(tried, tokens), tokens, grade_conditions.limit_of(tried.grader))
+    return get_or_create_run(condition, first_wave(tried.experiment), bounds)
 
 
 def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> int:
@@ -183,14 +173,6 @@ def _request_tokens(tried: Try, answers: list[tuple[Trial, Trial | None]]) -> in
 
 def _ceiling(tried: Try, tokens: int) -> Decimal | None:
     return costs.ceiling_per_call(tried.model.prices, tokens, grade_conditions.limit_of(tried.grader))
-
-
-def _reserves(tried: Try, tokens: int) -> dict[str, Decimal | int]:
-    return {
-        "reserve_usd": set_reservations(_ceiling(tried, tokens)),
-        "reserve_tokens": tokens + (grade_conditions.limit_of(tried.grader) or 0),
-        "request_tokens": tokens,
-    }
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from grading_app.judging.judging_costs import estimate_judging
 from grading_app.models import Grader
 from grading_app.views.grading import told
 from runs_app.planning.cost_estimate import Estimate
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment
 
 

@@ -28,7 +28,7 @@ from grading_app.rule_form import RuleForm
 from runs_app.models import Experiment
 from runs_app.monitoring.progress import Totals, state_of
 from runs_app.planning.cost_estimate import Estimate
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment, may_edit, visible_experiment
 from runs_app.views.run_control import Action, actions_for
 

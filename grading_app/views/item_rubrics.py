@@ -22,7 +22,7 @@ from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
 from runs_app.planning import row_versions
 from runs_app.planning.cost_estimate import needs_confirmation
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment
 
 PER_PAGE = 25

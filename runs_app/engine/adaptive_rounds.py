@@ -16,7 +16,7 @@ from typing import Any
 from django.db import connection, transaction
 from django.utils import timezone
 
-from runs_app.engine.counters import CounterDeltas, CounterKeys
+from runs_app.engine.counters import CounterKeys, add_pending
 from runs_app.engine.run_lifecycle import finish_runs
 from runs_app.grading_interface import grading
 from runs_app.models import Experiment, Point, Run
@@ -98,9 +98,7 @@ def write_decisions(place: CounterKeys, judged: Sequence[PointDecision]) -> int:
         going_on = {one.point: one.upto for one in news if one.decision.kind == "more" and status != "cancelled"}
         _write(news, is_cancelled=status == "cancelled")
         if added := ask(going_on):
-            deltas = CounterDeltas()
-            deltas.at(place).pending += added
-            deltas.settle()
+            add_pending(place.run_id, added)
         finish_runs({place.run_id})
     return len(news)
 

@@ -181,6 +181,14 @@ class CounterDeltas:
         return list(rows.values())
 
 
+ADD_PENDING = "UPDATE runs_app_run SET n_pending = n_pending + %s WHERE id = %s"
+
+
+def add_pending(run_id: int, n: int) -> None:
+    """Count new trials of a run, whose experiment is locked. The endpoint is not: nothing is in flight yet."""
+    execute(ADD_PENDING, n, run_id)
+
+
 def lock_rows(places: Collection[CounterKeys], *, endpoints_are_locked: bool = False) -> dict[int, str]:
     """Lock the counter rows of these keys in the one order. Return each run's status, by run id."""
     with connection.cursor() as cursor:

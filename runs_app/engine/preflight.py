@@ -27,7 +27,6 @@ from runs_app.engine.requests import build_target
 from runs_app.llm.calls import LOST, SILENT, CallFailure, CallReply, CallRequest
 from runs_app.models import Attempt, Experiment, Preflight
 from runs_app.models.preflights import PATIENCE
-from runs_app.planning.reservations import set_reservations
 from runs_app.pricing import costs, tokens
 
 QUESTION = "Answer with the word ready."
@@ -98,7 +97,7 @@ def begin_preflight(key: int) -> CallRequest | None:
         if why := _why_closed(opened) or _why_unpaid(opened.preflight, ceiling):
             _write(key, status=Status.UNVERIFIED, error=why, finished_at=Now())
             return None
-        _start(opened, ZERO if opened.preflight.experiment_id is None else set_reservations(ceiling))
+        _start(opened, ZERO if opened.preflight.experiment_id is None else costs.reservation(ceiling))
     return _request(opened.preflight)
 
 
@@ -228,7 +227,7 @@ def _why_unpaid(preflight: Preflight, ceiling: Decimal | None) -> str:
     if ceiling is None:
         return f"unknown price: model {preflight.model} has no price, and experiment {experiment} has a budget"
     left = experiment.max_usd - experiment.spent_usd - experiment.reserved_usd
-    if set_reservations(ceiling) <= left:
+    if costs.reservation(ceiling) <= left:
         return ""
     return f"the budget of {experiment} has {format_money(left)} left, and it may cost {format_money(ceiling)}"
 

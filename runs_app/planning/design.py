@@ -20,8 +20,6 @@ from runs_app.planning.points import PointSize
 from runs_app.planning.specs import AdaptiveSpec
 from runs_app.pricing import costs
 
-USUAL_OUTPUT = 500  # Tokens. Until the first answers correct it, a rate limit is over- or underused by at most this.
-
 
 @dataclass
 class Design:
@@ -185,10 +183,8 @@ class Design:
         limit = sampler.output_ceiling(model.max_output_tokens)
         return costs.ceiling_per_call(self.prices(cell), self.input_tokens(cell), limit)
 
-    def expected_tokens(self, cell: Cell) -> int:
-        """Return the tokens that one call takes from the rate limiter before its answer: input plus a usual output."""
-        limit = self._sampler(cell).output_ceiling() or USUAL_OUTPUT
-        return self.input_tokens(cell) + min(limit, USUAL_OUTPUT)
+    def call_bounds(self, cell: Cell) -> costs.CallBounds:
+        return costs.CallBounds(self.ceiling(cell), self.input_tokens(cell), self._sampler(cell).output_ceiling())
 
     def prices(self, cell: Cell) -> costs.Prices:
         """Return the prices of a call of this cell, with the batch discount if it is batched."""

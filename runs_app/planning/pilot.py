@@ -47,7 +47,7 @@ def shares(design: Design, pilot: int) -> list[int]:
     return given
 
 
-def insert_share(design: Design, run: Run, share: int) -> int:
+def insert_share(design: Design, share: int, run: Run) -> int:
     """Insert the missing trials among the first `share` of a run, and return their number."""
     with connection.cursor() as cursor:
         cursor.execute(INSERT_PILOT, _arguments(design, run, share))

@@ -5,12 +5,13 @@ Planning again adds only the missing rows. The lock order is experiment, designs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from django.db import connection, transaction
-from django.db.models import F, Max
+from django.db.models import Max
 
 from datasets_app.models.history import Actor
 from evalsite.lib.text.number_format import format_count
@@ -19,7 +20,7 @@ from runs_app.planning import pilot as pilot_module
 from runs_app.planning import points
 from runs_app.planning.conditions import Cell, condition_identity
 from runs_app.planning.design import Design
-from runs_app.planning.reservations import set_reservations
+from runs_app.planning.work import PlanError, add_trials, describe_cancelled, get_or_create_run
 
 # EXCEPT instead of ON CONFLICT: the experiment's row lock prevents other writers from adding trials meanwhile. One look
 # at the existing rows is cheaper than a speculative insertion for each row. EXCEPT also treats NULL dimensions as
@@ -37,14 +38,6 @@ SELECT %(run)s, missing.* FROM (
     ORDER BY 1, 2, 3
 ) AS missing
 """
-
-
-class PlanError(Exception):
-    """A design that cannot be planned. Each of `problems` is a sentence that names the setting to correct."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = list(problems)
-        super().__init__("; ".join(self.problems))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +95,12 @@ def plan(
         wave = _wave(locked, wave_label)
         wanted = [(_run(design, cell, wave), n) for cell, n in _wanted(design, pilot)]
         runs = [run for run, _ in wanted]
-        added = sum([_add_trials(design, run, by, n) for run, n in wanted])
+        added = sum(
+            [
+                add_trials(run, _insertion(design, n), by=by, reason="{n} trials were added", starts=False)
+                for run, n in wanted
+            ]
+        )
         totals = Run.objects.filter(pk__in=[run.pk for run in runs])
         return PlanReport(
             wave=wave,
@@ -173,24 +171,7 @@ def _width(wave: Wave, experiment: Experiment) -> int:
 
 def _run(design: Design, cell: Cell, wave: Wave) -> Run:
     condition = _condition(design, cell)
-    reserves = {
-        "reserve_usd": set_reservations(design.ceiling(cell)),
-        "reserve_tokens": design.expected_tokens(cell),
-        "request_tokens": design.input_tokens(cell),
-        "is_batched": design.is_batched(cell),
-    }
-    run, created = Run.objects.get_or_create(
-        condition=condition,
-        wave=wave,
-        defaults={
-            "experiment": design.experiment,
-            "max_concurrency": design.experiment.max_concurrency,
-            **reserves,
-        },
-    )
-    if not created:
-        Run.objects.filter(pk=run.pk).update(**reserves)
-    return run
+    return get_or_create_run(condition, wave, design.call_bounds(cell), is_batched=design.is_batched(cell))
 
 
 def _condition(design: Design, cell: Cell) -> Condition:
@@ -209,28 +190,15 @@ def _condition(design: Design, cell: Cell) -> Condition:
 
 
 def _cancelled(runs: Iterable[Run]) -> list[str]:
-    return [
-        f"{run} of {run.condition} was cancelled, which is final: it gets no new trials; launch a new wave to ask again"
-        for run in runs
-        if run.status == Run.Status.CANCELLED
-    ]
+    cancelled = [run for run in runs if run.status == Run.Status.CANCELLED]
+    return [describe_cancelled(run, "launch a new wave to ask again") for run in cancelled]
 
 
-def _add_trials(design: Design, run: Run, by: Actor, share: int | None) -> int:
-    """Insert the missing trials of one run in claim order, count them, and return their number.
-
-    A cancelled run gets none, because no worker would claim them. It cannot be cancelled meanwhile, because cancelling
-    takes the experiment's row lock too.
-    """
-    if run.status == Run.Status.CANCELLED:
-        return 0
-    added = pilot_module.insert_share(design, run, share) if share is not None else _insert_all(design, run)
-    if added:
-        Run.objects.filter(pk=run.pk).update(n_pending=F("n_pending") + added)
-        Run.objects.filter(pk=run.pk).transition(
-            sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=f"{added} trials were added"
-        )
-    return added
+def _insertion(design: Design, share: int | None) -> Callable[[Run], int]:
+    """Return the function that inserts a run's missing trials: all of the design, or the share of a pilot."""
+    if share is None:
+        return partial(_insert_all, design)
+    return partial(pilot_module.insert_share, design, share)
 
 
 def _insert_all(design: Design, run: Run) -> int:

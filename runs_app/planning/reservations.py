@@ -6,7 +6,7 @@ planned without a price would reserve nothing.
 
 from __future__ import annotations
 
-from decimal import ROUND_UP, Decimal
+from decimal import Decimal
 
 from django.db import transaction
 from django.db.models import Q
@@ -16,8 +16,6 @@ from runs_app.models.endpoints import PricedResource
 from runs_app.models.runs import RunQuerySet
 from runs_app.pricing import costs
 
-CENT_OF_A_MICRODOLLAR = Decimal("0.00000001")
-
 
 class Unbounded(ValueError):
     """Calls under a budget without a cost ceiling. Each of `problems` is a sentence that names the missing value."""
@@ -25,11 +23,6 @@ class Unbounded(ValueError):
     def __init__(self, problems: list[str]) -> None:
         self.problems = problems
         super().__init__("; ".join(problems))
-
-
-def set_reservations(ceiling: Decimal | None) -> Decimal:
-    """Return the reservation as stored; 0 without a ceiling, which a budget does not allow."""
-    return Decimal(0) if ceiling is None else ceiling.quantize(CENT_OF_A_MICRODOLLAR, rounding=ROUND_UP)
 
 
 def update_reservations(runs: RunQuerySet) -> None:
@@ -45,7 +38,7 @@ def update_reservations(runs: RunQuerySet) -> None:
         if problems := problems_of(rows):
             raise Unbounded(problems)
         for run in rows:
-            run.reserve_usd = set_reservations(_ceiling(run))
+            run.reserve_usd = costs.reservation(_ceiling(run))
         Run.objects.bulk_update(rows, ["reserve_usd"])
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from datetime import date
-from decimal import Decimal
+from decimal import ROUND_UP, Decimal
 from typing import Literal
 
 MILLION = Decimal(1_000_000)
+SMALLEST_RESERVATION = Decimal("0.00000001")
+USUAL_OUTPUT = 500  # Tokens. Until the first answers correct it, a rate limit is over- or underused by at most this.
 
 Basis = Literal["own", "group", "pooled", "ceiling"]
 
@@ -119,6 +121,33 @@ def ceiling_per_call(prices: Prices, input_tokens: int, max_output_tokens: int |
         return None
     dearest = max(prices.input, prices.cache_write or prices.input)
     return (input_tokens * dearest + max_output_tokens * prices.output) / MILLION
+
+
+def reservation(ceiling: Decimal | None) -> Decimal:
+    """Return the reservation as stored; 0 without a ceiling, which a budget does not allow."""
+    return Decimal(0) if ceiling is None else ceiling.quantize(SMALLEST_RESERVATION, rounding=ROUND_UP)
+
+
+@dataclass(frozen=True, slots=True)
+class CallBounds:
+    """The bounds of each call of a run, which a claim reserves.
+
+    `ceiling_usd` is the highest cost in US dollars; None is unknown. `request_tokens` are those of the largest request.
+    `output_limit` is the longest answer in tokens; None is unknown.
+    """
+
+    ceiling_usd: Decimal | None
+    request_tokens: int
+    output_limit: int | None
+
+    @property
+    def columns(self) -> dict[str, Decimal | int]:
+        """Return the columns of the run: US dollars, and tokens that a call takes from the rate limiter."""
+        return {
+            "reserve_usd": reservation(self.ceiling_usd),
+            "reserve_tokens": self.request_tokens + min(self.output_limit or USUAL_OUTPUT, USUAL_OUTPUT),
+            "request_tokens": self.request_tokens,
+        }
 
 
 def expected_per_call(

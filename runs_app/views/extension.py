@@ -13,7 +13,7 @@ from runs_app import run_control
 from runs_app.forms.extension import ExtensionForm
 from runs_app.models import Experiment
 from runs_app.planning.extension import ExtensionPreview, preview_extension
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.views.permissions import editable_experiment, posted
 
 

@@ -23,7 +23,7 @@ from runs_app.models.preflights import with_last_preflight
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning import pilot as pilot_module
 from runs_app.planning.design_summary import summarise_experiment
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 from runs_app.taskqueue.enqueue import ask_preflights
 from runs_app.views.permissions import editable_experiment, editable_run, posted
 

@@ -18,7 +18,7 @@ from runs_app.management.condition_options import add_condition_option, chosen_i
 from runs_app.management.cost_confirmation import approve, say_estimate
 from runs_app.management.progress_bar import wait_for
 from runs_app.models import Experiment, Run, Wave
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 NOTHING = (
     "Nothing to grade by: the design names no scorer, no grader and no dimension. Choose one by --scorer or --grader."

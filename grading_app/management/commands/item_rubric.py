@@ -18,7 +18,7 @@ from runs_app.management.versions import REFERENCE, add_list_and_show, say_histo
 from runs_app.models import Experiment, LanguageModel, Run, Sampler, TextSet
 from runs_app.planning import row_versions
 from runs_app.planning.cost_estimate import needs_confirmation
-from runs_app.planning.plan import PlanError
+from runs_app.planning.work import PlanError
 
 
 class Command(VerbCommand):

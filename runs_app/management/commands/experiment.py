@@ -39,9 +39,10 @@ from runs_app.planning.extension import (
     read_extension,
     settings_that_differ,
 )
-from runs_app.planning.plan import PlanError, PlanReport
+from runs_app.planning.plan import PlanReport
 from runs_app.planning.spec_io import SpecError, create_experiment, duplicate, read_yaml, spec_of, to_yaml
 from runs_app.planning.specs import ExtensionSpec, read_extension_yaml
+from runs_app.planning.work import PlanError
 
 # Fields that `set` changes, with the names of their options.
 CHANGEABLE = {

@@ -4,7 +4,7 @@ import threading
 from decimal import Decimal
 
 import pytest
-from django.db import connections
+from django.db import connections, transaction
 
 from grading_app.adaptive import decisions
 from grading_app.models import Grading
@@ -12,10 +12,11 @@ from runs_app import deletion, run_control
 from runs_app.engine import adaptive_rounds
 from runs_app.engine.worker import has_work_left
 from runs_app.llm.calls import CallFailure, ErrorClass
-from runs_app.models import Experiment, Point, Run, Trial
+from runs_app.models import Endpoint, Experiment, Point, Run, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from tests import factories
 from tests.integration.engine.conftest import drain, reply
+from tests.integration.engine.test_who_waits_for_whom import in_another_session
 
 ADAPTIVE = {"by": "category", "scorer": "exact_match", "round": 8, "max": 40, "targetci": 0.2}
 
@@ -293,6 +294,15 @@ def test_two_that_decide_at_once_decide_once(experiment, monkeypatch):
     assert sorted(decided) == [0, 2]
     assert {(len(point.rounds), point.n_planned) for point in run.points.all()} == {(1, 8), (1, 16)}
     assert run.trials.count() == 24
+    assert find_differences() == []
+
+
+def test_the_next_round_is_planned_while_a_worker_holds_the_endpoint(experiment):
+    launch(experiment)
+    answer_a_round_and_crash()
+    with transaction.atomic():
+        Endpoint.objects.select_for_update(no_key=True).get()
+        assert in_another_session(decisions.decide_due) == 2
     assert find_differences() == []
 
 

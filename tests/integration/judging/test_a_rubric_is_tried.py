@@ -7,6 +7,7 @@ from grading_app.judging import item_rubrics
 from grading_app.judging.rubric_preview import Try, tried_of, try_out
 from grading_app.judging.verdict_reader import read_verdicts
 from grading_app.models import GradeCondition, Grading
+from runs_app import run_control
 from runs_app.models import Attempt, Experiment, ItemText, Run, TextSet, Trial
 from runs_app.monitoring.consistency_check import find_differences
 from runs_app.planning.plan import PlanError
@@ -99,6 +100,15 @@ def test_another_try_is_another_draw_on_the_same_answers(answered, draft, tried)
     subjects = [set(run.trials.filter(sample_idx=index).values_list("subject", flat=True)) for index in (0, 1)]
     assert subjects[0] == subjects[1]
     assert [one.verdict.score for one in tried_of(draft, Experiment.objects.all())] == [1.0] * 3 + [0.0] * 3
+
+
+def test_a_rubric_whose_tries_were_cancelled_is_not_tried_again(answered, tried):
+    run = try_out(tried, by="test")
+    run_control.cancel(Run.objects.filter(pk=run.pk), by="test")
+    with pytest.raises(PlanError, match="was cancelled, which is final"):
+        try_out(tried, by="test")
+    assert set(run.trials.values_list("status", flat=True)) == {"cancelled"}
+    assert find_differences() == []
 
 
 @pytest.fixture

@@ -1,0 +1,70 @@
+"""Adding work to a run: the run itself, its reservations, its trials, its counters and its start.
+
+The design's own answers, judges, rubric tries and rubric writers all come this way. The caller holds the experiment's
+row lock. So no other process adds trials to the experiment or cancels its runs meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from datasets_app.models.history import Actor
+from runs_app.engine.counters import add_pending
+from runs_app.engine.run_lifecycle import start_runs
+from runs_app.models import Condition, Experiment, Run, Wave
+from runs_app.pricing.costs import CallBounds
+
+
+class PlanError(Exception):
+    """Work that cannot be planned. Each of `problems` is a sentence that names the setting to correct."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("; ".join(self.problems))
+
+
+def first_wave(experiment: Experiment) -> Wave:
+    """Return the wave with number 0. It holds the work that belongs to no repetition of the design."""
+    return Wave.objects.get_or_create(experiment=experiment, number=0)[0]
+
+
+def get_or_create_run(condition: Condition, wave: Wave, bounds: CallBounds, *, is_batched: bool = False) -> Run:
+    """Return the condition's run in this wave. Its next claims reserve by these bounds; earlier claims keep theirs."""
+    columns = {**bounds.columns, "is_batched": is_batched}
+    experiment = condition.experiment
+    run, is_new = Run.objects.get_or_create(
+        condition=condition,
+        wave=wave,
+        defaults={"experiment": experiment, "max_concurrency": experiment.max_concurrency, **columns},
+    )
+    if not is_new:
+        Run.objects.filter(pk=run.pk).update(**columns)
+    return run
+
+
+def add_trials(run: Run, insert: Callable[[Run], int], *, by: Actor, reason: str, starts: bool = True) -> int:
+    """Insert trials into a run, count them, and return their number.
+
+    `insert` inserts the missing trials and returns how many. In `reason`, `{n}` stands for that number. A run that is
+    planned or done starts. With `starts` false, a done run becomes planned again, and a launch starts it.
+    A cancelled run gets no trials, because no worker would claim them.
+    """
+    if run.status == Run.Status.CANCELLED or not (added := insert(run)):
+        return 0
+    add_pending(run.pk, added)
+    rows, reason = Run.objects.filter(pk=run.pk), reason.replace("{n}", str(added))
+    if starts:
+        start_runs(rows, sources=[Run.Status.PLANNED, Run.Status.DONE], by=by, reason=reason)
+    else:
+        rows.transition(sources=[Run.Status.DONE], target=Run.Status.PLANNED, by=by, reason=reason)
+    return added
+
+
+def describe_cancelled(run: Run, remedy: str) -> str:
+    return f"{run} of {run.condition} was cancelled, which is final: it gets no new trials; {remedy}"
+
+
+def refuse_cancelled(run: Run, remedy: str) -> None:
+    """Raise PlanError if the run was cancelled. The remedy is the last clause of the message."""
+    if run.status == Run.Status.CANCELLED:
+        raise PlanError([describe_cancelled(run, remedy)])
