@@ -1,0 +1,113 @@
+"""The scores in the scope of an analysis, with all that its sections need to know of items and conditions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from datasets_app.models import Item, Norm
+from grading_app.analysis.scope import MISSING_WRONG, Scope
+from grading_app.reports.frames import labels_of
+from grading_app.reports.score_matrix import load_item_scores
+from grading_app.statistics.intervals import Bounds
+from grading_app.statistics.item_scores import Floats, ItemScores
+from runs_app.models import Condition, Dimension
+
+
+@dataclass(frozen=True)
+class Factors:
+    """The facets of a condition: the names of its model, prompt and sampler."""
+
+    model: str
+    prompt: str
+    sampler: str
+
+
+@dataclass(frozen=True, eq=False)
+class Norms:
+    """Human reference values by item, aligned with the items of the scores: NaN where there is none. n: raters."""
+
+    mean: Floats
+    sd: Floats
+    n: Floats
+
+    @property
+    def known(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.mean)
+
+
+@dataclass(frozen=True, eq=False)
+class AnalysisData:
+    """The scores of a scope. Arrays follow the items and conditions of `scores`.
+
+    labels: the names of the conditions by primary key. keys, categories: of the items. norms: None if the dataset has
+    none for the measure's dimension.
+    """
+
+    scope: Scope
+    scores: ItemScores
+    labels: dict[int, str]
+    factors: dict[int, Factors]
+    keys: list[str]
+    categories: list[str]
+    norms: Norms | None
+
+    @property
+    def conditions(self) -> list[int]:
+        return [int(key) for key in self.scores.conditions]
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The ends of the measure's scale; None if it has none."""
+        low, high = self.scope.measure.low, self.scope.measure.high
+        return None if low is None or high is None else (low, high)
+
+    @property
+    def is_share(self) -> bool:
+        """True if the scores are right or wrong, so that their means are shares."""
+        return self.scores.is_binary and self.bounds in (None, (0.0, 1.0))
+
+
+def load_analysis_data(scope: Scope) -> AnalysisData:
+    """Read the scores of the scope, and the items, conditions and norms that belong to them."""
+    scores = load_item_scores(scope.experiment, scope.measure, scope.wave, scope.exclude)
+    if scope.missing == MISSING_WRONG:
+        scores = scores.counting_missing_as(scope.measure.low if scope.measure.low is not None else 0.0)
+    labels = labels_of(scope.experiment, scope.wave)
+    wanted = [key for key in labels if not scope.conditions or key in scope.conditions]
+    scores = scores.of_conditions([key for key in wanted if key in set(scores.conditions.tolist())])
+    described = Item.objects.filter(pk__in=scores.items.tolist()) if len(scores.items) < 30_000 else Item.objects.all()
+    of_dataset = described.filter(dataset=scope.experiment.dataset_id)
+    items = {pk: (key, category) for pk, key, category in of_dataset.values_list("pk", "key", "category").iterator()}
+    chosen = np.array(
+        [not scope.category or items[int(pk)][1] == scope.category for pk in scores.items], dtype=np.bool_
+    )
+    scores = scores.of_items(chosen)
+    return AnalysisData(
+        scope=scope,
+        scores=scores,
+        labels={key: labels[key] for key in scores.conditions.tolist()},
+        factors=_factors(scores.conditions.tolist()),
+        keys=[items[int(pk)][0] for pk in scores.items],
+        categories=[items[int(pk)][1] for pk in scores.items],
+        norms=_norms(scope, scores),
+    )
+
+
+def _factors(conditions: list[int]) -> dict[int, Factors]:
+    found = Condition.objects.filter(pk__in=conditions).select_related("model", "prompt", "sampler")
+    return {one.pk: Factors(one.model.name, one.asked_with, one.sampler.name) for one in found}
+
+
+def _norms(scope: Scope, scores: ItemScores) -> Norms | None:
+    """Return the norms of the measure's dimension, matched by name; None if no item has one."""
+    if scope.measure.dimension is None or not scope.measure.is_rating:
+        return None
+    name = Dimension.objects.values_list("name", flat=True).get(pk=scope.measure.dimension)
+    rows = Norm.objects.filter(item__dataset=scope.experiment.dataset_id, dimension=name)
+    by_item = {item: (mean, sd, n) for item, mean, sd, n in rows.values_list("item", "mean", "sd", "n").iterator()}
+    values = [by_item.get(int(pk), (None, None, None)) for pk in scores.items]
+    mean, sd, n = np.array(values, dtype=np.float64).reshape(-1, 3).T
+    return None if np.isnan(mean).all() else Norms(mean, sd, n)

@@ -1,0 +1,66 @@
+"""Descriptives: the scores of each condition, overall and by category, and how often each score was given."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
+from grading_app.statistics.intervals import estimate_mean
+
+QUANTILES = (0.25, 0.5, 0.75)
+
+
+def descriptive_tables(data: AnalysisData) -> list[ResultTable]:
+    by_condition = _table(data, "descriptives", "Scores by condition", [None])
+    names = sorted(set(data.categories) - {""})
+    return [by_condition, *([_table(data, "categories", "Scores by category", names)] if len(names) > 1 else [])]
+
+
+def _table(data: AnalysisData, name: str, title: str, categories: list[str] | list[None]) -> ResultTable:
+    kind, ends = ("share", "share_interval") if data.is_share else ("number", "interval")
+    columns = [
+        ResultColumn("condition", "Condition"),
+        *([] if categories == [None] else [ResultColumn("category", "Category")]),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("n", "Scores", "count"),
+        ResultColumn("missing", "No score", "count"),
+        ResultColumn("mean", "Share" if data.is_share else "Mean", kind),  # type: ignore[arg-type]
+        ResultColumn("interval", "95 % interval", ends),  # type: ignore[arg-type]
+        ResultColumn("sd", "SD of item means", "number"),
+        *(ResultColumn(f"q{round(100 * q)}", f"Quantile {q:g} of item means", "number") for q in QUANTILES),
+        ResultColumn("within_sd", "SD within items", "number"),
+        ResultColumn("constant", "Items without variance", "share"),
+    ]
+    rows = [_row(data, condition, category) for condition in data.conditions for category in categories]
+    estimates = "Mean of scores, with a standard error that treats each item as a cluster."
+    return ResultTable(name, title, columns, rows, formula=estimates, notes=_notes(rows))
+
+
+def _row(data: AnalysisData, condition: int, category: str | None) -> Row:
+    at = data.scores.column_of(condition)
+    in_category = np.array([category is None or one == category for one in data.categories], dtype=np.bool_)
+    use = in_category & (data.scores.n[:, at] > 0)
+    means, n, within = data.scores.mean[use, at], data.scores.n[use, at], data.scores.within[use, at]
+    repeated = n > 1
+    found = estimate_mean(data.scores.sums(condition, in_category), data.bounds)
+    freedom = int((n - 1).sum())
+    return {
+        "condition": data.labels[condition],
+        "category": category,
+        "items": int(use.sum()),
+        "n": int(n.sum()),
+        "missing": int(data.scores.missing[in_category, at].sum()),
+        "mean": found.mean if found else None,
+        "interval": (found.low, found.high) if found and found.low is not None else None,
+        "method": found.method or found.reason if found else "",
+        "sd": float(means.std(ddof=1)) if len(means) > 1 else None,
+        **{f"q{round(100 * q)}": float(np.quantile(means, q)) if len(means) else None for q in QUANTILES},
+        "within_sd": float(np.sqrt(within.sum() / freedom)) if freedom else None,
+        "constant": float((within[repeated] == 0).mean()) if repeated.any() else None,
+    }
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    methods = dict.fromkeys(str(row["method"]) for row in rows if row["method"])
+    return [f"Interval: {', '.join(methods)}."] if methods else []

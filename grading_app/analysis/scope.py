@@ -1,0 +1,112 @@
+"""The scope of an analysis: measure, conditions, wave, category, exclusions. A page has it in its address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+
+from grading_app.reports.frames import labels_of
+from grading_app.reports.score_matrix import EXCLUSIONS, Measure, list_measures
+from runs_app.models import Experiment, Wave
+
+EXCLUSION_LABELS = {
+    "truncated": "Truncated answers",
+    "retried": "Answers after a retry",
+    "refused": "Refused answers",
+    "reused": "Answers from the response cache",
+}
+MISSING_EXCLUDED, MISSING_WRONG = "exclude", "wrong"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """The answers that an analysis covers.
+
+    conditions: primary keys; empty for all. category: "" for all. exclude: names of EXCLUSIONS. missing: how answers
+    without a score count. baseline: the condition that the others are compared with; None for all pairs. margin: the
+    largest difference that counts as equivalent, in units of the measure; None without an equivalence test.
+    """
+
+    experiment: Experiment
+    measure: Measure
+    wave: Wave | None = None
+    conditions: tuple[int, ...] = ()
+    category: str = ""
+    exclude: frozenset[str] = frozenset()
+    missing: str = MISSING_EXCLUDED
+    baseline: int | None = None
+    margin: float | None = None
+
+    @property
+    def content(self) -> list[Any]:
+        """The values that identify the scope, for a cache key."""
+        return [
+            self.experiment.pk,
+            self.measure.key,
+            self.wave.pk if self.wave else None,
+            list(self.conditions),
+            self.category,
+            sorted(self.exclude),
+            self.missing,
+            self.baseline,
+            self.margin,
+        ]
+
+
+class ScopeForm(forms.Form):
+    """The choices that an experiment offers. Every field may be empty; then it does not restrict the scope."""
+
+    measure = forms.ChoiceField(label="Measure", required=False)
+    wave = forms.TypedChoiceField(label="Wave", required=False, coerce=int, empty_value=None)
+    condition = forms.TypedMultipleChoiceField(
+        label="Conditions", required=False, coerce=int, widget=forms.CheckboxSelectMultiple
+    )
+    category = forms.ChoiceField(label="Category", required=False)
+    unreadable = forms.ChoiceField(
+        label="Answers without a score",
+        required=False,
+        choices=[("", "Excluded"), (MISSING_WRONG, "Counted as wrong")],
+    )
+    exclude = forms.MultipleChoiceField(
+        label="Exclude", required=False, choices=list(EXCLUSION_LABELS.items()), widget=forms.CheckboxSelectMultiple
+    )
+    baseline = forms.TypedChoiceField(label="Baseline", required=False, coerce=int, empty_value=None)
+    margin = forms.FloatField(label="Equivalence margin", required=False, min_value=0)
+
+    def __init__(self, data: QueryDict, experiment: Experiment) -> None:
+        super().__init__(data)
+        self.experiment = experiment
+        self.measures = list_measures(experiment)
+        self.labels = labels_of(experiment)
+        self._offer("measure", [(one.key, one.label) for one in self.measures])
+        self._offer("wave", [("", "All"), *((wave.number, str(wave)) for wave in experiment.waves.all())])
+        self._offer("condition", list(self.labels.items()))
+        self._offer("baseline", [("", "All pairs"), *self.labels.items()])
+        categories = experiment.dataset.items.active().order_by("category").values_list("category", flat=True)
+        self._offer("category", [("", "All"), *((name, name) for name in categories.distinct() if name)])
+
+    def _offer(self, name: str, choices: list[Any]) -> None:
+        field: Any = self.fields[name]
+        field.choices = choices
+
+    def scope(self) -> Scope | None:
+        """Return the scope; None for an invalid form or an experiment without a measure."""
+        if not self.is_valid() or not self.measures:
+            return None
+        found = self.cleaned_data
+        named = found["measure"] or self.measures[0].key
+        wave = self.experiment.waves.filter(number=found["wave"]).first() if found["wave"] is not None else None
+        return Scope(
+            experiment=self.experiment,
+            measure=next(one for one in self.measures if one.key == named),
+            wave=wave,
+            conditions=tuple(found["condition"]),
+            category=found["category"],
+            exclude=frozenset(found["exclude"]) & set(EXCLUSIONS),
+            missing=found["unreadable"] or MISSING_EXCLUDED,
+            baseline=found["baseline"],
+            margin=found["margin"],
+        )

@@ -1,0 +1,31 @@
+"""The sections of the analysis, in the order of the page. To add one, write its function and list it here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grading_app.analysis.data import AnalysisData
+from grading_app.analysis.descriptives import descriptive_tables
+from grading_app.reports.result_table import ResultTable
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the analysis page. `tables` returns no table where the data do not allow the analysis.
+
+    intro: one sentence for the reader: the question that the section answers.
+    """
+
+    name: str
+    title: str
+    intro: str
+    tables: Callable[[AnalysisData], list[ResultTable]]
+
+
+SECTIONS = (Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),)
+
+
+def section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:
+    """Return the tables of every section by its name. Names of tables are unique over all sections."""
+    return {section.name: section.tables(data) for section in SECTIONS}

@@ -1,0 +1,97 @@
+"""`manage.py analyse EXPERIMENT [--table NAME] [--format F] [--out PATH]`: the tables of the analysis page."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.http import QueryDict
+
+from evalsite.lib.ops.commands import OutputCommand, add_list_option
+from grading_app.analysis.data import load_analysis_data
+from grading_app.analysis.scope import EXCLUSION_LABELS, Scope, ScopeForm
+from grading_app.analysis.sections import section_tables
+from grading_app.export.formats import write_export
+from grading_app.reports.result_table import FORMATS, ResultTable
+from runs_app.models import Experiment
+
+NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError)
+
+
+class Command(OutputCommand):
+    help = "Write the tables of an experiment's analysis: all of them, or the one that is named."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("experiment")
+        parser.add_argument("--table", default="", metavar="NAME", help="only this table; --list prints the names")
+        parser.add_argument("--list", action="store_true", help="print the names and titles of the tables")
+        parser.add_argument("--format", default="md", choices=FORMATS)
+        parser.add_argument("--out", default="-", metavar="PATH", help='where to write; "-" is the standard output')
+        parser.add_argument("--measure", default="", help="a dimension, a scorer or a grader; the first by default")
+        parser.add_argument("--wave", default="", metavar="NUMBER", help="only this wave")
+        parser.add_argument("--category", default="", help="only items of this category")
+        parser.add_argument("--unreadable", default="", choices=["", "wrong"], help="how answers without a score count")
+        parser.add_argument(
+            "--baseline", default="", metavar="CONDITION", help="compare the others with this condition"
+        )
+        parser.add_argument("--margin", default="", help="the largest difference that counts as equivalent")
+        add_list_option(parser, "--condition", metavar="CONDITION", help="only this condition; may be repeated")
+        add_list_option(parser, "--exclude", metavar="|".join(EXCLUSION_LABELS), help="answers to leave out")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        experiment = Experiment.objects.filter(slug=options["experiment"]).first()
+        if experiment is None:
+            raise CommandError(f"there is no experiment {options['experiment']!r}", returncode=2)
+        data = load_analysis_data(read_scope(experiment, options))
+        tables = [table for of_section in section_tables(data).values() for table in of_section]
+        if options["list"]:
+            self.say("".join(f"{table.name}  {table.title}\n" for table in tables).rstrip())
+            return
+        text = _rendered(_chosen(tables, options["table"]), options["format"])
+        try:
+            write_export(iter([text.encode()]), options["out"])
+        except NO_PLACE as error:
+            raise CommandError(str(error), returncode=2) from error
+
+
+def read_scope(experiment: Experiment, options: dict[str, Any]) -> Scope:
+    """Return the scope that the options name. Raise CommandError for a value that the experiment does not offer."""
+    by_name = dict(experiment.conditions.filter(stage="generate").values_list("condition_id", "pk"))
+    data = QueryDict(mutable=True)
+    for name in ("measure", "wave", "category", "unreadable", "margin"):
+        data[name] = options[name]
+    data.setlist("exclude", options["exclude"])
+    data.setlist("condition", [str(_key(by_name, name)) for name in options["condition"]])
+    data["baseline"] = str(_key(by_name, options["baseline"])) if options["baseline"] else ""
+    form = ScopeForm(data, experiment)
+    scope = form.scope()
+    if scope is None:
+        problems = [f"--{name}: {' '.join(map(str, errors))}" for name, errors in form.errors.items()]
+        offered = f" Measures: {', '.join(one.key for one in form.measures)}." if "measure" in form.errors else ""
+        raise CommandError(" ".join(problems) + offered or "the experiment has no score yet", returncode=2)
+    return scope
+
+
+def _key(by_name: dict[str, int], name: str) -> int:
+    if name not in by_name:
+        raise CommandError(f"there is no condition {name!r}; there are {', '.join(sorted(by_name))}", returncode=2)
+    return by_name[name]
+
+
+def _chosen(tables: list[ResultTable], name: str) -> list[ResultTable]:
+    found = [table for table in tables if table.name == name or not name]
+    if not found:
+        named = ", ".join(table.name for table in tables) or "none"
+        raise CommandError(f"there is no table {name!r} in this analysis; there are {named}", returncode=2)
+    return found
+
+
+def _rendered(tables: list[ResultTable], file_format: str) -> str:
+    if file_format == "csv" and len(tables) > 1:
+        names = ", ".join(table.name for table in tables)
+        raise CommandError(f"a CSV file holds one table: choose --table, one of {names}", returncode=2)
+    if file_format == "json" and len(tables) > 1:
+        return json.dumps([json.loads(table.render("json")) for table in tables], ensure_ascii=False, indent=1) + "\n"
+    return "\n".join(table.render(file_format) for table in tables)
