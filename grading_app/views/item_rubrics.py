@@ -13,11 +13,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from datasets_app.models import Item, TransitionError
+from evalsite.lib.pagination import paginate_table
 from evalsite.lib.permissions import members_only, uses_admin
 from evalsite.lib.text.number_format import format_count
 from evalsite.lib.web.form_errors import first_form_error
 from grading_app.forms.item_rubrics import ConfirmForm, CorrectionForm, ReasonForm, WriterForm
 from grading_app.judging.item_rubrics import approve, ask_for_rubrics, collect, correct, missing_from
+from grading_app.tables.item_rubrics import TextSetTable
 from runs_app.models import Run, TextSet
 from runs_app.monitoring.progress import Totals
 from runs_app.planning import row_versions
@@ -33,8 +35,10 @@ EDIT, APPROVE = "runs_app.change_textset", "grading_app.approve_rubric"
 @members_only
 def text_sets(request: HttpRequest) -> HttpResponse:
     visible = TextSet.objects.visible_to(request.user).select_related("dataset", "created_by")
-    rows = visible.annotate(n=Count("texts")).order_by("name", "-version")[:500]
-    return render(request, "grading_app/writing/text_sets.html", {"sets": list(rows)})
+    table = TextSetTable(visible.annotate(n_texts=Count("texts")))
+    paginate_table(request, table, PER_PAGE)
+    shown = len(table.paginated_rows)  # Fetches the page here, not while the template renders.
+    return render(request, "grading_app/writing/text_sets.html", {"table": table, "shown": shown})
 
 
 @require_safe

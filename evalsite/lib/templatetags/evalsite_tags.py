@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from django import template
-from django.template.context import RequestContext
+from django.template.context import Context, RequestContext
+from django.template.loader import render_to_string
 from django.templatetags.static import static
 from django.urls import NoReverseMatch, reverse
 from django.utils import timezone
@@ -20,6 +21,14 @@ from evalsite.lib.web.icons import ICONS, SPRITE
 register = template.Library()
 
 NOTHING = SafeString()
+
+NOTICE_ICONS = {
+    "good": "check-lg",
+    "bad": "x-octagon-fill",
+    "hold": "exclamation-triangle",
+    "live": "info-circle",
+    "neutral": "info-circle",
+}
 
 register.filter("reads", is_reader)
 register.filter("belongs", is_member)
@@ -218,27 +227,86 @@ def _current(context: RequestContext, href: str, *, section: bool) -> SafeString
     return format_html(' aria-current="{}"', "true") if section and path.startswith(href) else NOTHING
 
 
-@register.inclusion_tag("partials/empty_state.html")
+@register.simple_block_tag
 def empty_state(
-    *,
+    content: str,
     title: str,
-    text: str = "",
-    icon: str = "search",
+    icon_name: str = "search",
+    *,
     action_url: str = "",
     action_label: str = "",
     second_url: str = "",
     second_label: str = "",
-) -> dict[str, str]:
-    """Render the placeholder of an empty list: an icon, one sentence, and the next step."""
-    return {
+) -> SafeString:
+    """Render the placeholder of an empty list: an icon, a title, a sentence (the block's content) and the next step."""
+    links = [("btn btn-primary", action_url, action_label), ("btn", second_url, second_label)]
+    parts = {
         "title": title,
-        "text": text,
-        "icon_name": icon,
-        "action_url": action_url,
-        "action_label": action_label,
-        "second_url": second_url,
-        "second_label": second_label,
+        "text": _unless_blank(content),
+        "icon_name": icon_name,
+        "links": [link for link in links if link[1]],
     }
+    return render_to_string("partials/empty_state.html", parts)
+
+
+def _unless_blank(content: str) -> str:
+    return content if content.strip() else ""
+
+
+@register.simple_block_tag
+def notice(
+    content: str, tone: str = "live", icon_name: str = "", *, role: str = "", dismissible: bool = False
+) -> SafeString:
+    """Render a note above the content it is about. `tone` is good, bad, hold, live or neutral and gives the icon."""
+    parts = {
+        "tone": tone,
+        "icon_name": icon_name or NOTICE_ICONS[tone],
+        "role": role,
+        "text": _unless_blank(content),
+        "dismissible": dismissible,
+    }
+    return render_to_string("partials/notice.html", parts)
+
+
+@register.filter
+def message_tone(level_tag: str) -> str:
+    """Return the tone of a notice that shows a message of this level."""
+    return {"success": "good", "error": "bad", "warning": "hold"}.get(level_tag, "live")
+
+
+@register.simple_block_tag(takes_context=True)
+def action(
+    context: Context,
+    content: str,
+    url: str,
+    label: str,
+    icon_name: str = "",
+    *,
+    submit_label: str = "",
+    tone: str = "",
+    reason: str = "",
+    name: str = "",
+    value: str = "",
+    small: bool = False,
+) -> SafeString:
+    """Render a button that opens a form with one sentence (the block's content), a reason and the button that posts.
+
+    `reason` is "required", "optional" or "" for none; `name` and `value` make a hidden input. `tone` may be "danger".
+    """
+    parts = {
+        "text": _unless_blank(content),
+        "url": url,
+        "label": label,
+        "icon_name": icon_name,
+        "submit_label": submit_label or label,
+        "tone": tone,
+        "reason": reason,
+        "name": name,
+        "value": value,
+        "small": small,
+        "csrf_token": context.get("csrf_token"),
+    }
+    return render_to_string("partials/action.html", parts)
 
 
 @register.inclusion_tag("partials/rest_of_text.html")

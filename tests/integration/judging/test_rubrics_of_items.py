@@ -211,3 +211,20 @@ def test_the_journey_on_the_pages(client, writer, curator):
     approved = client.post(approving, {"reason": "all read"}, follow=True)
     assert TextSet.objects.get(version=2).status == "approved"
     assert f"/grader/add/?text_set={approved.context['texts'].pk}" in approved.content.decode()
+
+
+def test_the_list_of_sets_is_sorted_and_paged_by_its_address(client, curator, texts):
+    for name in ("alpha", "zeta"):
+        TextSet.objects.create(name=name, dataset=texts.dataset, created_by=curator)
+    client.force_login(curator)
+
+    def listed(query):
+        table = client.get(reverse("text_sets"), query).context["table"]
+        return [row.record.name for row in table.paginated_rows]
+
+    assert listed({}) == ["alpha", "own", "zeta"]
+    assert listed({"sort": "-name"}) == ["zeta", "own", "alpha"]
+    assert listed({"sort": "-n_texts", "per_page": 1}) == ["own"]
+    assert listed({"per_page": 2, "page": 2}) == ["zeta"]
+    page = client.get(reverse("text_sets")).content.decode()
+    assert f'href="{reverse("text_set", args=["own", 1])}"' in page

@@ -72,7 +72,8 @@ def test_the_sprite_holds_exactly_the_icons_that_may_be_named():
 def test_every_icon_named_in_a_template_exists():
     named = set()
     for template in (ROOT / "templates").rglob("*.html"):
-        named |= set(re.findall(r"{% (?:icon|empty_state[^%]*icon=) ?[\"']([a-z0-9-]+)", template.read_text()))
+        tag = r'{% (?:icon|empty_state "[^"]+"|notice "[a-z]+"|action \S+ "[^"]+") [\"\']([a-z0-9-]+)[\"\']'
+        named |= set(re.findall(tag, template.read_text()))
         named |= set(re.findall(r"icon(?:_name)?=[\"']([a-z0-9-]+)[\"']", template.read_text()))
     assert {"download", "person-circle", "database"} <= named
     assert named <= ICONS

@@ -20,9 +20,10 @@ CALLS = [
     "{% breadcrumbs value value value %}",
     "{% tab value value 3 %}",
     "{% turn value value image_url=value image_alt=value note=value %}",
-    "{% empty_state title=value text=value action_url=value action_label=value second_url=value second_label=value %}",
-    "{% include 'partials/notice.html' with tone='hold' text=value %}",
-    "{% include 'partials/action.html' with url=value label=value text=value name=value value=value %}",
+    "{% empty_state value action_url=value action_label=value second_url=value second_label=value %}{{ value }}"
+    "{% endempty_state %}",
+    "{% notice 'hold' role=value %}{{ value }}{% endnotice %}",
+    "{% action value value submit_label=value name=value value=value %}{{ value }}{% endaction %}",
     "{% include 'tables/keyset.html' with previous_url=value next_url=value count_label=value %}",
 ]
 TAGS = "span svg use div ul li b rect nav ol a section img pre p button form input details summary"
@@ -80,3 +81,10 @@ def test_an_icon_that_does_not_exist_is_refused():
 def test_an_icon_without_a_label_is_hidden_from_screen_readers():
     assert 'aria-hidden="true"' in render("{% icon 'lock' %}")
     assert 'role="img" aria-label="Frozen"' in render("{% icon 'lock' label='Frozen' %}")
+
+
+@pytest.mark.parametrize("tag", ["notice 'hold'", "empty_state 'None'", "action '/' 'Go'"])
+def test_markup_of_the_template_inside_a_block_tag_is_kept(tag):
+    inside = "{% " + tag + " %}Read <strong>{{ value }}</strong>.{% end" + tag.split()[0] + " %}"
+    assert "Read <strong>&lt;b&gt;</strong>." in render(inside, value="<b>")
+    assert "<p></p>" not in render("{% " + tag + " %}{% end" + tag.split()[0] + " %}")
