@@ -1,0 +1,138 @@
+"""Cars: in which car of a row a person sits after a series of moves.
+
+Specification. `entities` cars stand in a row, numbered from 1 at the left, each with its own colour and brand, and
+`entities` people each begin in a car of their own. Then `moves` moves follow, and `confounders` sentences that move
+nobody stand at random places among them, each on its own line. A car holds any number of people. The question asks for
+the number of one person's car at the end. So a guess is right with a chance of 1/`entities`.
+
+`complexity` says which kinds of moves occur, each equally likely: 1 to a car by its number; 2 also some cars to the
+left or right, always within the row; 3 also to a car by its colour or brand; 4 also to another person's car, or to the
+car directly to the left or right of it. People are where the lines above left them.
+
+Public are people in cars in a row, and absolute, relative, attribute and person-relative moves with confounders. Ours:
+the sentences, as many people as cars, and that a move to a number is never to the person's own car.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from datasets_app.generators.answers import INTEGER
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import PEOPLE
+
+COLOURS = (
+    "red", "blue", "green", "yellow", "white", "black", "silver", "orange", "purple", "brown", "gray", "pink",
+)  # fmt: skip
+BRANDS = (
+    "Toyota", "Ford", "Honda", "Volvo", "Fiat", "Mazda", "Nissan", "Audi", "Skoda", "Subaru", "Kia", "Renault",
+)  # fmt: skip
+
+
+class CarsParams(Params):
+    entities: int = param(4, "Number of people, and of cars.", harder="higher", ge=2, le=12)
+    moves: int = param(4, "Number of moves.", harder="higher", ge=1, le=100)
+    complexity: int = param(
+        2, "Kinds of moves: 1 number, 2 also left or right, 3 also colour or brand, 4 also people.", harder="higher",
+        ge=1, le=4,
+    )  # fmt: skip
+    confounders: int = param(0, "Number of sentences that move nobody.", harder="higher", ge=0, le=100)
+
+
+class Row(NamedTuple):
+    """The cars of a case by place, and where each person is. Places count from 0."""
+
+    colours: list[str]
+    brands: list[str]
+    people: dict[str, int]
+
+
+def draw(params: CarsParams, rng: Random) -> Case:
+    number = params.entities
+    people = rng.sample(PEOPLE, number)
+    places = rng.sample(range(number), number)
+    row = Row(rng.sample(COLOURS, number), rng.sample(BRANDS, number), dict(zip(people, places, strict=True)))
+    cars = [f"Car {at + 1} is the {row.colours[at]} {row.brands[at]}." for at in range(number)]
+    seats = [f"{who} sits in car {place + 1}." for who, place in row.people.items()]
+    kinds = (_by_number, _by_distance, _by_attribute, _by_person)[: params.complexity]
+    lines, trace = [], []
+    for _ in range(params.moves):
+        who = rng.choice(people)
+        sentence, place = rng.choice(kinds)(row, who, rng)
+        row.people[who] = place
+        lines.append(f"{who} {sentence}.")
+        trace.append([who, place + 1])
+    for _ in range(params.confounders):
+        lines.insert(rng.randint(0, len(lines)), _confound(row, people, rng))
+    asked = rng.choice(people)
+    text = "\n".join([
+        f"{number} cars stand in a row and have the numbers 1 to {number} from left to right. {' '.join(cars)}",
+        " ".join(seats),
+        *lines,
+        f"What is the number of the car that {asked} is in at the end?",
+    ])  # fmt: skip
+    choices = tuple(str(place + 1) for place in range(number))
+    return Case(text, choices[row.people[asked]], choices, {"asked": asked, "trace": trace})
+
+
+def _by_number(row: Row, who: str, rng: Random) -> tuple[str, int]:
+    place = rng.choice([at for at in range(len(row.colours)) if at != row.people[who]])
+    return f"moves to car {place + 1}", place
+
+
+def _by_distance(row: Row, who: str, rng: Random) -> tuple[str, int]:
+    here = row.people[who]
+    place = rng.choice([at for at in range(len(row.colours)) if at != here])
+    distance = abs(place - here)
+    cars = "1 car" if distance == 1 else f"{distance} cars"
+    return f"moves {cars} to the {'left' if place < here else 'right'}", place
+
+
+def _by_attribute(row: Row, who: str, rng: Random) -> tuple[str, int]:
+    place = rng.randrange(len(row.colours))
+    return f"moves to the {row.brands[place] if rng.random() < 0.5 else f'{row.colours[place]} car'}", place
+
+
+def _by_person(row: Row, who: str, rng: Random) -> tuple[str, int]:
+    other = rng.choice([one for one in row.people if one != who])
+    there = row.people[other]
+    sides = [(0, "")]
+    sides += [(-1, "directly to the left of ")] if there > 0 else []
+    sides += [(1, "directly to the right of ")] if there < len(row.colours) - 1 else []
+    step, side = rng.choice(sides)
+    return f"moves to the car {side}that {other} is in" if not side else f"moves to the car {side}{other}", there + step
+
+
+def _confound(row: Row, people: list[str], rng: Random) -> str:
+    """Return a sentence that moves nobody."""
+    who, other = rng.sample(people, 2)
+    place = rng.randrange(len(row.colours))
+    return rng.choice((
+        f"{who} opens a window.",
+        f"{who} waves to {other}.",
+        f"{who} thinks about car {place + 1}, but stays.",
+        f"The {row.brands[place]} gets a new number plate.",
+        f"{who} remembers that {other} once drove the {row.colours[place]} car.",
+        f"{who} asks {other} for the time.",
+    ))  # fmt: skip
+
+
+def explain(case: Case) -> str:
+    """Return every move with the number of the car it leads to."""
+    lines = [f"{who} is now in car {place}." for who, place in case.genresult["trace"]]
+    return "\n".join([*lines, f"At the end, {case.genresult['asked']} is in car {case.target}."])
+
+
+GENERATOR = Generator(
+    name="cars",
+    title="People in cars",
+    version=1,
+    params=CarsParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Follow the moves in the order of the lines, and give the number of the car.", "(an integer)"
+    ),
+    answer=INTEGER,
+)

@@ -1,0 +1,246 @@
+"""Dates: a date that lies some days, weeks, months or years from today.
+
+Specification. The input has two sentences and a form. The opening says which day today is; the question asks for a date
+relative to today; the last sentence names the notation of the answer, which is also the notation of the dates in the
+text. The calendar is the Gregorian one, with years from 1950 to 2049 in the opening. Each of four tiers has three
+openings and three questions, which make 36 kinds of story in all:
+
+1. Today's date is stated; the answer is some days away.
+2. Today is stated by a day next to it; the answer is some weeks away.
+3. Today is described (the 2nd Tuesday of a month, the days until New Year, the number of the day in its year); the
+   answer is some months or years away, on the same day of the month. That day is at most the 28th.
+4. Today follows from a story; the answer takes two steps.
+
+Public are the tier, the date formats, that there are 36 kinds of story, and the name of one of them
+(countdown_to_new_year). Ours: all stories and tiers. An answer counts in any of the notations, since their separators
+tell them apart. Free text has a guess chance of 0.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date, timedelta
+from random import Random
+from typing import Any, Literal
+
+from datasets_app.generators.answers import AnswerRule
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import PEOPLE, ordinal
+
+Format = Literal["ISO", "US", "EU", "LONG"]
+MONTHS = (
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
+    "December",
+)  # fmt: skip
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+FORMS = {"ISO": "YYYY-MM-DD", "US": "MM/DD/YYYY", "EU": "DD.MM.YYYY", "LONG": "Month D, YYYY"}
+FIRST, LAST = date(1950, 1, 1), date(2049, 12, 31)
+LAST_COMMON_DAY = 28  # Every month has it.
+READ = re.compile(
+    r"(?P<y1>[0-9]{4})-(?P<m1>[0-9]{1,2})-(?P<d1>[0-9]{1,2})|(?P<m2>[0-9]{1,2})/(?P<d2>[0-9]{1,2})/(?P<y2>[0-9]{4})"
+    r"|(?P<d3>[0-9]{1,2})\.(?P<m3>[0-9]{1,2})\.(?P<y3>[0-9]{4})"
+    rf"|(?P<n4>(?i:{'|'.join(MONTHS)})) (?P<d4>[0-9]{{1,2}})(?:st|nd|rd|th)?,? (?P<y4>[0-9]{{4}})"
+)
+Write = Callable[[date], str]
+Opening = Callable[[Random, Write], tuple[str, date]]
+Question = Callable[[Random, date], tuple[str, date]]
+
+
+class DatesParams(Params):
+    tier: int = param(1, "Tier of the stories, from 1 to 4.", harder="higher", ge=1, le=4)
+    format: Format = param("ISO", "Notation of the dates; EU and LONG differ most from ISO.", harder="other")
+
+
+def write_date(day: date, notation: str) -> str:
+    """Return a date in one of the notations."""
+    if notation == "ISO":
+        return day.isoformat()
+    if notation == "LONG":
+        return f"{MONTHS[day.month - 1]} {day.day}, {day.year}"
+    return f"{day:%m/%d/%Y}" if notation == "US" else f"{day:%d.%m.%Y}"
+
+
+def _any_day(rng: Random) -> date:
+    return FIRST + timedelta(days=rng.randint(0, (LAST - FIRST).days))
+
+
+def _days(number: int, noun: str = "day") -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _stated(template: str, shift: int) -> Opening:
+    """Return an opening whose date lies `shift` days before today."""
+
+    def opening(rng: Random, write: Write) -> tuple[str, date]:
+        day = _any_day(rng)
+        return template.format(d=write(day)), day + timedelta(days=shift)
+
+    return opening
+
+
+def _nth_weekday(rng: Random, write: Write) -> tuple[str, date]:
+    first = _any_day(rng).replace(day=1)
+    nth, weekday = rng.randint(1, 4), rng.randrange(7)
+    today = first + timedelta(days=(weekday - first.weekday()) % 7 + 7 * (nth - 1))
+    return f"Today is the {ordinal(nth)} {WEEKDAYS[weekday]} of {MONTHS[first.month - 1]} {first.year}.", today
+
+
+def _countdown_to_new_year(rng: Random, write: Write) -> tuple[str, date]:
+    today = _common_day(rng)
+    left = (date(today.year + 1, 1, 1) - today).days
+    return f"New Year's Day of {today.year + 1} is {_days(left)} from today.", today
+
+
+def _day_of_year(rng: Random, write: Write) -> tuple[str, date]:
+    today = _common_day(rng)
+    return f"Today is the {ordinal(today.timetuple().tm_yday)} day of the year {today.year}.", today
+
+
+def _common_day(rng: Random) -> date:
+    while (day := _any_day(rng)).day > LAST_COMMON_DAY:
+        pass
+    return day
+
+
+def _moved(rng: Random, write: Write) -> tuple[str, date]:
+    day, earlier = _any_day(rng), rng.randint(2, 30)
+    who = rng.choice(PEOPLE)
+    text = f"{who} booked a flight for {write(day)}. The flight was moved to today, {_days(earlier)} earlier."
+    return text, day - timedelta(days=earlier)
+
+
+def _contract(rng: Random, write: Write) -> tuple[str, date]:
+    day, length = _any_day(rng), rng.randint(10, 400)
+    text = f"The first day of a contract of {_days(length)} was {write(day)}, and today is its last day."
+    return text, day + timedelta(days=length - 1)
+
+
+def _weeks_old(rng: Random, write: Write) -> tuple[str, date]:
+    day, weeks = _any_day(rng), rng.randint(2, 100)
+    text = f"{rng.choice(PEOPLE)} planted a tree on {write(day)}. Today the tree is exactly {_days(weeks, 'week')} old."
+    return text, day + timedelta(weeks=weeks)
+
+
+def _away(template: str, low: int, high: int, days: int, noun: str) -> Question:
+    """Return a question about a date that lies `low` to `high` times `days` days from today."""
+
+    def question(rng: Random, today: date) -> tuple[str, date]:
+        number = rng.randint(low, high)
+        return template.format(n=_days(number, noun)), today + timedelta(days=number * days)
+
+    return question
+
+
+def _months_away(template: str, low: int, high: int, months: int, noun: str) -> Question:
+    """Return a question about the same day of another month."""
+
+    def question(rng: Random, today: date) -> tuple[str, date]:
+        number = rng.randint(low, high)
+        years, month = divmod(today.month - 1 + number * months, 12)
+        return template.format(n=_days(number, noun)), today.replace(year=today.year + years, month=month + 1)
+
+    return question
+
+
+def _mixed(rng: Random, today: date) -> tuple[str, date]:
+    weeks, days = rng.randint(1, 9), rng.randint(1, 6)
+    text = f"What is the date {_days(weeks, 'week')} and {_days(days)} from today?"
+    return text, today + timedelta(weeks=weeks, days=days)
+
+
+def _after_tomorrow(rng: Random, today: date) -> tuple[str, date]:
+    weeks = rng.randint(2, 30)
+    return f"What is the date {_days(weeks, 'week')} after tomorrow?", today + timedelta(weeks=weeks, days=1)
+
+
+def _next_weekday(rng: Random, today: date) -> tuple[str, date]:
+    weekday, weeks = rng.randrange(7), rng.randint(1, 8)
+    first = today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
+    text = f"What is the date {_days(weeks, 'week')} after the first {WEEKDAYS[weekday]} after today?"
+    return text, first + timedelta(weeks=weeks)
+
+
+def _before_end_of_month(rng: Random, today: date) -> tuple[str, date]:
+    days = rng.randint(2, 60)
+    next_month = (today.replace(day=1) + timedelta(days=31)).replace(day=1)
+    text = f"What is the date {_days(days)} before the last day of the present month?"
+    return text, next_month - timedelta(days=1 + days)
+
+
+TIERS: dict[int, tuple[tuple[Opening, ...], tuple[Question, ...]]] = {
+    1: (
+        (
+            _stated("Today is {d}.", 0),
+            _stated("It is {d} today.", 0),
+            _stated("The calendar on the wall shows today's date, {d}.", 0),
+        ),
+        (
+            _away("What is the date {n} from today?", 1, 10, 1, "day"),
+            _away("What was the date {n} ago?", 1, 10, -1, "day"),
+            _away("A parcel arrives in {n}. On which date does it arrive?", 11, 40, 1, "day"),
+        ),
+    ),
+    2: (
+        (
+            _stated("Yesterday was {d}.", 1),
+            _stated("Tomorrow is {d}.", -1),
+            _stated("The day before yesterday was {d}.", 2),
+        ),
+        (
+            _away("What is the date {n} from today?", 1, 12, 7, "week"),
+            _away("What was the date {n} ago?", 1, 12, -7, "week"),
+            _mixed,
+        ),
+    ),
+    3: (
+        (_nth_weekday, _countdown_to_new_year, _day_of_year),
+        (
+            _months_away("What is the date {n} from today?", 1, 30, 1, "month"),
+            _months_away("What was the date {n} ago?", 1, 30, -1, "month"),
+            _months_away("What is the date {n} from today?", 1, 20, 12, "year"),
+        ),
+    ),
+    4: ((_moved, _contract, _weeks_old), (_after_tomorrow, _next_weekday, _before_end_of_month)),
+}
+
+
+def draw(params: DatesParams, rng: Random) -> Case:
+    openings, questions = TIERS[params.tier]
+    opening, question = rng.randrange(len(openings)), rng.randrange(len(questions))
+    told, today = openings[opening](rng, lambda day: write_date(day, params.format))
+    asked, answer = questions[question](rng, today)
+    scenario = 9 * (params.tier - 1) + 3 * opening + question
+    facts: dict[str, Any] = {"scenario": scenario, "today": today.isoformat(), "answer": answer.isoformat()}
+    text = f"{told} {asked} Write the date as {FORMS[params.format]}."
+    return Case(text, write_date(answer, params.format), genresult=facts)
+
+
+def read_date(text: str) -> str:
+    """Return the first date of a text in ISO notation, or the text if it has none."""
+    match = READ.search(text)
+    if match is None:
+        return text
+    found = {key[0]: value for key, value in match.groupdict().items() if value is not None}
+    month = MONTHS.index(found["n"].capitalize()) + 1 if "n" in found else int(found["m"])
+    return f"{int(found['y']):04}-{month:02}-{int(found['d']):02}"
+
+
+def explain(case: Case) -> str:
+    """Return today's date, and the days from there to the answer."""
+    today, answer = (date.fromisoformat(case.genresult[key]) for key in ("today", "answer"))
+    days = (answer - today).days
+    way = f"{_days(abs(days))} {'after' if days > 0 else 'before'} today" if days else "today"
+    return f"Today is {WEEKDAYS[today.weekday()]}, {write_date(today, 'LONG')}. The date asked for is {way}."
+
+
+GENERATOR = Generator(
+    name="dates",
+    title="Date understanding",
+    version=1,
+    params=DatesParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions("Find the date that the question asks for.", "(a date in the form asked for)"),
+    answer=AnswerRule(rf"(?={READ.pattern})(.{{1,40}}).*", read_date),
+)

@@ -1,0 +1,184 @@
+"""Movies: the film that goes with a group of films.
+
+Specification. The facts come from a table of films with their genres and themes (`data/movies.csv`). One or two of
+these properties are selected. `reference_count` films have all of them: `reference_count` - 1 are named in the question
+and one is the target. The other options have none of the selected properties, and none of the properties that all named
+films happen to share, so the target is the only option that shares one with all of them. There are `choice_count`
+lettered options, so a guess is right with a chance of 1/`choice_count`. With `hints` the question names the selected
+properties. The question has one of four wordings.
+
+Public are reference and choice counts, hints, selection by genres and themes, that the other options match none, the
+stored number of the wording, and one record: its `reference_count` of 4 shows three films. Ours: the table, that
+properties are equally likely (genre_weights and theme_weights are not offered), the other wordings, and the rule on
+properties that are shared by accident.
+
+A curator may replace the table: title, year, genres and themes, the last two separated by "|". A title has no comma,
+because questions list titles. The hash of the table is part of a dataset's definition.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from io import StringIO
+from itertools import combinations
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from datasets_app.generators.answers import LETTER, letter_choices, lettered
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import DATA, join_phrases
+
+FILMS = DATA / "movies.csv"
+COLUMNS = ["title", "year", "genres", "themes"]
+TEMPLATES = (
+    "Which movie belongs with this group: {films}?",
+    "Which movie is most similar to these: {films}?",
+    "A viewer liked {films}. Which movie should the viewer watch next?",
+    "Which of the options has most in common with {films}?",
+)
+MOST_DRAWS = 1000
+
+
+class Film(NamedTuple):
+    """A film with its properties. A property is ("genre" or "theme", name)."""
+
+    title: str
+    year: int
+    properties: frozenset[tuple[str, str]]
+
+
+Selection = tuple[tuple[tuple[str, str], ...], list[Film]]  # One or two properties, and the films that have them.
+
+
+@dataclass(frozen=True, eq=False)
+class FilmTable:
+    """The films of one table. Lookups are cached for the table's life."""
+
+    films: tuple[Film, ...]
+
+    @lru_cache(maxsize=64)  # noqa: B019 - a process has one table, and tests few.
+    def selections(self, reference_count: int) -> list[Selection]:
+        """Return one or two properties with the films that have them, if there are enough."""
+        names = sorted({one for film in self.films for one in film.properties})
+        choices = [(name,) for name in names] + list(combinations(names, 2))
+        found = [(choice, [film for film in self.films if film.properties.issuperset(choice)]) for choice in choices]
+        return [(choice, matching) for choice, matching in found if len(matching) >= reference_count]
+
+    @lru_cache(maxsize=4096)  # noqa: B019
+    def films_without(self, properties: frozenset[tuple[str, str]]) -> list[Film]:
+        """Return the films that have none of the properties."""
+        return [film for film in self.films if properties.isdisjoint(film.properties)]
+
+
+class FilmsError(ValueError):
+    """A table of films that cannot be used. The message names the row."""
+
+
+class MoviesParams(Params):
+    reference_count: int = param(4, "Films that match, the right option among them.", harder="lower", ge=2, le=8)
+    choice_count: int = param(4, "Number of options.", harder="higher", ge=2, le=10)
+    hints: bool = param(False, "Whether the question names what the films have in common.", harder="lower")
+
+
+def read_films(text: str) -> tuple[Film, ...]:
+    """Return the films of a CSV table. Raise FilmsError, which names the row."""
+    rows = list(csv.reader(StringIO(text)))
+    if not rows or rows[0] != COLUMNS:
+        raise FilmsError(f"row 1: the columns are {', '.join(COLUMNS)}")
+    films = [_read_film(number, row) for number, row in enumerate(rows[1:], 2) if row]
+    titles = [film.title for film in films]
+    repeated = sorted({title for title in titles if titles.count(title) > 1})
+    if repeated:
+        raise FilmsError(f"the title {repeated[0]!r} occurs twice")
+    return tuple(films)
+
+
+def _read_film(number: int, row: Sequence[str]) -> Film:
+    if len(row) != len(COLUMNS):
+        raise FilmsError(f"row {number}: {len(row)} fields instead of {len(COLUMNS)}")
+    title, year, genres, themes = (value.strip() for value in row)
+    if not title or "," in title or "\n" in title:
+        raise FilmsError(f"row {number}: a title is one line without a comma, not {title!r}")
+    if not (year.isascii() and year.isdigit() and 1870 <= int(year) <= 2100):
+        raise FilmsError(f"row {number}: {year!r} is no year")
+    properties = [("genre", name.strip()) for name in genres.split("|")]
+    properties += [("theme", name.strip()) for name in themes.split("|")]
+    return Film(title, int(year), frozenset(one for one in properties if one[1]))
+
+
+@cache
+def shipped_films(path: Path = FILMS) -> FilmTable:
+    """Return the films of the installed table."""
+    return FilmTable(read_films(path.read_text(encoding="utf-8")))
+
+
+def hash_films(path: Path = FILMS) -> str:
+    """Return the SHA-256 of the installed table."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def draw(params: MoviesParams, rng: Random) -> Case:
+    return draw_from(shipped_films(), params, rng)
+
+
+def draw_from(table: FilmTable, params: MoviesParams, rng: Random) -> Case:
+    """Return a case from these films. Raise FilmsError if they are too few or too much alike."""
+    selections = table.selections(params.reference_count)
+    for _ in range(MOST_DRAWS if selections else 0):
+        selected, matching = rng.choice(selections)
+        *shown, target = rng.sample(matching, params.reference_count)
+        shared = frozenset.intersection(*(film.properties for film in shown))
+        others = table.films_without(shared)
+        if len(others) >= params.choice_count - 1:
+            options = [target, *rng.sample(others, params.choice_count - 1)]
+            rng.shuffle(options)
+            return _case(shown, target, options, selected, params, rng)
+    raise FilmsError("the table has too few films, or too similar ones, for these parameters")
+
+
+def _case(
+    shown: list[Film], target: Film, options: list[Film], selected: tuple[tuple[str, str], ...], params: MoviesParams,
+    rng: Random,
+) -> Case:  # fmt: skip
+    template = rng.randrange(len(TEMPLATES))
+    titles = [film.title for film in options]
+    question = TEMPLATES[template].format(films=", ".join(film.title for film in shown))
+    if params.hints:
+        question += f"\nHint: they have in common {join_phrases([f'the {kind} {name}' for kind, name in selected])}."
+    choices = letter_choices(len(options))
+    facts = {
+        "reference_movies": [film.title for film in shown],
+        "choices": titles,
+        "selected_genres": [name for kind, name in selected if kind == "genre"],
+        "selected_themes": [name for kind, name in selected if kind == "theme"],
+        "template": template,
+    }
+    return Case(f"{question}\n\n{lettered(titles)}", choices[options.index(target)], choices, facts)
+
+
+def explain(case: Case) -> str:
+    """Return the selected properties and the option that has them."""
+    facts = case.genresult
+    common = join_phrases(facts["selected_genres"] + facts["selected_themes"])
+    right = facts["choices"][case.choices.index(case.target)] if case.choices else ""
+    return f"{join_phrases(facts['reference_movies'])}: {common}.\nOf the options, only {case.target} {right} has this."
+
+
+GENERATOR = Generator(
+    name="movies",
+    title="Movie recommendation",
+    version=1,
+    params=MoviesParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions(
+        "Given a list of movies a user has watched and liked, recommend a similar film.", "(A) - (Z)"
+    ),
+    answer=LETTER,
+    data_hash=hash_films,
+)

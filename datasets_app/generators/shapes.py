@@ -1,0 +1,127 @@
+"""Shapes: the name of the shape that an SVG path draws.
+
+Specification. The input is an SVG path element with absolute commands M, L, A and Z and coordinates to two decimals,
+and lettered options. The shape has the size 20 times `scale` (the radius of its circle), is turned by up to `rotation`
+degrees either way, and its centre lies up to `offset` from the origin on both axes. A polygon begins at any corner and
+runs either way round. It closes by a line to its first corner or by Z. The options are `choice_count` names, the right
+one among them, so a guess is right with a chance of 1/`choice_count`.
+
+The ten names are those of BIG-Bench's geometric shapes. A triangle and a polygon with five corners or more is known
+by its corners, which lie unevenly. A rectangle has sides of a ratio up to .8. A kite has two pairs of equal
+neighbouring sides, and not four right angles. A sector is two radii and an arc; a circle is two half circles.
+
+Public are the path, the name as the answer, and the parameters' names. Ours: multiple choice, and all of the geometry.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from random import Random
+from typing import Literal
+
+from datasets_app.generators.answers import LETTER, letter_choices, lettered
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+
+Kind = Literal[
+    "any", "circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle"
+]
+NAMES = ("circle", "heptagon", "hexagon", "kite", "line", "octagon", "pentagon", "rectangle", "sector", "triangle")
+CORNERS = {"triangle": 3, "pentagon": 5, "hexagon": 6, "heptagon": 7, "octagon": 8}
+RADIUS = 20.0
+Point = tuple[float, float]
+Place = Callable[[float, float], str]
+
+
+class ShapesParams(Params):
+    kind: Kind = param("any", "Shape to draw; polygons with many corners are harder.", harder="other")
+    rotation: float = param(0.0, "Largest turn either way, in degrees.", harder="higher", ge=0.0, le=180.0)
+    scale: float = param(1.0, "Size of the shape, as a factor.", harder="neutral", ge=0.1, le=100.0)
+    offset: float = param(0.0, "Largest distance from the origin on each axis.", harder="higher", ge=0.0, le=10000.0)
+    choice_count: int = param(10, "Number of options.", harder="higher", ge=2, le=10)
+
+
+def draw(params: ShapesParams, rng: Random) -> Case:
+    kind = rng.choice(NAMES) if params.kind == "any" else params.kind
+    turn = math.radians(rng.uniform(-params.rotation, params.rotation))
+    centre = rng.uniform(-params.offset, params.offset), rng.uniform(-params.offset, params.offset)
+    size = RADIUS * params.scale
+
+    def place(x: float, y: float) -> str:
+        """Return a point of the upright shape around the origin, turned and moved, as SVG writes it."""
+        across = centre[0] + size * (x * math.cos(turn) - y * math.sin(turn))
+        down = centre[1] + size * (x * math.sin(turn) + y * math.cos(turn))
+        return f"{_number(across)},{_number(down)}"
+
+    path = _draw_path(kind, place, size, rng)
+    others = rng.sample([name for name in NAMES if name != kind], params.choice_count - 1)
+    options = rng.sample([kind, *others], params.choice_count)
+    choices = letter_choices(params.choice_count)
+    text = f'Which shape does this SVG path element draw?\n\n<path d="{path}"/>\n\n{lettered(options)}'
+    facts = {"kind": kind, "options": options, "degrees": round(math.degrees(turn), 3), "corners": CORNERS.get(kind)}
+    return Case(text, choices[options.index(kind)], choices, facts)
+
+
+def _number(value: float) -> str:
+    return f"{value:.2f}".replace("-0.00", "0.00")
+
+
+def _draw_path(kind: str, place: Place, size: float, rng: Random) -> str:
+    if kind == "line":
+        return f"M {place(-1, 0)} L {place(1, 0)}"
+    if kind == "circle":
+        arc = f"A {_number(size)},{_number(size)} 0 1,1"
+        return f"M {place(-1, 0)} {arc} {place(1, 0)} {arc} {place(-1, 0)}"
+    if kind == "sector":
+        angle = math.radians(rng.uniform(40, 140))
+        end = place(math.cos(angle), math.sin(angle))
+        return f"M {place(0, 0)} L {place(1, 0)} A {_number(size)},{_number(size)} 0 0,1 {end} Z"
+    return _draw_polygon([place(*corner) for corner in _corners(kind, rng)], rng)
+
+
+def _corners(kind: str, rng: Random) -> list[Point]:
+    """Return the corners of a polygon in the unit circle."""
+    if kind == "rectangle":
+        height = rng.uniform(0.4, 0.8)
+        return [(-0.8, -0.8 * height), (0.8, -0.8 * height), (0.8, 0.8 * height), (-0.8, 0.8 * height)]
+    if kind == "kite":
+        top, side = rng.uniform(0.3, 0.55), rng.uniform(0.4, 0.7)
+        return [(0, -top), (side, 0), (0, 1), (-side, 0)]
+    count = CORNERS[kind]
+    angles = [2 * math.pi * (index + rng.uniform(-0.15, 0.15)) / count for index in range(count)]
+    return [(math.cos(angle), math.sin(angle)) for angle in angles]
+
+
+def _draw_polygon(corners: list[str], rng: Random) -> str:
+    """Return the path of a polygon from a random corner, either way round, closed in either way."""
+    first = rng.randrange(len(corners))
+    corners = corners[first:] + corners[:first]
+    if rng.random() < 0.5:
+        corners.reverse()
+    closing = "Z" if rng.random() < 0.5 else f"L {corners[0]}"
+    return f"M {' L '.join(corners)} {closing}"
+
+
+def explain(case: Case) -> str:
+    """Return the parts of the path and their shape."""
+    kind, corners = case.genresult["kind"], case.genresult["corners"]
+    special = {
+        "line": "one straight line between two points",
+        "circle": "two half circles of the same radius",
+        "sector": "two radii and the arc between them",
+        "rectangle": "four corners with right angles",
+        "kite": "four corners with two pairs of equal neighbouring sides",
+    }
+    return f"The path has {special.get(kind, f'{corners} corners')}. That is a {kind}, option {case.target}."
+
+
+GENERATOR = Generator(
+    name="shapes",
+    title="Shapes of SVG paths",
+    version=1,
+    params=ShapesParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions("Name the shape that the SVG path draws.", "(A) - (J)"),
+    answer=LETTER,
+)

@@ -1,0 +1,162 @@
+"""Tables: a question about a table.
+
+Specification. The input is a table in the notation of `format`, and a question about it. The table has `rows` rows:
+a name, which no other row has, a region out of four, and `columns` columns of integers from 0 to 999. No integer occurs
+twice in a column. `operation` is the kind of question:
+
+- lookup: the integer of one column in one row.
+- count: how many rows have more than a number in one column.
+- sum: the sum of one column over the rows of one region.
+- max: the name of the row with the largest integer of one column. Choices are all names; a guess is right with a chance
+  of 1/`rows`.
+- difference: how much larger one row's integer is than another's in the same column.
+
+Public are the parameters' names and that tables are read, filtered and aggregated. Ours: notations, operations and
+contents. Except for max, the answer is an integer, and free text has a guess chance of 0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any, Literal
+
+from datasets_app.generators.answers import AnswerRule, folded, plain_integer
+from datasets_app.generators.base import Case, Generator, Instructions, Params, param
+from datasets_app.generators.vocabulary import dictionary
+
+COLUMNS = ("price", "stock", "weight", "height", "age", "score", "sales", "visits", "points", "orders")
+REGIONS = ("north", "south", "east", "west")
+Table = list[dict[str, Any]]
+Answer = tuple[str, str, str]  # The question, its target, and the reasoning.
+
+
+class TablesParams(Params):
+    rows: int = param(6, "Number of rows.", harder="higher", ge=2, le=200)
+    columns: int = param(3, "Number of columns of integers.", harder="higher", ge=1, le=len(COLUMNS))
+    format: Literal["markdown", "csv", "tsv", "json", "html"] = param(
+        "markdown", "Notation of the table; the effect differs between models.", harder="neutral"
+    )
+    operation: Literal["lookup", "count", "sum", "max", "difference"] = param(
+        "lookup", "Kind of question; count and sum read the most rows.", harder="other"
+    )
+
+
+def draw(params: TablesParams, rng: Random) -> Case:
+    table = _draw_table(params, rng)
+    column = rng.choice(list(table[0])[2:])
+    question, target, reasoning = OPERATIONS[params.operation](table, column, rng)
+    choices = tuple(row["name"] for row in table) if params.operation == "max" else None
+    facts = {"column": column, "operation": params.operation, "reasoning": reasoning}
+    return Case(f"{FORMATS[params.format](table)}\n\n{question}", target, choices, facts)
+
+
+def _draw_table(params: TablesParams, rng: Random) -> Table:
+    names = [word.capitalize() for word in rng.sample(dictionary(), params.rows)]
+    columns = rng.sample(COLUMNS, params.columns)
+    values = {column: rng.sample(range(1000), params.rows) for column in columns}
+    return [
+        {"name": name, "region": rng.choice(REGIONS)} | {column: values[column][at] for column in columns}
+        for at, name in enumerate(names)
+    ]
+
+
+def _lookup(table: Table, column: str, rng: Random) -> Answer:
+    row = rng.choice(table)
+    return (
+        f"What is the value of {column} for {row['name']}?",
+        str(row[column]),
+        f"The row of {row['name']} has {row[column]}.",
+    )
+
+
+def _count(table: Table, column: str, rng: Random) -> Answer:
+    limit = rng.choice(table)[column] + rng.randint(-20, 20)
+    found = [row["name"] for row in table if row[column] > limit]
+    return (
+        f"How many rows have a value of {column} above {limit}?",
+        str(len(found)),
+        f"Rows: {', '.join(found) or 'none'}.",
+    )
+
+
+def _sum(table: Table, column: str, rng: Random) -> Answer:
+    region = rng.choice(table)["region"]
+    values = [row[column] for row in table if row["region"] == region]
+    total = sum(values)
+    question = f"What is the sum of {column} over all rows of the region {region}?"
+    return question, str(total), f"{' + '.join(map(str, values))} = {total}"
+
+
+def _max(table: Table, column: str, rng: Random) -> Answer:
+    row = max(table, key=lambda one: one[column])
+    return f"Which name has the highest value of {column}?", row["name"], f"The highest {column} is {row[column]}."
+
+
+def _difference(table: Table, column: str, rng: Random) -> Answer:
+    low, high = sorted(rng.sample(table, 2), key=lambda one: one[column])
+    result = high[column] - low[column]
+    question = f"How much higher is the value of {column} for {high['name']} than for {low['name']}?"
+    return question, str(result), f"{high[column]} - {low[column]} = {result}"
+
+
+def _separated(mark: str) -> Callable[[Table], str]:
+    def write(table: Table) -> str:
+        return "\n".join(mark.join(map(str, row)) for row in [list(table[0]), *(list(row.values()) for row in table)])
+
+    return write
+
+
+def _markdown(table: Table) -> str:
+    head, *body = (f"| {' | '.join(map(str, row))} |" for row in [list(table[0]), *(row.values() for row in table)])
+    return "\n".join([head, f"|{' --- |' * len(table[0])}", *body])
+
+
+def _json(table: Table) -> str:
+    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in table) + "\n]"
+
+
+def _html(table: Table) -> str:
+    def line(values: list[Any], tag: str) -> str:
+        return "  <tr>" + "".join(f"<{tag}>{value}</{tag}>" for value in values) + "</tr>"
+
+    body = [line(list(row.values()), "td") for row in table]
+    return "\n".join(["<table>", line(list(table[0]), "th"), *body, "</table>"])
+
+
+OPERATIONS: dict[str, Callable[[Table, str, Random], Answer]] = {
+    "lookup": _lookup,
+    "count": _count,
+    "sum": _sum,
+    "max": _max,
+    "difference": _difference,
+}
+FORMATS: dict[str, Callable[[Table], str]] = {
+    "markdown": _markdown,
+    "csv": _separated(","),
+    "tsv": _separated("\t"),
+    "json": _json,
+    "html": _html,
+}
+
+
+def explain(case: Case) -> str:
+    """Return the values that lead to the answer."""
+    return str(case.genresult["reasoning"])
+
+
+def _canonical(text: str) -> str:
+    return plain_integer(text) if any(sign.isdigit() for sign in text) else folded(text)
+
+
+GENERATOR = Generator(
+    name="tables",
+    title="Table questions",
+    version=1,
+    params=TablesParams,
+    draw=draw,
+    explain=explain,
+    instructions=Instructions("Answer the question about the table.", "(an integer or a name, and nothing else)"),
+    answer=AnswerRule(r"(?<![0-9.,])([-−+]?[0-9][0-9,]*(?![0-9,]*[.][0-9])|[A-Za-z]+)\.?", _canonical),
+)

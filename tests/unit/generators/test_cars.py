@@ -1,0 +1,63 @@
+"""The second solver reads the row, the seats and each line, and keeps the set of people of each car."""
+
+import re
+
+from tests.unit.generators.solving import cases_at, check, over_points
+
+
+def solve(text):
+    row, seats, *lines, question = text.split("\n")
+    cars = {
+        int(number): {colour, brand} for number, colour, brand in re.findall(r"Car (\d+) is the (\w+) (\w+)\.", row)
+    }
+    inside = {int(number): {who} for who, number in re.findall(r"(\w+) sits in car (\d+)\.", seats)}
+    for line in lines:
+        if move := re.fullmatch(r"(\w+) moves (.*)\.", line):
+            who, where = move.groups()
+            place = place_of(where, car_of(who, inside), cars, inside)
+            inside[car_of(who, inside)].remove(who)
+            inside[place].add(who)
+    asked = re.fullmatch(r"What is the number of the car that (\w+) is in at the end\?", question)[1]
+    return str(car_of(asked, inside))
+
+
+def car_of(who, inside):
+    return next(number for number, people in inside.items() if who in people)
+
+
+def place_of(where, here, cars, inside):
+    if found := re.fullmatch(r"to car (\d+)", where):
+        return int(found[1])
+    if found := re.fullmatch(r"(\d+) cars? to the (left|right)", where):
+        return here + int(found[1]) * (1 if found[2] == "right" else -1)
+    if found := re.fullmatch(r"to the car that (\w+) is in", where):
+        return car_of(found[1], inside)
+    if found := re.fullmatch(r"to the car directly to the (left|right) of (\w+)", where):
+        return car_of(found[2], inside) + (1 if found[1] == "right" else -1)
+    name = re.fullmatch(r"to the (\w+)(?: car)?", where)[1]
+    return next(number for number, names in cars.items() if name in names)
+
+
+@over_points("cars")
+def test_the_target_is_the_car_after_all_moves(values, seed):
+    check("cars", solve, values, seed)
+
+
+def test_moves_and_confounders_are_as_many_as_asked_for():
+    case = cases_at("cars", {"moves": 9, "confounders": 5, "complexity": 4}, count=1)[0]
+    lines = case.input.split("\n")[2:-1]
+    assert sum(bool(re.match(r"\w+ moves ", line)) for line in lines) == 9
+    assert len(lines) == 14
+
+
+def test_complexity_decides_which_moves_occur():
+    def moves(complexity):
+        cases = cases_at("cars", {"complexity": complexity, "moves": 50}, count=10)
+        return " ".join(line for case in cases for line in case.input.split("\n")[2:-1])
+
+    assert "left" not in moves(1)
+    assert "left" in moves(2)
+    assert not re.search(r"moves to the \w+", moves(2))
+    assert re.search(r"moves to the \w+", moves(3))
+    assert "is in." not in moves(3)
+    assert "is in." in moves(4)

@@ -1,0 +1,113 @@
+"""The second solver looks up the titles of the text in the table; the table is the shared knowledge."""
+
+import csv
+import re
+from functools import cache
+from random import Random
+
+import pytest
+
+from datasets_app.generators.movies import FILMS, FilmsError, FilmTable, MoviesParams, draw_from, hash_films, read_films
+from datasets_app.generators.registry import get_generator
+from tests.unit.generators.solving import cases_at, check, over_points
+
+SEED_INPUT = (
+    "Which movie belongs with this group: 12 Years a Slave, Braveheart, Ford v Ferrari?\n\n"
+    "Options:\n(A) Dark Phoenix\n(B) The Incredible Hulk\n(C) Hacksaw Ridge"
+)
+
+
+LISTED = re.compile(
+    r"(?:this group: |similar to these: |viewer liked |in common with )(.*?)(?:\?|\. Which movie should)"
+)
+
+
+@cache
+def facts():
+    with FILMS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    return {row["title"]: properties_of(row["genres"], "g") | properties_of(row["themes"], "t") for row in rows}
+
+
+def properties_of(names, kind):
+    return {f"{kind}:{name}" for name in names.split("|")}
+
+
+def solve(text):
+    known = facts()
+    question, options = text.split("\n\nOptions:\n")
+    listed = LISTED.search(question.split("\n")[0])[1]
+    shared = set.intersection(*(known[title] for title in listed.split(", ")))
+    by_letter = dict(line.split(" ", 1) for line in options.split("\n"))
+    (right,) = [letter for letter, title in by_letter.items() if shared & known[title]]
+    return right
+
+
+@over_points("movies")
+def test_the_target_alone_shares_something_with_all_named_films(values, seed):
+    check("movies", solve, values, seed)
+
+
+def test_the_seeds_record_has_this_form_and_this_answer():
+    """The record: reference_count 4 shows three films, choice_count 3 gives a guess chance of 1/3."""
+    assert solve(SEED_INPUT) == "(C)"
+    cases = cases_at("movies", {"reference_count": 4, "choice_count": 3, "count": 128}, count=40)
+    case = next(case for case in cases if case.genresult["template"] == 0)
+    question, options = case.input.split("\n\n")
+    assert re.fullmatch(r"Which movie belongs with this group: [^,]+, [^,]+, [^,]+\?", question)
+    assert re.fullmatch(r"Options:\n\(A\) .+\n\(B\) .+\n\(C\) .+", options)
+    assert float(case.guess_chance) == 0.3333333333333333
+    assert case.choices == ("(A)", "(B)", "(C)")
+    assert case.genresult.keys() >= {"reference_movies", "choices", "selected_genres", "selected_themes"}
+
+
+def test_the_seeds_message_is_the_instruction_and_the_question():
+    message = f"{get_generator('movies').instructions.stepwise}\n{SEED_INPUT}"
+    assert message.startswith(
+        "Given a list of movies a user has watched and liked, recommend a similar film. Think step by step, then "
+        "respond with Final Answer: (A) - (Z)\nWhich movie belongs with this group: 12 Years a Slave"
+    )
+
+
+def test_all_named_films_and_the_target_have_the_selected_properties_and_no_other_option_has_one():
+    known = facts()
+    for case in cases_at("movies", {"reference_count": 3, "choice_count": 6}, count=50):
+        told = case.genresult
+        selected = {f"g:{one}" for one in told["selected_genres"]} | {f"t:{one}" for one in told["selected_themes"]}
+        right = told["choices"][case.choices.index(case.target)]
+        assert all(selected <= known[title] for title in [*told["reference_movies"], right])
+        assert not any(selected & known[title] for title in told["choices"] if title != right)
+
+
+def test_hints_name_what_the_films_have_in_common():
+    for case in cases_at("movies", {"hints": True}, count=20):
+        selected = case.genresult["selected_genres"] + case.genresult["selected_themes"]
+        hint = case.input.split("\n")[1]
+        assert hint.startswith("Hint: they have in common ")
+        assert all(name in hint for name in selected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,year\n", "row 1: the columns are title, year, genres, themes"),
+        ("title,year,genres,themes\nAlien,1979,Horror\n", "row 2: 3 fields instead of 4"),
+        ('title,year,genres,themes\n"Good, Bad",1966,Western,\n', "row 2: a title is one line without a comma"),
+        ("title,year,genres,themes\nAlien,soon,Horror,\n", "row 2: 'soon' is no year"),
+        ("title,year,genres,themes\nAlien,1979,Horror,\nAlien,1979,Horror,\n", "'Alien' occurs twice"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_its_row(text, message):
+    with pytest.raises(FilmsError, match=message):
+        read_films(text)
+
+
+def test_a_table_with_too_few_films_is_refused():
+    films = FilmTable(read_films("title,year,genres,themes\nAlien,1979,Horror,\nJaws,1975,Horror,\n"))
+    with pytest.raises(FilmsError, match="too few films"):
+        draw_from(films, MoviesParams(reference_count=2), Random(1))
+
+
+def test_the_definition_names_the_table_by_its_hash():
+    assert get_generator("movies").definition() == {"task": "movies", "version": 1, "data": hash_films()}
+    assert len(hash_films()) == 64

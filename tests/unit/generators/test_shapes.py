@@ -1,0 +1,62 @@
+"""The second solver measures the path: its commands, its distinct corners, its angles and its sides."""
+
+import math
+import re
+
+from datasets_app.generators.shapes import NAMES
+from tests.unit.generators.solving import cases_at, check, over_points
+
+POINT = r"(-?\d+\.\d\d),(-?\d+\.\d\d)"
+
+
+def solve(text):
+    path = re.search(r' d="(.*)"', text)[1]
+    options = dict((name, letter) for letter, name in re.findall(r"^(\(\w\)) (\w+)$", text, re.MULTILINE))
+    return options[name_of(path)]
+
+
+def name_of(path):
+    if "A" in path:
+        return "sector" if "L" in path else "circle"
+    corners = []
+    for x, y in re.findall(POINT, path):
+        if (float(x), float(y)) not in corners:
+            corners.append((float(x), float(y)))
+    many = {2: "line", 3: "triangle", 5: "pentagon", 6: "hexagon", 7: "heptagon", 8: "octagon"}
+    if len(corners) != 4:
+        return many[len(corners)]
+    sides = [math.dist(one, corners[at - 1]) for at, one in enumerate(corners)]
+    if max(abs(cosine(corners, at)) for at in range(4)) < 0.02:
+        return "rectangle"
+    uneven = min(abs(sides[at] - sides[at - 1]) + abs(sides[at - 2] - sides[at - 3]) for at in (0, 1))
+    assert uneven < 0.02 * max(sides) + 0.05
+    return "kite"
+
+
+def cosine(corners, at):
+    (x, y), before, after = corners[at], corners[at - 1], corners[(at + 1) % 4]
+    one, other = (before[0] - x, before[1] - y), (after[0] - x, after[1] - y)
+    return (one[0] * other[0] + one[1] * other[1]) / (math.hypot(*one) * math.hypot(*other))
+
+
+@over_points("shapes")
+def test_the_target_is_the_name_of_the_path(values, seed):
+    check("shapes", solve, values, seed, count=4)
+
+
+def test_every_shape_occurs_and_a_fixed_kind_occurs_alone():
+    assert {case.genresult["kind"] for case in cases_at("shapes", {}, count=200)} == set(NAMES)
+    assert {case.genresult["kind"] for case in cases_at("shapes", {"kind": "kite"}, count=20)} == {"kite"}
+
+
+def test_without_rotation_and_offset_a_rectangle_is_upright_around_the_origin():
+    for case in cases_at("shapes", {"kind": "rectangle"}, count=5):
+        points = [(abs(float(x)), abs(float(y))) for x, y in re.findall(POINT, case.input)]
+        assert len(set(points)) == 1
+
+
+def test_scale_and_offset_move_and_enlarge_the_shape():
+    values = {"kind": "circle", "scale": 5.0, "offset": 1000.0}
+    cases = cases_at("shapes", values, count=10)
+    assert all("A 100.00,100.00" in case.input for case in cases)
+    assert len({re.search(POINT, case.input)[0] for case in cases}) == 10
