@@ -59,7 +59,7 @@ def test_cancelled_during_its_upload_it_is_never_submitted(provider, monkeypatch
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_cancelled_during_its_submission_it_is_cancelled_at_the_provider(provider, monkeypatch, kind):
+def test_a_batch_cancelled_while_submitted_ends_at_the_provider(provider, monkeypatch, kind):
     run = batched_run(provider.url, kind)
     provider.set_faults(batch_waits={"done": 1000})
     before(monkeypatch, kind, "create", do=cancel)

@@ -21,7 +21,7 @@ def rating_run(provider, kind="openai", **fields):
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_next_batch_asks_without_a_schema_and_no_attempt_is_spent_on_the_refusal(provider, kind):
+def test_the_next_batch_asks_without_a_schema_and_the_refusal_costs_no_attempt(provider, kind):
     run = rating_run(provider, kind, items=24)
     work()
     run.refresh_from_db()

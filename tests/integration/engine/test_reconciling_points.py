@@ -87,7 +87,7 @@ def raise_the_version(monkeypatch):
 
 
 @pytest.mark.parametrize("says_its_rule", [True, False])
-def test_points_that_an_earlier_version_of_the_rule_decided_are_proven_by_it_and_named(
+def test_points_decided_by_an_earlier_version_of_the_rule_are_proven_by_it_and_named(
     decided, client, monkeypatch, capsys, says_its_rule
 ):
     """A rule's next version calls everything wrong: what was decided by the one before stays."""

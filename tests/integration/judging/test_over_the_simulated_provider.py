@@ -119,7 +119,7 @@ INJECTIONS = [
 
 
 @pytest.mark.parametrize("injected", INJECTIONS)
-def test_an_answer_that_talks_to_the_judge_is_data_even_to_a_judge_that_obeys(lab, injected):
+def test_an_answer_that_talks_to_an_obedient_judge_is_still_data(lab, injected):
     _, endpoint = lab
     experiment = factories.make_experiment("pilot", max_usd=None)
     (run,) = factories.make_runs(experiment, status="done")

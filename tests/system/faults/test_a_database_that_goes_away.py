@@ -93,7 +93,7 @@ def cut_connections():
         return cursor.fetchone()[0]
 
 
-def test_what_a_worker_held_that_died_with_the_server_returns_a_lease_after_its_start(mortal, provider):
+def test_the_claims_of_a_worker_that_died_with_the_server_return_after_a_lease(mortal, provider):
     run = launched(provider.url, lease_s=LEASE_S)
     with drain_process() as dead:
         wait_for_work(provider, workers=1)

@@ -64,7 +64,7 @@ def n_of(worker):
     return Attempt.objects.filter(worker__host=worker.name, outcome="ok").count()
 
 
-def test_a_machine_cut_off_for_longer_than_a_lease_costs_what_it_had_in_flight_and_no_more(lab):
+def test_a_machine_cut_off_for_longer_than_a_lease_costs_only_its_calls_in_flight(lab):
     database_url, url, counters, (near, far) = lab
     run = launched(url, items=40, samples=TRIALS // 40, lease_s=LEASE_S)
     known = {"DATABASE_URL": database_url, "EVALSITE_LLM_ALLOWED_HOSTS": url.split("/")[2]}
