@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -31,10 +31,23 @@ class InRange:
 
 
 class RangeConstraint(models.CheckConstraint):
-    """A CHECK that duplicates the validator `InRange` of the same column. Forms therefore need no query to check it."""
+    """A CHECK that duplicates a validator or the model's `clean`. Forms therefore need no query to check it."""
 
     def validate(self, *args: Any, **options: Any) -> None:
-        """Do nothing: the validator has checked the value and names its field."""
+        """Do nothing: the value was checked before, with an error that names its field."""
+
+
+class HasOnlyKeys(models.Func):
+    """A condition: the JSON column contains an object with none but these keys."""
+
+    template = (
+        "CASE WHEN jsonb_typeof(%(expressions)s) = 'object'"
+        " THEN %(expressions)s - ARRAY[%(keys)s] = '{}'::jsonb ELSE false END"
+    )
+    output_field = models.BooleanField()
+
+    def __init__(self, column: str, *, keys: Sequence[str]) -> None:
+        super().__init__(column, keys=", ".join(f"'{key}'" for key in keys))
 
 
 def range_constraints(table: str) -> list[models.BaseConstraint]:

@@ -18,7 +18,7 @@ from evalsite.lib.permissions import is_member
 from evalsite.lib.text.hashing import content_hash
 from evalsite.lib.text.pg_text import describe_unstorable
 from runs_app.llm import parameters
-from runs_app.models.bounded import InRange, range_constraints
+from runs_app.models.bounded import HasOnlyKeys, InRange, RangeConstraint, range_constraints
 
 WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,9})\Z")
 
@@ -216,6 +216,9 @@ class Sampler(Versioned):
         constraints = [
             models.UniqueConstraint(fields=["name", "version"], name="sampler_name_version"),
             *range_constraints("sampler"),
+            RangeConstraint(
+                condition=HasOnlyKeys("extra", keys=parameters.EXTRA_NAMES), name="runs_app_sampler_extra_is_allowed"
+            ),
             approval_constraint("runs_app_sampler"),
         ]
 

@@ -1,0 +1,81 @@
+"""Triggers of the database: each app declares its own in `triggers.sql`, and a migration installs the file."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations.base import Operation
+
+TRIGGERS_OF_APP = """
+SELECT quote_ident(t.tgname), quote_ident(c.relname) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+WHERE NOT t.tgisinternal AND c.relnamespace = current_schema()::regnamespace AND starts_with(c.relname, %s)
+"""
+
+
+def read_declarations(app_label: str) -> str:
+    """Return the SQL that declares the triggers of this app."""
+    return (Path(apps.get_app_config(app_label).path) / "triggers.sql").read_text(encoding="utf-8")
+
+
+def declared_version(app_label: str) -> str:
+    """Return twelve digits of a hash over the app's declarations."""
+    return hashlib.sha256(read_declarations(app_label).encode()).hexdigest()[:12]
+
+
+class InstallTriggers(Operation):
+    """Replace all triggers of an app's tables by those that its `triggers.sql` declares.
+
+    `version` is the version of the file that the migration was written for. The operation does nothing if the file has
+    changed since: a later migration then installs it, with the columns that the present triggers need.
+    """
+
+    reversible = True
+
+    def __init__(self, app_label: str, version: str) -> None:
+        self.app_label, self.version = app_label, version
+
+    def state_forwards(self, app_label: str, state: Any) -> None:
+        """Do nothing: the state of the models has no triggers."""
+
+    def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        check_version(self.app_label)
+        if self.version == declared_version(self.app_label):
+            install_triggers(schema_editor, self.app_label)
+
+    def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:
+        """Do nothing: the former file does not exist any more. A table that is dropped takes its triggers with it."""
+
+    def describe(self) -> str:
+        return f"Install the triggers of {self.app_label}"
+
+
+def check_version(app_label: str) -> None:
+    """Raise ImproperlyConfigured unless the app's last installation of triggers is of the present `triggers.sql`."""
+    version = declared_version(app_label)
+    if installed_versions(app_label)[-1:] != [version]:
+        raise ImproperlyConfigured(
+            f"triggers.sql of {app_label} has changed, and no migration installs it. Add a migration with the operation"
+            f' InstallTriggers("{app_label}", "{version}").'
+        )
+
+
+def installed_versions(app_label: str) -> list[str]:
+    """Return the versions that the app's migrations install, in the order of the migrations."""
+    found = MigrationLoader(None).disk_migrations
+    operations = [operation for key in sorted(found) for operation in found[key].operations]
+    return [op.version for op in operations if isinstance(op, InstallTriggers) and op.app_label == app_label]
+
+
+def install_triggers(schema_editor: Any, app_label: str) -> None:
+    """Drop the triggers of this app's tables and execute its `triggers.sql`."""
+    with schema_editor.connection.cursor() as cursor:
+        cursor.execute(TRIGGERS_OF_APP, [f"{app_label}_"])
+        existing = cursor.fetchall()
+    for name, table in existing:
+        schema_editor.execute(f"DROP TRIGGER {name} ON {table}")
+    schema_editor.execute(read_declarations(app_label), params=None)

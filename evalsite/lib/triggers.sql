@@ -1,0 +1,34 @@
+-- Functions that the triggers of several apps share. They belong to no table; their names begin with evalsite_.
+
+-- Append-only rows, and rows that only the database writes: refuse the statement.
+-- The arguments are the rule and what to do instead.
+CREATE OR REPLACE FUNCTION evalsite_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION '% on % refused: %', TG_OP, TG_TABLE_NAME, TG_ARGV[0]
+        USING ERRCODE = 'restrict_violation', HINT = TG_ARGV[1];
+END $$;
+
+-- Return the key of the experiment whose rows this transaction deletes, '*' for all experiments, or ''.
+-- runs_app.deletion.permit_deletion sets it.
+CREATE OR REPLACE FUNCTION evalsite_deleting() RETURNS text LANGUAGE sql STABLE AS $$
+SELECT coalesce(current_setting('evalsite.deleting_experiment', true), '')
+$$;
+
+-- A version that was approved, and a row that records what was sent, keep their content.
+-- The arguments are the columns that may still change.
+CREATE OR REPLACE FUNCTION evalsite_refuse_frozen() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        RAISE EXCEPTION '% % is in use: it cannot be deleted', TG_TABLE_NAME, OLD.id
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    IF to_jsonb(OLD) - coalesce(TG_ARGV, '{}') <> to_jsonb(NEW) - coalesce(TG_ARGV, '{}') THEN
+        RAISE EXCEPTION '% % is frozen', TG_TABLE_NAME, OLD.id
+            USING ERRCODE = 'restrict_violation', HINT = 'Make a new version and change that.';
+    END IF;
+    IF to_jsonb(OLD) ->> 'status' <> 'draft' AND to_jsonb(NEW) ->> 'status' = 'draft' THEN
+        RAISE EXCEPTION '% % was approved: it cannot be a draft again', TG_TABLE_NAME, OLD.id
+            USING ERRCODE = 'restrict_violation';
+    END IF;
+    RETURN NEW;
+END $$;
