@@ -1,0 +1,176 @@
+"""The triggers of the database are those that each app declares in its triggers.sql, by name, condition and body."""
+
+import re
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, transaction
+
+from evalsite.lib import triggers
+from evalsite.lib.triggers import InstallTriggers, declared_version, installed_versions, read_declarations
+
+APPS = ["lib", "datasets_app", "runs_app", "grading_app"]
+TRIGGERS = """
+SELECT tgname, tgrelid::regclass::text, pg_get_triggerdef(oid), tgenabled, tgfoid::regproc::text
+FROM pg_trigger WHERE NOT tgisinternal
+"""
+FUNCTIONS = """
+SELECT proname, pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = current_schema()::regnamespace
+"""
+
+pytestmark = pytest.mark.django_db
+
+
+def query(sql):
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchall()
+
+
+def execute(sql):
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+
+
+def read_database():
+    """Return the definition of each trigger and function of the database, by its name."""
+    found = {name: (table, definition, enabled) for name, table, definition, enabled, _ in query(TRIGGERS)}
+    return found | {f"{name}()": definition for name, definition in query(FUNCTIONS)}
+
+
+def read_declared():
+    """Return what a database without any trigger or function contains after all declarations were executed."""
+    with transaction.atomic():
+        for name, table, *_ in query(TRIGGERS):
+            execute(f'DROP TRIGGER "{name}" ON {table}')
+        for (signature,) in query(
+            "SELECT oid::regprocedure::text FROM pg_proc WHERE pronamespace = current_schema()::regnamespace"
+        ):
+            execute(f"DROP FUNCTION {signature} CASCADE")
+        assert read_database() == {}
+        for app in APPS:
+            execute(read_declarations(app))
+        declared = read_database()
+        transaction.set_rollback(True)
+    return declared
+
+
+def find_differences():
+    database, declared = read_database(), read_declared()
+    return sorted(name for name in database.keys() | declared.keys() if database.get(name) != declared.get(name))
+
+
+def badly_named():
+    """Return the triggers whose name does not begin with their table, and functions named for neither table nor app."""
+    triggers_, functions = query(TRIGGERS), query(FUNCTIONS)
+    wrong = [name for name, table, *_ in triggers_ if not re.fullmatch(rf"{table}_[a-z_]+", name)]
+    users = {}
+    for name, *_, function in triggers_:
+        users.setdefault(function, set()).add(name)
+    tables = {table for _, table, *_ in triggers_}
+    for name, _ in functions:
+        of_one_table = any(name.startswith(f"{table}_") for table in tables)
+        if of_one_table and users.get(name) != {name}:
+            wrong.append(f"{name}()")
+        if not name.startswith(("evalsite_", "datasets_app_", "runs_app_", "grading_app_")):
+            wrong.append(f"{name}()")
+    return wrong
+
+
+def test_the_database_has_the_declared_triggers_and_functions_and_no_others():
+    assert find_differences() == []
+    assert len(query(TRIGGERS)) > 60
+
+
+def test_an_undeclared_trigger_is_found():
+    execute(
+        "CREATE TRIGGER runs_app_worker_no_update BEFORE UPDATE ON runs_app_worker"
+        " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy')"
+    )
+    assert find_differences() == ["runs_app_worker_no_update"]
+
+
+def test_a_missing_trigger_is_found():
+    execute("DROP TRIGGER runs_app_attempt_no_update ON runs_app_attempt")
+    assert find_differences() == ["runs_app_attempt_no_update"]
+
+
+def test_a_disabled_trigger_is_found():
+    execute("ALTER TABLE runs_app_attempt DISABLE TRIGGER runs_app_attempt_no_update")
+    assert find_differences() == ["runs_app_attempt_no_update"]
+
+
+def test_a_changed_condition_is_found():
+    execute(
+        "CREATE OR REPLACE TRIGGER runs_app_prompt_frozen BEFORE UPDATE ON runs_app_prompt"
+        " FOR EACH ROW WHEN (OLD.status = 'archived') EXECUTE FUNCTION evalsite_refuse_frozen()"
+    )
+    assert find_differences() == ["runs_app_prompt_frozen"]
+
+
+def test_a_changed_function_is_found():
+    execute(
+        "CREATE OR REPLACE FUNCTION runs_app_attempt_no_update() RETURNS trigger LANGUAGE plpgsql"
+        " AS $$ BEGIN RETURN NEW; END $$"
+    )
+    assert find_differences() == ["runs_app_attempt_no_update()"]
+
+
+def test_every_trigger_is_named_for_its_table_and_its_rule_and_its_own_function_has_its_name():
+    assert badly_named() == []
+
+
+@pytest.mark.parametrize("name", ["frozen", "runs_app_attempt_no_update", "runs_app_worker"])
+def test_a_trigger_named_without_its_table_or_rule_is_found(name):
+    execute(
+        f"CREATE TRIGGER {name} BEFORE UPDATE ON runs_app_worker"
+        " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy')"
+    )
+    assert name in badly_named()
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_each_app_declares_the_triggers_of_its_own_tables_once_and_describes_every_function(app):
+    sql = read_declarations(app)
+    tables = re.findall(r"^CREATE TRIGGER [^;]*?\sON (\w+)", sql, re.MULTILINE)
+    assert len(tables) == sql.count("CREATE TRIGGER")
+    assert all(table.startswith(f"{app}_") for table in tables)
+    for what in ("FUNCTION", "TRIGGER"):
+        names = re.findall(rf"^CREATE (?:OR REPLACE )?{what} (\w+)", sql, re.MULTILINE)
+        assert len(names) == len(set(names))
+    blocks = sql.split("\n\n")
+    assert [block for block in blocks if block.startswith("CREATE OR REPLACE FUNCTION")] == []
+
+
+@pytest.mark.parametrize("app", APPS)
+def test_the_last_migration_that_installs_triggers_installs_the_present_file(app):
+    assert installed_versions(app)[-1] == declared_version(app)
+
+
+def test_a_file_that_no_migration_installs_is_refused_with_the_line_to_add(monkeypatch):
+    changed = read_declarations("runs_app") + "-- changed\n"
+    monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
+    operation = InstallTriggers("runs_app", installed_versions("runs_app")[-1])
+    with connection.schema_editor() as editor, pytest.raises(ImproperlyConfigured, match="runs_app has changed") as error:
+        operation.database_forwards("runs_app", editor, None, None)
+    assert f'InstallTriggers("runs_app", "{declared_version("runs_app")}")' in str(error.value)
+
+
+def test_a_later_migration_replaces_the_triggers_and_an_earlier_one_waits_for_it(monkeypatch):
+    first = installed_versions("runs_app")[-1]
+    changed = (
+        "CREATE TRIGGER runs_app_worker_no_update BEFORE UPDATE ON runs_app_worker"
+        " FOR EACH ROW EXECUTE FUNCTION evalsite_refuse_change('rule', 'remedy');"
+    )
+    monkeypatch.setattr(triggers, "read_declarations", lambda app: changed)
+    second = declared_version("runs_app")
+    monkeypatch.setattr(triggers, "installed_versions", lambda app: [first, second])
+    before = read_database()
+    with connection.schema_editor() as editor:
+        InstallTriggers("runs_app", first).database_forwards("runs_app", editor, None, None)
+        assert read_database() == before
+        InstallTriggers("runs_app", second).database_forwards("runs_app", editor, None, None)
+    assert [name for name, table, *_ in query(TRIGGERS) if table.startswith("runs_app_")] == ["runs_app_worker_no_update"]
+    assert {name for name, table, *_ in query(TRIGGERS) if not table.startswith("runs_app_")} < before.keys()
+
+
