@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 from django.db.models import F, Sum
 
+from runs_app.bounds import BOUNDS
 from runs_app.engine.counters import CounterKeys
 from runs_app.engine.fair_share import Demand, share_capacity, share_slots
 from runs_app.engine.locked_counters import LockedCounters, lock_counters
@@ -66,9 +67,8 @@ GROUP BY p.id
 # Order of the partial index: fresh trials before retries, low sample_idx before high, then item, then dimension. SKIP
 # LOCKED keeps a claim from waiting for other transactions on these rows. The inner LIMIT is a constant, so the planner
 # walks the index instead of sorting all pending rows. The outer LIMIT stops the walk. The rows are given as an array.
-# For a set, the planner expects thousands of rows and would read the whole table.
-MOST_AT_ONCE = 256  # Of one run. The next cycle takes more.
-CLAIM = f"""
+# For a set, the planner expects thousands of rows and would read the whole table. Without a lease, none ends.
+CLAIM = """
 WITH wants AS MATERIALIZED (
     SELECT * FROM json_to_recordset(%s::json) w(run bigint, n int, reserve numeric, lease float8)
 ), picked AS MATERIALIZED (
@@ -77,7 +77,7 @@ WITH wants AS MATERIALIZED (
             SELECT id FROM runs_app_trial
             WHERE run_id = wants.run AND status = 'pending'
                 AND (not_before IS NULL OR not_before <= clock_timestamp())
-            ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {MOST_AT_ONCE} FOR NO KEY UPDATE SKIP LOCKED
+            ORDER BY attempts, sample_idx, item_id, dimension_id LIMIT {most} FOR NO KEY UPDATE SKIP LOCKED
         ) AS claimable LIMIT wants.n
     ) AS next
 )
@@ -87,7 +87,9 @@ UPDATE runs_app_trial t SET
     not_before = NULL, claimed_at = clock_timestamp()
 FROM wants WHERE t.id = ANY(ARRAY(SELECT id FROM picked)) AND t.run_id = wants.run
 RETURNING t.run_id, t.id, t.item_id, t.dimension_id, t.sample_idx, t.attempts, t.yields
-"""  # noqa: S608 - a constant
+"""
+CLAIM_FOR_WORKER = CLAIM.format(most=256)  # Of one run. The next cycle takes more.
+CLAIM_FOR_BATCH = CLAIM.format(most=BOUNDS["endpoint"]["batch_max_requests"].high)
 
 
 def admit(worker_id: int, room: int) -> list[Claim]:
@@ -153,7 +155,7 @@ def claim_trials(books: LockedCounters, worker_id: int, room: int) -> list[Claim
         return []
     demands, left = books.demands(), books.budgets()
     shares = {run_id: n for run_id, n in share_slots(slots, demands, left, books.throttle.tokens_left).items() if n}
-    claims = _claim(books, worker_id, shares) if shares else []
+    claims = claim_shares(books, shares, worker_id) if shares else []
     if claims:
         expected = sum(claim.expected_tokens for claim in claims)
         books.change = replace(books.change, throttle=consume_tokens(books.throttle, len(claims), expected))
@@ -163,28 +165,39 @@ def claim_trials(books: LockedCounters, worker_id: int, room: int) -> list[Claim
     return claims
 
 
-def _claim(books: LockedCounters, worker_id: int, shares: dict[int, int]) -> list[Claim]:
-    token = uuid.uuid4()
+def claim_shares(
+    books: LockedCounters, shares: Mapping[int, int], worker_id: int | None, *, batch: uuid.UUID | None = None
+) -> list[Claim]:
+    """Claim so many trials of each run, reserve for them, and count them in the locked counters.
+
+    A batch claims with its own key as the token. Its claims have no worker and no lease, and are no calls in flight.
+    """
+    token, statement = (uuid.uuid4(), CLAIM_FOR_WORKER) if batch is None else (batch, CLAIM_FOR_BATCH)
     demands = {run_id: books.runs[run_id].demand for run_id in shares}
+    leases = {run_id: demand.lease_s if batch is None else None for run_id, demand in demands.items()}
     wants = [
-        {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": demands[run_id].lease_s}
+        {"run": run_id, "n": n, "reserve": demands[run_id].reserve_usd, "lease": leases[run_id]}
         for run_id, n in shares.items()
     ]
-    rows = fetch_rows(CLAIM, to_pg_json(wants), token, worker_id)
+    rows = fetch_rows(statement, to_pg_json(wants), token, worker_id)
     for run_id, n in Counter(run_id for run_id, *_ in rows).items():
         delta = books.deltas.at(books.place(run_id))
         delta.pending -= n
         delta.running += n
+        delta.batched += n if batch else 0
         delta.reserved_usd += n * demands[run_id].reserve_usd
     kept = {
-        run_id: (books.place(run_id), demand.reserve_usd, demand.reserve_tokens) for run_id, demand in demands.items()
+        run_id: (books.place(run_id), demand.reserve_usd, demand.reserve_tokens, batch is not None)
+        for run_id, demand in demands.items()
     }
     return [_claim_from(row, token, *kept[row[0]]) for row in rows]
 
 
-def _claim_from(row: tuple[Any, ...], token: uuid.UUID, place: CounterKeys, reserved: Decimal, tokens: int) -> Claim:
+def _claim_from(
+    row: tuple[Any, ...], token: uuid.UUID, place: CounterKeys, reserved: Decimal, tokens: int, batched: bool
+) -> Claim:
     _, trial_id, item_id, dimension_id, sample_idx, attempts, yields = row
-    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens)
+    return Claim(trial_id, place, token, item_id, dimension_id, sample_idx, attempts, yields, reserved, tokens, batched)
 
 
 def cannot_afford_one(demand: Demand, left: dict[int, Decimal | None]) -> bool:

@@ -1,51 +1,42 @@
-"""The columns of a trial and of an attempt that a call fills, and the SQL that inserts an attempt."""
+"""The columns that the recorder writes of a call, read from the models, and the SQL that inserts an attempt."""
 
 from __future__ import annotations
 
-# The columns of a call that a trial and an attempt share, with their PostgreSQL types.
-CALL_COLUMNS = {
-    "error_class": "text",
-    "error": "text",
-    "raw_response": "text",
-    "finish_reason": "text",
-    "response_id": "text",
-    "served_model": "text",
-    "served_provider": "text",
-    "request_hash": "text",
-    "input_tokens": "int",
-    "output_tokens": "int",
-    "reasoning_tokens": "int",
-    "cache_read_tokens": "int",
-    "cache_write_tokens": "int",
-    "cost_usd": "numeric",
-    "latency_ms": "int",
-}
-TRIAL_COLUMNS = CALL_COLUMNS | {
-    "rating": "int",
-    "rating_step": "text",
-    "parse_error": "text",
-    "answer": "text",
-    "reasoning": "text",
-    "truncated": "bool",
-    "refused": "bool",
-    "from_cache": "bool",
-}
-ATTEMPT_COLUMNS = CALL_COLUMNS | {
-    "outcome": "text",
-    "call": "int",
-    "http_status": "int",
-    "trace_id": "text",
-    "kept_usd": "numeric",
-    "list_usd": "numeric",
-    "batched": "bool",
-    "empty": "bool",
-    "truncated": "bool",
-    "refused": "bool",
-    "unparsed": "bool",
+from collections.abc import Collection, Mapping
+
+from django.db import models
+
+from runs_app.llm.calls import REPLY_FIELDS
+from runs_app.models import Attempt, Trial, WorkUnit
+
+POSTGRES_TYPES = {
+    "CharField": "text",
+    "TextField": "text",
+    "BooleanField": "bool",
+    "SmallIntegerField": "int",
+    "IntegerField": "int",
+    "DecimalField": "numeric",
 }
 
 
-def column_expressions(columns: dict[str, str]) -> list[str]:
+def _columns_of(model: type[models.Model], leaving_out: Collection[str]) -> dict[str, str]:
+    """Return the columns of a table with their PostgreSQL types, without keys, times and those left out."""
+    fields = {field.name: field.get_internal_type() for field in model._meta.concrete_fields}
+    return {
+        name: POSTGRES_TYPES[kind]
+        for name, kind in fields.items()
+        if name not in leaving_out and kind in POSTGRES_TYPES
+    }
+
+
+ATTEMPT_COLUMNS = _columns_of(Attempt, ())
+CLAIM_COLUMNS = {field.name for field in WorkUnit._meta.fields} - {"error_class", "error"}
+TRIAL_COLUMNS = _columns_of(Trial, {*CLAIM_COLUMNS, "sample_idx"})
+# The columns that a late answer completes.
+CALL_COLUMNS = {name: ATTEMPT_COLUMNS[name] for name in ("raw_response", "request_hash", *REPLY_FIELDS)}
+
+
+def column_expressions(columns: Mapping[str, str]) -> list[str]:
     """Return the SQL expressions of these columns.
 
     A missing text becomes empty and a missing boolean becomes false. Only a raw response may be NULL.
@@ -57,7 +48,7 @@ def column_expressions(columns: dict[str, str]) -> list[str]:
     ]
 
 
-def column_types(columns: dict[str, str]) -> str:
+def column_types(columns: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {kind}" for name, kind in columns.items())
 
 

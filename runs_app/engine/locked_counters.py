@@ -33,7 +33,7 @@ WHERE id IN (SELECT experiment_id FROM runs_app_run WHERE id IN {OF_INTEREST})
 ORDER BY id FOR NO KEY UPDATE
 """  # noqa: S608 - a constant
 LOCK_RUNS = f"""
-SELECT r.id, r.status, r.status = 'running' AND NOT r.is_batched,
+SELECT r.id, r.status, r.status = 'running' AND r.is_batched = %s,
     r.n_attempts - r.attempts_before, r.n_permanent - r.permanent_before, e.stop_failure_rate, e.stop_after_attempts,
     r.experiment_id, r.n_pending, r.n_running, r.max_concurrency, r.reserve_usd, e.lease_s, r.reserve_tokens,
     e.priority
@@ -139,13 +139,18 @@ class LockedCounters:
         return [key for key, run in self.runs.items() if run.may_claim and run.fails_too_much(NOTHING)]
 
 
-def lock_counters(endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False) -> LockedCounters | None:
+def lock_counters(
+    endpoint_id: int, run_ids: Collection[int] = (), *, claiming: bool = False, batched: bool = False
+) -> LockedCounters | None:
     """Lock and read the counters, in a transaction that settles them. Return None if the endpoint is gone.
 
     The runs are those of `run_ids` that still exist. With `claiming`, the runs with work for this endpoint are added.
+    Runs that send batches may claim if `batched` is true, the others if it is false.
     """
     interest = (sorted(run_ids), endpoint_id if claiming else None)
-    gates, budgets, runs = fetch_pipelined((GATE, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, interest))
+    gates, budgets, runs = fetch_pipelined(
+        (GATE, (endpoint_id,)), (LOCK_EXPERIMENTS, interest), (LOCK_RUNS, (batched, *interest))
+    )
     if not gates:
         return None
     left: dict[int, Decimal | None] = dict(budgets)

@@ -10,7 +10,7 @@ from typing import Any
 
 from evalsite.lib.stats.scale import Scale
 from runs_app.engine.backoff import LONGEST_RETRY_AFTER_S, RetryPolicy, backoff_s
-from runs_app.llm.calls import CallFailure, CallReply, ErrorClass, Kind
+from runs_app.llm.calls import REPLY_FIELDS, CallFailure, CallReply, ErrorClass, Kind
 from runs_app.llm.rate_limit_headers import Allowance
 from runs_app.llm.rating_parser import parse_rating
 
@@ -127,19 +127,8 @@ def conclude_release() -> Outcome:
 
 def reply_columns(reply: CallReply) -> dict[str, Any]:
     """Return the columns that a trial and an attempt both hold of an answer."""
-    return {
-        "finish_reason": reply.finish_reason,
-        "response_id": reply.response_id,
-        "served_model": reply.served_model,
-        "served_provider": reply.served_provider,
-        "input_tokens": reply.input_tokens,
-        "output_tokens": reply.output_tokens,
-        "reasoning_tokens": reply.reasoning_tokens,
-        "cache_read_tokens": reply.cache_read_tokens,
-        "cache_write_tokens": reply.cache_write_tokens,
-        "cost_usd": _stored(reply.cost_usd),
-        "latency_ms": reply.latency_ms,
-    }
+    columns = {name: getattr(reply, name) for name in REPLY_FIELDS}
+    return columns | {"cost_usd": _stored(reply.cost_usd)}
 
 
 def _stored(usd: Decimal | None) -> Decimal | None:

@@ -199,7 +199,7 @@ SELECT n FROM held
 LATE_ANSWERS = f"""
 UPDATE runs_app_attempt t SET outcome = 'late', finished_at = clock_timestamp(), kept_usd = r.kept_usd,
     list_usd = r.list_usd,
-    {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS if not name.startswith("error"))}
+    {", ".join(f"{name} = coalesce(r.{name}, t.{name})" for name in CALL_COLUMNS)}
 FROM json_to_recordset(%s::json) r(trial bigint, token uuid, call int, kept_usd numeric, list_usd numeric,
     {column_types(CALL_COLUMNS)})
 JOIN runs_app_attempt was ON was.trial_id = r.trial AND was.token = r.token AND was.call = r.call

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from evalsite.lib.text.hashing import content_hash
 from runs_app.engine.prepared_sql import fetch_rows, to_pg_json
-from runs_app.llm.calls import CallReply
+from runs_app.llm.calls import REPLY_FIELDS, CallReply
 from runs_app.models import CachedAnswer, Trial
 
 # Keys are inserted in order, because another transaction with the same key waits for this statement. Its commit need
@@ -71,22 +71,13 @@ def requested_elsewhere(keys: Mapping[int, str]) -> set[int]:
 
 
 def _reply_of(trial: Trial) -> CallReply:
+    stored = {name: getattr(trial, name) for name in REPLY_FIELDS}
     return CallReply(
         text=trial.answer,
         raw_text=trial.raw_response or "",
         reasoning=trial.reasoning,
-        finish_reason=trial.finish_reason,
         refused=trial.refused,
-        response_id=trial.response_id,
-        served_model=trial.served_model,
-        served_provider=trial.served_provider,
-        input_tokens=trial.input_tokens,
-        output_tokens=trial.output_tokens,
-        reasoning_tokens=trial.reasoning_tokens,
-        cache_read_tokens=trial.cache_read_tokens,
-        cache_write_tokens=trial.cache_write_tokens,
-        cost_usd=trial.cost_usd,
         cost_source="unknown",
-        latency_ms=0,
         trace_id="",
+        **(stored | {"latency_ms": 0}),
     )

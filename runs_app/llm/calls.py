@@ -108,6 +108,22 @@ class Shaped:
     headers: dict[str, str]
 
 
+# The fields of a reply that trials and attempts store in columns of the same name.
+REPLY_FIELDS = (
+    "finish_reason",
+    "response_id",
+    "served_model",
+    "served_provider",
+    "input_tokens",
+    "output_tokens",
+    "reasoning_tokens",
+    "cache_read_tokens",
+    "cache_write_tokens",
+    "cost_usd",
+    "latency_ms",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class CallReply:
     """A model's reply. Times are in milliseconds. Tokens are None if the provider does not state them.

@@ -119,6 +119,20 @@ def test_workers_that_make_batches_in_the_same_instant_never_pass_the_budget(pro
     assert find_differences() == []
 
 
+def test_the_only_free_batch_goes_to_the_experiment_of_higher_priority(provider):
+    run = batched_run(provider.url)
+    experiment = factories.make_experiment(
+        "urgent", dataset=run.experiment.dataset, models=[run.condition.model], batch=True, max_usd=None, priority=1
+    )
+    (urgent,) = factories.make_runs(experiment)
+    Run.objects.filter(pk=urgent.pk).update(is_batched=True)
+    factories.plan_trials(urgent)
+    type(endpoint()).objects.update(batch_max_open=1)
+    admit_batches()
+    assert ProviderBatch.objects.get().run == urgent
+    assert find_differences() == []
+
+
 def test_what_a_cancelled_batch_had_answered_is_not_asked_again_when_its_run_goes_on(provider):
     run = batched_run(provider.url, items=20)
     provider.set_faults(batch_waits={"done": 24.0})
