@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from grading_app.analysis.data import AnalysisData
 from grading_app.analysis.descriptives import descriptive_tables
+from grading_app.analysis.norms import norm_tables
 from grading_app.reports.result_table import ResultTable
 
 
@@ -23,7 +24,10 @@ class Section:
     tables: Callable[[AnalysisData], list[ResultTable]]
 
 
-SECTIONS = (Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),)
+SECTIONS = (
+    Section("descriptives", "Descriptives", "How are the scores distributed?", descriptive_tables),
+    Section("norms", "Against norms", "How close are the ratings to those of people?", norm_tables),
+)
 
 
 def section_tables(data: AnalysisData) -> dict[str, list[ResultTable]]:

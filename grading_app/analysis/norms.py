@@ -1,0 +1,315 @@
+"""Ratings against norms: the mean ratings of models compared with those of people, item by item.
+
+The unit of every test is the item: a condition's mean over repetitions is compared with the human mean. The norms are
+a reference, not a rater.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from grading_app.analysis.data import AnalysisData, Norms
+from grading_app.reports import statistic_format
+from grading_app.reports.result_table import ResultColumn, ResultTable, Row
+from grading_app.statistics import reference
+from grading_app.statistics.concordance import lins_concordance
+from grading_app.statistics.correlation import pearson
+from grading_app.statistics.intraclass import intraclass_correlation
+from grading_app.statistics.item_scores import Floats
+from grading_app.statistics.paired import holm
+from grading_app.statistics.ratings import ratings_of
+
+POOLED = "Mean of conditions"
+TOO_FEW = "Statistics are left out where they need more items, or where nothing varies."
+LIMIT = 1.96
+
+
+@dataclass(frozen=True, eq=False)
+class Matched:
+    """The items that a condition rated and that have a norm: both means, item by item."""
+
+    label: str
+    model: Floats
+    people: Floats
+
+
+def norm_tables(data: AnalysisData) -> list[ResultTable]:
+    """Return no table without norms. With several conditions, the last row is the mean of all conditions by item."""
+    if data.norms is None:
+        return []
+    matched = [one for one in _matched(data, data.norms) if len(one.model)]
+    if not matched:
+        return []
+    builders: list[Callable[[AnalysisData, Norms, list[Matched]], ResultTable]] = [
+        _differences, _agreement, _errors, _regression, _distribution
+    ]  # fmt: skip
+    return [build(data, data.norms, matched) for build in builders]
+
+
+def _matched(data: AnalysisData, norms: Norms) -> Iterator[Matched]:
+    for at, condition in enumerate(data.conditions):
+        both = norms.known & (data.scores.n[:, at] > 0)
+        yield Matched(data.labels[condition], data.scores.mean[both, at], norms.mean[both])
+    if len(data.conditions) > 1:
+        rated = norms.known & (data.scores.n > 0).any(axis=1)
+        means = np.nanmean(data.scores.mean[rated], axis=1) if rated.any() else np.array([])
+        yield Matched(POOLED, means, norms.mean[rated])
+
+
+def _differences(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("model_mean", "Mean of model", "number"),
+        ResultColumn("human_mean", "Mean of norms", "number"),
+        ResultColumn("difference", "Difference", "signed", 3),
+        ResultColumn("difference_ci", "95 % interval", "interval"),
+        ResultColumn("t", "Paired t", "number"),
+        ResultColumn("df", "df", "count"),
+        ResultColumn("p", "p", "p"),
+        ResultColumn("p_holm", "p (Holm)", "p"),
+        ResultColumn("d", "Cohen's d", "signed"),
+        ResultColumn("d_ci", "95 % interval of d", "interval"),
+        ResultColumn("welch_t", "Welch's t", "number"),
+        ResultColumn("welch_p", "p (Welch)", "p"),
+        *([ResultColumn("equivalence_p", "p of equivalence", "p")] if data.scope.margin else []),
+    ]
+    rows = [_difference(one, data.scope.margin) for one in matched]
+    of_conditions = [row for row in rows if row["condition"] != POOLED and row["p"] is not None]
+    for row, p in zip(of_conditions, holm([row["p"] for row in of_conditions]), strict=True):
+        row["p_holm"] = p
+    family = f"Holm over the {len(of_conditions)} conditions of this table." if len(of_conditions) > 1 else ""
+    return ResultTable(
+        "norm_differences",
+        "Difference from the norms",
+        columns,
+        rows,
+        formula="Difference: mean over items of the condition's mean rating minus the human mean. d: the mean over the "
+        "SD of the differences.",
+        test="Paired t-test over items; Welch's test takes both as independent samples."
+        + (f" Equivalence: two one-sided t-tests within ±{data.scope.margin:g}." if data.scope.margin else ""),
+        correction=family,
+        sentence=_sentence(rows[0]),
+        notes=[TOO_FEW],
+    )
+
+
+def _difference(one: Matched, margin: float | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "condition": one.label,
+        "items": len(one.model),
+        "model_mean": float(one.model.mean()),
+        "human_mean": float(one.people.mean()),
+        "difference": float(np.mean(one.model - one.people)),
+        "p": None,
+    }
+    paired = reference.paired_difference(one.model, one.people)
+    welch = reference.welch_difference(one.model, one.people)
+    if welch:
+        row |= {"welch_t": welch.t, "welch_p": welch.p}
+    if paired is None:
+        return row
+    row |= {"difference_ci": paired.interval, "t": paired.t, "df": int(paired.df), "p": paired.p}
+    row |= {"d": paired.effect, "d_ci": paired.effect_interval}
+    if margin:
+        error = float(np.std(one.model - one.people, ddof=1)) / math.sqrt(paired.n)
+        row["equivalence_p"] = reference.equivalence_p(paired.n, paired.difference, error, margin)
+    return row
+
+
+def _sentence(row: Row) -> str:
+    if row.get("difference_ci") is None:
+        return ""
+    low, high = row["difference_ci"]
+    size = statistic_format.number(abs(row["difference"]), 3)
+    if row["p"] < 0.05:
+        way = "above" if row["difference"] > 0 else "below"
+        found = f"rates {size} points {way} the norms"
+    else:
+        found = "shows no difference from the norms that this test detects"
+    interval = statistic_format.interval(low, high)
+    return f"{row['condition']} {found} (95 % interval {interval}, {row['items']} items)."
+
+
+def _agreement(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("r", "Pearson's r", "coefficient"),
+        ResultColumn("r_ci", "95 % interval", "interval"),
+        ResultColumn("rho", "Spearman's rho", "coefficient"),
+        ResultColumn("rho_ci", "95 % interval", "interval"),
+        ResultColumn("ccc", "Lin's CCC", "coefficient"),
+        ResultColumn("ccc_ci", "95 % interval", "interval"),
+        ResultColumn("icc21", "ICC(2,1)", "coefficient"),
+        ResultColumn("icc31", "ICC(3,1)", "coefficient"),
+        ResultColumn("r_disattenuated", "r without error of the norms", "coefficient"),
+    ]
+    reliability = reference.reference_reliability(norms.mean, norms.sd, norms.n)
+    ceiling = math.sqrt(reliability) if reliability else None
+    rows = sorted((_coefficients(one, ceiling) for one in matched), key=lambda row: -(row["r"] or -2))
+    notes = [TOO_FEW]
+    if ceiling:
+        notes.append(
+            f"Noise ceiling: no rating can correlate with these norms by more than {ceiling:.3f} on average, the root "
+            "of their reliability. The last column divides r by it."
+        )
+    else:
+        notes.append("No noise ceiling: it needs the SD and the number of raters of each norm.")
+    return ResultTable(
+        "norm_agreement",
+        "Agreement with the norms",
+        columns,
+        rows,
+        formula="Intervals: Fisher's for r, Bonett and Wright's for rho, Lin's for the concordance coefficient.",
+        notes=notes,
+    )
+
+
+def _coefficients(one: Matched, ceiling: float | None) -> dict[str, Any]:
+    r = pearson(list(one.model), list(one.people))
+    rho = reference.spearman(one.model, one.people)
+    table = ratings_of(np.column_stack([one.model, one.people]))
+    ccc = lins_concordance(table).result()
+    return {
+        "condition": one.label,
+        "items": len(one.model),
+        "r": r.r if r else None,
+        "r_ci": (r.low, r.high) if r and r.low is not None else None,
+        "rho": rho[0] if rho else None,
+        "rho_ci": rho[1] if rho else None,
+        "ccc": ccc.estimate,
+        "ccc_ci": (ccc.low, ccc.high) if ccc.low is not None else None,
+        "icc21": intraclass_correlation(table, "2,1").estimate,
+        "icc31": intraclass_correlation(table, "3,1").estimate,
+        "r_disattenuated": min(1.0, r.r / ceiling) if r and ceiling else None,
+    }
+
+
+def _errors(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("bias", "Bias", "signed", 3),
+        ResultColumn("limits", "Limits of agreement", "interval"),
+        ResultColumn("mae", "MAE", "number", 3),
+        ResultColumn("mae_ci", "95 % interval", "interval"),
+        ResultColumn("rmse", "RMSE", "number", 3),
+        ResultColumn("rmse_ci", "95 % interval", "interval"),
+    ]
+    rows = sorted((_error(one) for one in matched), key=lambda row: row["mae"])
+    return ResultTable(
+        "norm_errors",
+        "Error against the norms",
+        columns,
+        rows,
+        formula="Limits of agreement: bias ± 1.96 SD of the differences (Bland and Altman). MAE and RMSE: BCa "
+        "bootstrap over items, 4,000 resamples.",
+        notes=[TOO_FEW],
+    )
+
+
+def _error(one: Matched) -> dict[str, Any]:
+    apart = one.model - one.people
+    bias = float(apart.mean())
+    reach = LIMIT * float(apart.std(ddof=1)) if len(apart) > 1 else None
+    return {
+        "condition": one.label,
+        "items": len(apart),
+        "bias": bias,
+        "limits": (bias - reach, bias + reach) if reach is not None else None,
+        "mae": reference.mean_absolute(apart),
+        "mae_ci": reference.bootstrap_bca(one.model, one.people, "mae"),
+        "rmse": reference.root_mean_square(apart),
+        "rmse_ci": reference.bootstrap_bca(one.model, one.people, "rmse"),
+    }
+
+
+def _regression(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        *_line_columns("ols", "least squares"),
+        ResultColumn("r_squared", "R²", "coefficient"),
+        *_line_columns("deming", "Deming"),
+    ]
+    rows = []
+    for one in matched:
+        ols, both = reference.least_squares(one.people, one.model), reference.deming(one.people, one.model)
+        rows.append(
+            {
+                "condition": one.label,
+                "items": len(one.model),
+                **_line("ols", ols),
+                "r_squared": ols.r_squared if ols else None,
+                **_line("deming", both),
+            }
+        )
+    return ResultTable(
+        "norm_regression",
+        "Regression on the norms",
+        columns,
+        rows,
+        formula="model = a + b × human. Least squares takes the norms as exact; Deming's regression allows equal "
+        "errors in both, with jackknife intervals (Linnet 1990).",
+        notes=["A slope below 1 means that the condition uses less of the scale than people do.", TOO_FEW],
+    )
+
+
+def _line_columns(name: str, label: str) -> list[ResultColumn]:
+    return [
+        ResultColumn(f"{name}_a", f"a ({label})", "signed"),
+        ResultColumn(f"{name}_a_ci", "95 % interval", "interval"),
+        ResultColumn(f"{name}_b", f"b ({label})", "number"),
+        ResultColumn(f"{name}_b_ci", "95 % interval", "interval"),
+    ]
+
+
+def _line(name: str, line: reference.Line | None) -> dict[str, Any]:
+    if line is None:
+        return {}
+    return {
+        f"{name}_a": line.intercept,
+        f"{name}_a_ci": line.intercept_interval,
+        f"{name}_b": line.slope,
+        f"{name}_b_ci": line.slope_interval,
+    }
+
+
+def _distribution(data: AnalysisData, norms: Norms, matched: list[Matched]) -> ResultTable:
+    columns = [
+        ResultColumn("condition", "Condition"),
+        ResultColumn("items", "Items", "count"),
+        ResultColumn("sd_model", "SD of model", "number"),
+        ResultColumn("sd_human", "SD of norms", "number"),
+        ResultColumn("ks", "Kolmogorov–Smirnov D", "number", 3),
+        ResultColumn("ks_p", "p", "p"),
+        ResultColumn("wasserstein", "Wasserstein distance", "number", 3),
+    ]
+    rows = []
+    for one in matched:
+        d, p = reference.kolmogorov_smirnov(one.model, one.people)
+        several = len(one.model) > 1
+        rows.append(
+            {
+                "condition": one.label,
+                "items": len(one.model),
+                "sd_model": float(one.model.std(ddof=1)) if several else None,
+                "sd_human": float(one.people.std(ddof=1)) if several else None,
+                "ks": d,
+                "ks_p": p,
+                "wasserstein": reference.wasserstein(one.model, one.people),
+            }
+        )
+    return ResultTable(
+        "norm_distributions",
+        "Distribution of item means against the norms",
+        columns,
+        rows,
+        test="Two-sample Kolmogorov–Smirnov test over item means.",
+    )
