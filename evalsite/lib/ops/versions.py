@@ -10,12 +10,21 @@ from pkgutil import iter_modules
 from django.apps import apps
 from django.conf import settings
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.recorder import MigrationRecorder
 
 RELEASE = "0.1.0"
 PACKAGES = ("datasets_app", "evalsite", "grading_app", "runs_app")
-MIGRATED = ("datasets_app", "runs_app", "grading_app")
+MIGRATED = ("lib", "datasets_app", "runs_app", "grading_app")
 REMEDY = "Bring this machine's code and the database to the same version."
+# The migrations were written anew before the first release. Every database from before has this one.
+BEFORE_RESTART = ("datasets_app", "0002_freeze")
+RESTARTED = (
+    "This database was made by a version of Evalsite from before its migrations were restarted; this version cannot"
+    " upgrade it. Nothing was changed. To keep its results, run `manage.py snapshot` or `manage.py export` with the"
+    " version that made it. Then start with a new database: set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL"
+    " to an empty database."
+)
 
 
 class SchemaMismatch(Exception):
@@ -44,10 +53,18 @@ def known_migrations() -> frozenset[str]:
     )
 
 
+def check_history(database: BaseDatabaseWrapper) -> None:
+    """Raise SchemaMismatch if the database was made before the migrations were restarted. It may be empty."""
+    if BEFORE_RESTART in MigrationRecorder(database).applied_migrations():
+        raise SchemaMismatch(RESTARTED)
+
+
 def check_schema() -> None:
     """Raise SchemaMismatch unless the database has exactly the migrations of this code. Run one query."""
     rows = MigrationRecorder.Migration.objects.using(connection.alias).filter(app__in=MIGRATED)
     applied = {f"{app}.{name}" for app, name in rows.values_list("app", "name")}
+    if ".".join(BEFORE_RESTART) in applied:
+        raise SchemaMismatch(RESTARTED)
     if newer := sorted(applied - known_migrations()):
         raise SchemaMismatch(
             f"The database has the migration {newer[-1]}, which this code ({code_version()}) does not know."

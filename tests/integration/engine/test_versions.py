@@ -11,7 +11,14 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.db.migrations.recorder import MigrationRecorder
 
-from evalsite.lib.ops.versions import RELEASE, SchemaMismatch, check_schema, code_version, known_migrations
+from evalsite.lib.ops.versions import (
+    BEFORE_RESTART,
+    RELEASE,
+    SchemaMismatch,
+    check_schema,
+    code_version,
+    known_migrations,
+)
 from runs_app import tasks
 from runs_app.engine.worker import Drain, DrainLimits
 from runs_app.engine.worker_registration import WorkerRegistration
@@ -63,6 +70,17 @@ def test_a_database_ahead_of_the_code_is_not_drained_and_the_command_says_why(ru
     assert not Worker.objects.exists()
 
 
+def test_a_database_from_before_the_migrations_were_restarted_is_not_drained_and_the_command_says_why(run):
+    MigrationRecorder.Migration.objects.create(app=BEFORE_RESTART[0], name=BEFORE_RESTART[1])
+    try:
+        with pytest.raises(CommandError, match=r"before its migrations were restarted.* new database") as refused:
+            call_command("drain", "--until-idle", stdout=io.StringIO())
+    finally:
+        MigrationRecorder.Migration.objects.filter(app=BEFORE_RESTART[0], name=BEFORE_RESTART[1]).delete()
+    assert refused.value.returncode == 2
+    assert set(Trial.objects.values_list("status", flat=True)) == {"pending"}
+
+
 def test_a_database_behind_the_code_is_not_drained(run, monkeypatch):
     more = known_migrations() | {"runs_app.9999_of_tomorrow"}
     monkeypatch.setattr("evalsite.lib.ops.versions.known_migrations", lambda: more)
@@ -103,4 +121,4 @@ def test_a_task_of_another_version_asks_for_no_further_one(run, monkeypatch):
 
 def test_a_schema_that_fits_is_fine(run):
     assert check_schema() is None
-    assert {name.partition(".")[0] for name in known_migrations()} == {"datasets_app", "runs_app", "grading_app"}
+    assert {name.partition(".")[0] for name in known_migrations()} == {"lib", "datasets_app", "runs_app", "grading_app"}

@@ -1,0 +1,20 @@
+"""The `manage.py migrate` command: Django's own, for databases that this code can migrate."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.commands import migrate
+from django.db import connections
+
+from evalsite.lib.ops.commands import bad_input
+from evalsite.lib.ops.versions import SchemaMismatch, check_history
+
+
+class Command(migrate.Command):
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            check_history(connections[options["database"]])
+        except SchemaMismatch as error:
+            bad_input(str(error))
+        super().handle(*args, **options)

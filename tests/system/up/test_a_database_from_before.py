@@ -1,0 +1,54 @@
+"""A database that was made before the migrations were restarted is refused with the remedy, and stays as it is."""
+
+import subprocess
+import sys
+
+import pytest
+
+from evalsite.lib.ops.postgres import Embedded
+from tests.clusters import environment
+from tests.system.postgres.conftest import ROOT, query
+from tests.system.up.conftest import free_port
+
+pytestmark = pytest.mark.processes
+
+# The history of such a database, in short. Its `0001_initial` migrations have the same names as the present ones.
+FORMER_HISTORY = """
+DELETE FROM django_migrations WHERE app IN ('lib', 'datasets_app', 'runs_app', 'grading_app');
+INSERT INTO django_migrations (app, name, applied) VALUES
+    ('datasets_app', '0001_initial', now()), ('datasets_app', '0002_freeze', now()),
+    ('runs_app', '0001_initial', now()), ('runs_app', '0002_freeze', now()), ('runs_app', '0038_plain_labels', now()),
+    ('grading_app', '0001_initial', now()), ('grading_app', '0019_plain_labels', now()),
+    ('lib', '0001_failed_sign_ins', now())
+"""
+CONTENT = """
+SELECT string_agg(app || name, ',' ORDER BY id) || (SELECT count(*) FROM pg_trigger) || (SELECT count(*) FROM auth_user)
+FROM django_migrations
+"""
+
+
+@pytest.fixture
+def former(place):
+    embedded = Embedded(place / "data" / "postgres")
+    with embedded.held():
+        query(embedded, FORMER_HISTORY)
+        yield embedded
+
+
+@pytest.mark.parametrize("command", ["migrate", "up --port {port}", "demo --no-serve", "drain --until-idle"])
+def test_a_command_that_needs_the_present_tables_refuses_it_with_the_remedy(place, former, command):
+    before = query(former, CONTENT)
+    line = command.format(port=free_port()).split()
+    ended = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), *line],
+        env=environment(place),
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert "before its migrations were restarted" in ended.stderr
+    assert "set EVALSITE_DATA_DIR to an empty folder, or DATABASE_URL to an empty database" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert query(former, CONTENT) == before
