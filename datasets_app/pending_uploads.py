@@ -49,7 +49,7 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """A request to find an upload's "columns", to "check" its items, or to "import" them.
+    """A request to find an upload's "columns", to "check" its items, to "import" them, or to import "norms".
 
     `state` goes from "queued" through "reading" and "saving" to "done" or "failed". The upload's report contains the
     result of a finished job. A finished import also has `dataset`, as [slug, version]. A failed job has an error.
@@ -99,12 +99,16 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields."""
+    """An upload between its two steps. `names` maps parts to original file names; `about` has dataset fields.
+
+    `norms_of` is the key of the draft that gets the norms of the upload; None for an upload of items.
+    """
 
     folder: Path
     slug: str
     names: Mapping[str, str]
     about: Mapping[str, str]
+    norms_of: int | None = None
 
     @property
     def token(self) -> str:
@@ -112,8 +116,11 @@ class Waiting:
 
     @property
     def table_name(self) -> str:
-        """Return the name of the items file. A template cannot use `names.items`, which is the dict's method."""
-        return self.names.get("items", "")
+        """Return the name of the items file, or of the only file, a table of norms.
+
+        A template cannot use `names.items`, which is the dict's method.
+        """
+        return self.names.get("items", "") or self.names.get("norms", "")
 
     @property
     def file_names(self) -> list[str]:
@@ -161,7 +168,8 @@ class Waiting:
     def describe(self, slug: str, about: Mapping[str, str]) -> Waiting:
         """Store another name and description, and return the changed upload."""
         changed = replace(self, slug=slug, about=dict(about))
-        changed.store("about", {"slug": slug, "names": self.names, "about": dict(about)})
+        content = {"slug": slug, "names": self.names, "about": dict(about), "norms_of": self.norms_of}
+        changed.store("about", content)
         return changed
 
     def ask(
@@ -231,7 +239,13 @@ class Waiting:
 
 
 def stage(
-    user: Any, files: Mapping[str, Any], *, slug: str, about: Mapping[str, str], kept: Waiting | None = None
+    user: Any,
+    files: Mapping[str, Any],
+    *,
+    slug: str,
+    about: Mapping[str, str],
+    kept: Waiting | None = None,
+    norms_of: int | None = None,
 ) -> Waiting:
     """Store uploaded files (part -> UploadedFile) until their mapping is complete.
 
@@ -243,7 +257,7 @@ def stage(
     folder = kept.folder if kept else _folder_of(user) / secrets.token_hex(16)
     folder.mkdir(parents=True, mode=0o700, exist_ok=True)
     names = {**(kept.names if kept else {}), **{part: file.name for part, file in files.items()}}
-    waiting = Waiting(folder, slug, names, about)
+    waiting = Waiting(folder, slug, names, about, norms_of)
     try:
         for part, file in files.items():
             (folder / f".{part}.new").unlink(missing_ok=True)

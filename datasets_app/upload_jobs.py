@@ -1,4 +1,4 @@
-"""The jobs of a worker on an upload: find columns, check, import. Norms are read here too, during the request.
+"""The jobs of a worker on an upload: find columns, check, import items, import norms into a draft.
 
 A job may start twice, on two machines. The upload's lock and the job's key ensure that only one of them performs it.
 """
@@ -17,12 +17,12 @@ from datasets_app.drafts import CurationError, note
 from datasets_app.importing import NormReading, Reading, Refused
 from datasets_app.importing.dataset_writer import create_dataset, save_norms
 from datasets_app.importing.file_reader import report_to_json
-from datasets_app.importing.limited_reader import FileToRead, read_norm_table, read_table_columns, read_upload
-from datasets_app.importing.records import Report, ScratchFolder
+from datasets_app.importing.limited_reader import Watch, read_norm_table, read_table_columns, read_upload
+from datasets_app.importing.records import Report
 from datasets_app.importing.table_readers import file_sha256
-from datasets_app.models import Dataset
+from datasets_app.models import Dataset, TransitionError
 from datasets_app.models.history import Actor
-from datasets_app.pending_uploads import Job, Waiting, copy_file, waiting_upload
+from datasets_app.pending_uploads import Job, Waiting, waiting_upload
 
 FAILED = "the worker failed; its log says why"
 
@@ -61,6 +61,8 @@ def _perform(waiting: Waiting, job: Job, user: User) -> str:
         if job.kind == "columns":
             waiting.store("columns", read_table_columns(waiting.files["items"], watch=watch)._asdict())
             return _finish(waiting, job)
+        if job.kind == "norms":
+            return _import_norms(waiting, job, user, watch)
         reading, norms = read_upload(waiting.files, job.mapping or {}, watch=watch)
         return _conclude(waiting, job, user, reading, norms)
     except Refused as error:
@@ -87,6 +89,28 @@ def _conclude(waiting: Waiting, job: Job, user: User, reading: Reading, norms: N
     return _finish(waiting, job, dataset=[dataset.slug, dataset.version] if dataset else None)
 
 
+def _import_norms(waiting: Waiting, job: Job, user: User, watch: Watch) -> str:
+    """Import the norms of the upload into its draft. If the reading has an error, nothing is saved.
+
+    A second import of the same table, after a worker was killed, stores the same norms again.
+    """
+    dataset = Dataset.objects.filter(pk=waiting.norms_of or 0).first()
+    if dataset is None:
+        raise Refused("the dataset was deleted")
+    known = dict(dataset.items.values_list("key", "category"))
+    norms, error = read_norm_table(waiting.files["norms"], known, watch=watch), ""
+    if norms.ok and norms.norms:
+        waiting.put_job(replace(job, state="saving", seen_at=time.time()))
+        try:
+            with transaction.atomic():
+                save_norms(dataset, norms.norms, by=user)
+                keep_warnings(dataset, norms.report, waiting.names["norms"], by=user)
+        except (CurationError, TransitionError) as refusal:
+            error = str(refusal)
+    _report(waiting, job, Reading([], [], {}, "", "", Report()), norms, error)
+    return _finish(waiting, job)
+
+
 def _report(waiting: Waiting, job: Job, reading: Reading, norms: NormReading, error: str) -> None:
     counts = {"items": len(reading.items), "norms": len(norms.norms), "error": error, "entered": job.entered or {}}
     reports = {"report": report_to_json(reading.report), "norms_report": report_to_json(norms.report)}
@@ -96,7 +120,7 @@ def _report(waiting: Waiting, job: Job, reading: Reading, norms: NormReading, er
 def _finish(waiting: Waiting, job: Job, **how: Any) -> str:
     ended = replace(job, **{"state": "done", **how}, seen_at=time.time())
     waiting.put_job(ended)
-    if ended.dataset:
+    if ended.dataset or (ended.kind == "norms" and ended.state == "done"):
         waiting.remove_files()
     return f"{ended.kind}: {ended.state}"
 
@@ -120,19 +144,6 @@ def save(waiting: Waiting, reading: Reading, norms: NormReading, *, by: Actor) -
         keep_warnings(dataset, reading.report, waiting.names["items"], by=by)
         keep_warnings(dataset, norms.report, waiting.names.get("norms", ""), by=by)
     return dataset
-
-
-def import_norms(dataset: Dataset, file: Any, *, by: Actor) -> NormReading:
-    """Import the norms of a table into a draft. If the reading has an error, nothing is saved."""
-    scratch = ScratchFolder()
-    copy_file("norms", file, scratch.path / "norms")
-    known = dict(dataset.items.values_list("key", "category"))
-    reading = read_norm_table(FileToRead(scratch.path / "norms", file.name), known)
-    if reading.ok and reading.norms:
-        with transaction.atomic():
-            save_norms(dataset, reading.norms, by=by)
-            keep_warnings(dataset, reading.report, file.name, by=by)
-    return reading
 
 
 def keep_warnings(dataset: Dataset, report: Report, name: str, *, by: Actor) -> None:

@@ -1,23 +1,21 @@
-"""The views of imports: a file to a draft in two steps, norms to a draft in one. A file is saved whole or not at all.
+"""Views of imports: items to a new draft in two steps, norms to a draft in one. A file is saved whole or not at all.
 
 A worker reads the files. Until it has finished, the page of the upload shows its progress and refreshes by itself.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRefresh
 
-from datasets_app import pending_uploads, upload_jobs
-from datasets_app.drafts import CurationError
+from datasets_app import pending_uploads
 from datasets_app.forms import MappingForm, NormsForm, UploadForm
 from datasets_app.importing.limited_reader import TableColumns
-from datasets_app.models import Dataset, TransitionError
+from datasets_app.models import Dataset
 from datasets_app.pending_uploads import Job, Outcome, Waiting
 from datasets_app.views.permissions import visible_draft
 from evalsite.lib.permissions import members_only
@@ -30,7 +28,7 @@ READ_OR_WRITE = ["GET", "HEAD", "POST"]
 @members_only
 def dataset_new(request: HttpRequest) -> HttpResponse:
     """Store the files in the first step, without database rows. The files remain if another field has an error."""
-    kept = pending_uploads.waiting_upload(request.user.pk, request.POST.get("upload", request.GET.get("upload", "")))
+    kept = _items_upload(request, request.POST.get("upload", request.GET.get("upload", "")))
     initial = {"slug": kept.slug, **kept.about} if kept else None
     sent = (request.POST, request.FILES) if request.method == "POST" else ()  # Bind the form even if no field was sent.
     form = UploadForm(*sent, kept=kept, initial=initial)
@@ -43,6 +41,11 @@ def dataset_new(request: HttpRequest) -> HttpResponse:
         if waiting:
             form.keep(waiting)
     return render(request, "datasets_app/dataset_new.html", {"form": form})
+
+
+def _items_upload(request: HttpRequest, token: str) -> Waiting | None:
+    waiting = pending_uploads.waiting_upload(request.user.pk, token)
+    return waiting if waiting and waiting.norms_of is None else None
 
 
 def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Waiting | None:
@@ -65,7 +68,7 @@ def _stage(request: HttpRequest, form: UploadForm, kept: Waiting | None) -> Wait
 @members_only
 def dataset_import(request: HttpRequest, token: str) -> HttpResponse:
     """Map the columns in the second step, check the reading, and import it."""
-    waiting = pending_uploads.waiting_upload(request.user.pk, token)
+    waiting = _items_upload(request, token)
     if waiting is None:
         raise Http404
     if request.method == "POST":
@@ -98,15 +101,25 @@ def _asked(request: HttpRequest, waiting: Waiting) -> HttpResponse:
     return redirect("dataset_import", waiting.token)
 
 
-def _progress(request: HttpRequest, waiting: Waiting, job: Job | None) -> HttpResponse:
+def _progress(request: HttpRequest, waiting: Waiting, job: Job | None, norms_of: Dataset | None = None) -> HttpResponse:
     """Show the worker's progress, or the reason why there is none. htmx reloads this part while the job is active."""
     context = {
         "waiting": waiting,
         "job": job,
         "orphaned": waiting.is_orphaned,
+        "norms_of": norms_of,
+        "address": _norms_url(norms_of, waiting) if norms_of else reverse("dataset_import", args=[waiting.token]),
+        "other_files": _other_files(waiting, norms_of),
     }
     part = "datasets_app/partials/upload_progress.html"
     return render(request, part if wants_part(request) else "datasets_app/dataset_reading.html", context)
+
+
+def _other_files(waiting: Waiting, norms_of: Dataset | None) -> str:
+    """Return the address of the form that replaces the files."""
+    if norms_of:
+        return reverse("dataset_norms", args=[norms_of.slug, norms_of.version])
+    return f"{reverse('dataset_new')}?upload={waiting.token}"
 
 
 def _form_of(waiting: Waiting, table: TableColumns, outcome: Outcome | None) -> MappingForm:
@@ -149,17 +162,69 @@ def _imported(request: HttpRequest, waiting: Waiting, job: Job) -> HttpResponse:
 @require_http_methods(READ_OR_WRITE)
 @members_only
 def dataset_norms(request: HttpRequest, slug: str, version: int) -> HttpResponse:
+    """Import a table of norms into a draft. The URL's `upload` names the table that a worker reads."""
     dataset = visible_draft(request, slug, version)
-    form = NormsForm(request.POST or None, request.FILES or None)
-    context: dict[str, Any] = {"form": form, "dataset": dataset}
-    if request.method == "POST" and form.is_valid():
+    waiting = _norms_upload(request, dataset)
+    if waiting is None:
+        return _norms_sent(request, dataset) if request.method == "POST" else _norms_page(request, dataset, NormsForm())
+    if request.method == "POST":
+        return _norms_asked(request, dataset, waiting)
+    job = waiting.job
+    if job is None or job.is_active or job.state == "failed":
+        return _progress(request, waiting, job, dataset)
+    if wants_part(request):
+        return HttpResponseClientRefresh()
+    return _norms_read(request, dataset, waiting)
+
+
+def _norms_upload(request: HttpRequest, dataset: Dataset) -> Waiting | None:
+    waiting = pending_uploads.waiting_upload(request.user.pk, request.GET.get("upload", ""))
+    return waiting if waiting and waiting.norms_of == dataset.pk else None
+
+
+def _norms_sent(request: HttpRequest, dataset: Dataset) -> HttpResponse:
+    """Store the table for a worker."""
+    form = NormsForm(request.POST, request.FILES)
+    if form.is_valid():
         try:
-            reading = upload_jobs.import_norms(dataset, form.cleaned_data["norms"], by=request.user)
-        except (CurationError, TransitionError, pending_uploads.TooLarge) as error:
-            form.add_error("norms", str(error))
+            files = {"norms": form.cleaned_data["norms"]}
+            waiting = pending_uploads.stage(request.user, files, slug=dataset.slug, about={}, norms_of=dataset.pk)
+        except pending_uploads.TooLarge as error:
+            form.add_error("norms", f"This file {error}.")
         else:
-            if reading.ok and reading.norms:
-                messages.success(request, f"{len(reading.norms)} norms are stored.")
-                return redirect("dataset_about", slug, version)
-            context["norms"] = reading
+            waiting.ask("norms")
+            return redirect(_norms_url(dataset, waiting))
+    return _norms_page(request, dataset, form)
+
+
+def _norms_asked(request: HttpRequest, dataset: Dataset, waiting: Waiting) -> HttpResponse:
+    """Perform the action of a button: discard the table or read it again. A new table replaces the upload."""
+    if "again" in request.POST:
+        waiting.ask_again()
+        return redirect(_norms_url(dataset, waiting))
+    waiting.discard()
+    if "discard" not in request.POST:
+        return _norms_sent(request, dataset)
+    messages.success(request, "The upload was discarded; nothing was saved.")
+    return redirect("dataset_norms", dataset.slug, dataset.version)
+
+
+def _norms_read(request: HttpRequest, dataset: Dataset, waiting: Waiting) -> HttpResponse:
+    """Redirect to the dataset's details after an import, or show the errors of the table above the form."""
+    outcome = waiting.outcome
+    if outcome and outcome.ok and outcome.norms:
+        waiting.discard()
+        messages.success(request, f"{outcome.norms} norms are stored.")
+        return redirect("dataset_about", dataset.slug, dataset.version)
+    return _norms_page(request, dataset, NormsForm(), outcome, waiting.table_name)
+
+
+def _norms_page(
+    request: HttpRequest, dataset: Dataset, form: NormsForm, outcome: Outcome | None = None, name: str = ""
+) -> HttpResponse:
+    context = {"form": form, "dataset": dataset, "outcome": outcome, "table_name": name}
     return render(request, "datasets_app/dataset_norms.html", context)
+
+
+def _norms_url(dataset: Dataset, waiting: Waiting) -> str:
+    return f"{reverse('dataset_norms', args=[dataset.slug, dataset.version])}?upload={waiting.token}"

@@ -253,7 +253,7 @@ def test_saving_nothing_new_leaves_no_line_of_history(draft, as_):
 def test_norms_are_added_to_a_draft(draft, as_):
     table = upload("id,calm_mean,calm_sd\nk0,3.5,1\nK1 ,4,\n", "calm.csv")
     response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": table}, follow=True)
-    assert response.redirect_chain == [(of(draft, "dataset_about"), 302)]
+    assert response.redirect_chain[-1] == (of(draft, "dataset_about"), 302)
     assert dict(Norm.objects.filter(dimension="calm").values_list("item__key", "mean")) == {"k0": 3.5, "k1": 4}
     text = response.content.decode()
     assert "2 warnings in calm.csv" in text
@@ -263,7 +263,7 @@ def test_norms_are_added_to_a_draft(draft, as_):
 
 def test_norms_with_an_error_are_reported_by_line_and_not_saved(draft, as_):
     table = upload("id,calm_mean\nk0,3.5\nk1,much\n", "calm.csv")
-    response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": table})
+    response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": table}, follow=True)
     text = response.content.decode()
     assert "Nothing was saved" in text
     assert "&#x27;much&#x27; is not a number" in text
@@ -271,5 +271,6 @@ def test_norms_with_an_error_are_reported_by_line_and_not_saved(draft, as_):
 
 
 def test_a_table_without_any_norm_for_the_items_is_not_silent(draft, as_):
-    response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": upload("id,calm_mean\nzz,1\n", "calm.csv")})
+    table = upload("id,calm_mean\nzz,1\n", "calm.csv")
+    response = as_("researcher").post(of(draft, "dataset_norms"), {"norms": table}, follow=True)
     assert "no norm for any item of this dataset" in response.content.decode()
