@@ -18,7 +18,7 @@ from runs_app.engine.run_lifecycle import start_next_queued, start_runs
 from runs_app.models import Experiment, ProviderBatch, Run
 from runs_app.models.runs import RunQuerySet
 from runs_app.planning.cost_estimate import Estimate
-from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, problems_with
+from runs_app.planning.extension import DEFAULT_REASON, Extension, add_rows, extended_design, problems_with
 from runs_app.planning.manifests import write_manifest
 from runs_app.planning.plan import PlanReport, plan
 from runs_app.planning.work import PlanError
@@ -39,10 +39,12 @@ def launch(
     reason: str = "",
     only: Collection[str] | None = None,
     policy: str | None = None,
+    kept: Collection[Any] = (),
 ) -> PlanReport:
     """Plan the missing trials, or `pilot` of them, write the manifest, and start the runs.
 
     `only` holds the ids of the cells to launch; None means all. `policy` replaces the design's budget policy.
+    `kept` are rows that the design may use although they are archived.
     `approved` is the estimate that the user saw; the manifest records it.
     Launches of one experiment are serialized by a row lock.
     A launch that adds no trial and starts no run changes nothing and writes no manifest.
@@ -53,7 +55,7 @@ def launch(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if locked.status == Experiment.Status.ARCHIVED:
             raise LaunchError(f"{experiment} is archived")
-        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy)
+        report = plan(experiment, wave_label=wave, by=by, pilot=pilot, only=only, policy=policy, kept=kept)
         activated = Experiment.objects.filter(pk=experiment.pk).transition(
             sources=[Experiment.Status.DRAFT], target=Experiment.Status.ACTIVE, by=by, reason=reason
         )
@@ -93,9 +95,9 @@ def extend(
     wave: str = "",
     approved: Estimate | None = None,
 ) -> PlanReport:
-    """Add rows to a launched design, plan the missing trials of this wave, and start them. Existing trials do not
-    change.
+    """Add rows to a launched design, plan the missing trials of this wave, and start them.
 
+    Existing trials do not change. Models of the design that are inactive now get no new trials.
     `approved` is the estimate that the user saw; the manifest records it.
     Raise PlanError or LaunchError, and change nothing, if the extension is impossible.
     """
@@ -103,8 +105,17 @@ def extend(
         locked = Experiment.objects.select_for_update(no_key=True).get(pk=experiment.pk)
         if problems := list(problems_with(locked, extension)):
             raise PlanError(problems)
+        design = extended_design(locked, extension)
         add_rows(locked, extension, by=by, reason=reason)
-        report = launch(locked, by=by, wave=wave, approved=approved, reason=reason or DEFAULT_REASON)
+        report = launch(
+            locked,
+            by=by,
+            wave=wave,
+            approved=approved,
+            reason=reason or DEFAULT_REASON,
+            only=design.only,
+            kept=design.kept,
+        )
     experiment.refresh_from_db()
     return report
 

@@ -228,12 +228,12 @@ def _why_short(run: Run) -> str:
     """Return the rest of the budget and what all waiting calls may need, of other conditions and judges, too."""
     experiment = run.experiment
     left = (experiment.max_usd or Decimal(0)) - experiment.spent_usd - experiment.reserved_usd
-    kept = f", ${experiment.reserved_usd:.4f} kept for calls of unknown cost" if experiment.reserved_usd else ""
+    kept = f", ${experiment.reserved_usd:.4f} reserved for calls of unknown cost" if experiment.reserved_usd else ""
     most = Sum(F("n_pending") * F("reserve_usd"))
     waiting = Run.objects.filter(experiment=experiment).aggregate(trials=Sum("n_pending"), usd=most)
     return (
-        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{kept}, ${left:.4f} is"
-        f" left. {run.n_pending} trials left here may need up to ${run.reserve_usd * run.n_pending:.4f}; all"
-        f" {waiting['trials']} that wait in the experiment, judges' included, up to ${waiting['usd']:.4f}:"
+        f"The budget of ${experiment.max_usd} is reached: ${experiment.spent_usd:.4f} is spent{kept} and ${left:.4f} is"
+        f" left. Pending trials of this run: {run.n_pending}, at most ${run.reserve_usd * run.n_pending:.4f}."
+        f" Pending calls of the experiment, with judges: {waiting['trials']}, at most ${waiting['usd']:.4f}, which is"
         f" ${waiting['usd'] - left:.4f} more than is left."
     )

@@ -31,10 +31,11 @@ class Design:
     samplers: list[Sampler]
     dimensions: list[Dimension]
     only: frozenset[str] | None = field(default=None, kw_only=True)  # Ids of the chosen cells; None is all.
+    kept: frozenset[Any] = field(default=frozenset(), kw_only=True)  # Rows that may be archived: launched before.
     _sizes: dict[tuple[int, int], int] = field(default_factory=dict, init=False)  # Tokens, by keys of model and prompt.
 
     @classmethod
-    def of(cls, experiment: Experiment, *, policy: str | None = None) -> Design:
+    def of(cls, experiment: Experiment, *, policy: str | None = None, kept: Collection[Any] = ()) -> Design:
         """Read the design of an experiment. `policy` replaces its budget policy."""
         if policy is not None and policy != experiment.budget_policy:
             experiment = copy(experiment)
@@ -45,6 +46,7 @@ class Design:
             list(experiment.prompts.order_by("name", "version")),
             list(experiment.samplers.order_by("name", "version")),
             list(experiment.dimensions.order_by("pk")),
+            kept=frozenset(kept),
         )
 
     @property
@@ -132,6 +134,7 @@ class Design:
             [row for row in self.samplers if row.pk in {cell.sampler.key for cell in cells}],
             self.dimensions,
             only=frozenset(ids),
+            kept=self.kept,
         )
 
     @property
@@ -274,10 +277,10 @@ class Design:
             if not model.endpoint.is_active:
                 yield f"endpoint {model.endpoint} of model {model} is not active"
         for prompt in self.prompts:
-            if prompt.status != Prompt.Status.APPROVED:
+            if prompt.status != Prompt.Status.APPROVED and prompt not in self.kept:
                 yield f"prompt {prompt} is {prompt.status}; a curator must approve it before it is used"
         for row in (*self.samplers, *self.dimensions):
-            if row.status == row.Status.ARCHIVED:
+            if row.status == row.Status.ARCHIVED and row not in self.kept:
                 yield f"{row._meta.verbose_name} {row} is archived"
 
     def _mismatched(self) -> Iterator[str]:

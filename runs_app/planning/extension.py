@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,6 +17,7 @@ from runs_app.planning.design import Design
 from runs_app.planning.spec_io import SETTINGS, ExperimentBuilder
 from runs_app.planning.specs import ExperimentSpec, ExtensionSpec, SpecError
 
+VERSIONED_AXES = ("prompts", "samplers", "dimensions")
 DEFAULT_REASON = "The design was extended"
 
 
@@ -111,6 +112,7 @@ def read_extension(spec: ExtensionSpec, experiment: Experiment, *, by: User, tru
     axes = {"models": spec.models, "prompts": spec.prompts, "samplers": spec.samplers, "dimensions": spec.dimensions}
     content: Any = {"experiment": experiment.slug, "dataset": str(experiment.dataset), **axes}
     maker = ExperimentBuilder(ExperimentSpec.model_construct(**content), by, trusted)
+    maker.used = frozenset(row for axis in VERSIONED_AXES for row in getattr(experiment, axis).all())
     rows = maker.facets()
     problems = list(maker.problems)
     if spec.dataset not in (None, experiment.dataset.slug, str(experiment.dataset)):
@@ -144,33 +146,54 @@ def settings_that_differ(spec: ExtensionSpec, experiment: Experiment) -> list[st
     return [key for key, value in given.items() if value != current[key]]
 
 
+def _launched_design(experiment: Experiment, extension: Extension) -> tuple[Design, list[LanguageModel]]:
+    """Return the design as launched, and its inactive models, which are left out.
+
+    The design keeps its prompts, samplers and dimensions even if they are archived now. If no active model would
+    remain, none is left out, and the design's problems name them.
+    """
+    design = Design.of(experiment)
+    design.kept = frozenset([*design.prompts, *design.samplers, *design.dimensions])
+    active = [model for model in design.models if model.is_active and model.endpoint.is_active]
+    inactive = [model for model in design.models if model not in active]
+    if not active and not extension.language_models:
+        return design, []
+    design.models = active
+    return design, inactive
+
+
 def extended_design(experiment: Experiment, extension: Extension) -> Design:
-    """Return the design with the extension. Nothing is saved."""
+    """Return the design with the extension, without inactive models of the launched design. Nothing is saved."""
     grown = copy(experiment)
     grown.samples = extension.samples or experiment.samples
-    now = Design.of(experiment)
-    return Design(
+    now, inactive = _launched_design(experiment, extension)
+    extended = Design(
         grown,
         [*now.models, *extension.language_models],
         [*now.prompts, *extension.prompts],
         [*now.samplers, *extension.samplers],
         [*now.dimensions, *extension.dimensions],
+        kept=now.kept,
     )
+    if inactive:
+        extended.only = frozenset(cell.condition_id for cell in extended.cells)
+    return extended
 
 
 def preview_extension(experiment: Experiment, extension: Extension, *, wave_label: str = "") -> ExtensionPreview:
     """Return the additions of the extension to this wave, and the problems that block it."""
-    design = Design.of(experiment)
+    design, inactive = _launched_design(experiment, extension)
     extended = extended_design(experiment, extension)
     before = estimate_design(design, wave_label=wave_label)
     after = estimate_design(extended, wave_label=wave_label)
+    left_out = [f"model {model} is inactive: it gets no new trials" for model in inactive]
     runs = Run.objects.generating().filter(experiment=experiment, wave__label=wave_label)
-    waiting = sum(run.n_pending + run.n_running for run in runs)
+    waiting = sum(run.n_pending + run.n_running for run in runs.exclude(condition__model__in=inactive))
     return ExtensionPreview(
         experiment=experiment,
         extension=extension,
         before=before,
-        after=after,
+        after=replace(after, warnings=[*left_out, *after.warnings]),
         new_conditions=len(extended.cells) - len(design.cells),
         unlaunched=max(0, before.to_do - waiting),
         problems=[*problems_with(experiment, extension), *after.problems],

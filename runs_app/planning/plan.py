@@ -77,17 +77,18 @@ def plan(
     pilot: int | None = None,
     only: Collection[str] | None = None,
     policy: str | None = None,
+    kept: Collection[Any] = (),
 ) -> PlanReport:
     """Create every missing condition, run and trial of the design or of a pilot, in one transaction.
 
     Two processes that plan one experiment at once take turns by its row lock. The second one finds all rows. `only` is
-    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. A done run that
-    gets new trials becomes planned again.
+    a set of cell ids; None is all cells. `policy` is a budget policy that replaces the design's own. `kept` are rows
+    that the design may use although they are archived. A done run that gets new trials becomes planned again.
     Raise PlanError if the design has problems; then nothing changes.
     """
     with transaction.atomic():
         locked = _lock(experiment)
-        design = Design.of(locked, policy=policy)
+        design = Design.of(locked, policy=policy, kept=kept)
         design = design if only is None else design.narrowed(only)
         if problems := design.problems():
             raise PlanError(problems)

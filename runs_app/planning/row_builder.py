@@ -62,6 +62,7 @@ class RowBuilder:
         self.by, self.trusted, self.reason = by, trusted, reason
         self.problems: list[str] = []
         self.draws: dict[str, Any] = {}
+        self.used: frozenset[Any] = frozenset()  # Versions that an extended design uses, also archived ones.
 
     def drawn(self, path: str, spec: DrawSpec) -> Draw | None:
         """Return a draw from the models visible to this author; None if it cannot be made."""
@@ -129,8 +130,9 @@ class RowBuilder:
         An invalid version is None.
         """
         kind: Any = type(row)
-        same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).exclude(status="archived")
-        if (known := same.order_by("-version").first()) is not None:
+        same = kind.objects.filter(name=row.name, content_hash=content_hash(row.content)).order_by("-version")
+        known = next((one for one in same if one in self.used), None) or same.exclude(status="archived").first()
+        if known is not None:
             return known, False
         row.version = next_version(kind, row.name)
         row.created_by = self.by

@@ -66,7 +66,7 @@ def test_a_run_whose_budget_is_kept_for_lost_calls_pauses_and_says_so(budgeted):
     assert drain(answering(cost_usd=TEN_CENTS)) == 0
     budgeted.refresh_from_db()
     assert budgeted.status == "paused"
-    assert "$0.3000 kept for calls of unknown cost" in budgeted.stop_reason
+    assert "$0.3000 reserved for calls of unknown cost" in budgeted.stop_reason
 
 
 def test_a_timeout_keeps_its_reservation_for_the_provider_may_bill_it(budgeted):

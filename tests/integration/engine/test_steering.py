@@ -108,7 +108,7 @@ def test_a_budget_is_never_passed_and_the_run_says_what_more_it_needs(run):
     assert experiment.reserved_usd == 0
     run.refresh_from_db()
     assert run.status == "paused"
-    assert "3 trials left" in run.stop_reason
+    assert "Pending trials of this run: 3," in run.stop_reason
     assert find_differences() == []
 
 
@@ -128,8 +128,9 @@ def test_a_run_without_budget_says_what_all_that_waits_needs_beyond_it(transacti
     small.refresh_from_db()
     assert small.status == "paused"
     assert small.stop_reason == (
-        "The budget of $0.0500 is reached: $0.0000 is spent, $0.0500 is left. 3 trials left here may need up to"
-        " $0.3000; all 8 that wait in the experiment, judges' included, up to $1.9000: $1.8500 more than is left."
+        "The budget of $0.0500 is reached: $0.0000 is spent and $0.0500 is left."
+        " Pending trials of this run: 3, at most $0.3000."
+        " Pending calls of the experiment, with judges: 8, at most $1.9000, which is $1.8500 more than is left."
     )
 
 

@@ -5,9 +5,10 @@ from decimal import Decimal
 import pytest
 
 from runs_app import run_control
-from runs_app.models import Condition, Run, Trial
-from runs_app.planning.extension import Extension, first_wave_label, preview_extension
+from runs_app.models import Condition, Prompt, Run, Trial
+from runs_app.planning.extension import Extension, first_wave_label, preview_extension, read_extension
 from runs_app.planning.plan import PlanError
+from runs_app.planning.specs import ExtensionSpec
 from tests.integration.planning.world import (
     RATING,
     make_dataset,
@@ -122,3 +123,52 @@ def test_points_on_a_new_dimension_and_cases_of_more_samples_are_foreseen():
     assert (preview.new_trials, preview.after.to_do) == (20, 24)
     run_control.extend(experiment, extension, by="test")
     assert Trial.objects.filter(dimension__name="arousal").count() == 2
+
+
+def test_an_old_prompt_that_was_archived_stays_in_the_design_and_new_models_are_asked_with_it(rated):
+    rated.prompts.update(status="archived")
+    extension = Extension(language_models=[make_model("other")])
+    preview = preview_extension(rated, extension)
+    assert (preview.problems, preview.new_conditions, preview.new_trials) == ([], 1, 3)
+    run_control.extend(rated, extension, by="rita")
+    assert Trial.objects.filter(run__condition__model__name="other", status="pending").count() == 3
+
+
+def test_a_new_part_that_is_archived_or_inactive_is_refused(rated):
+    for extension, problem in (
+        (Extension(language_models=[make_model("off", is_active=False)]), "model off is not active"),
+        (Extension(samplers=[make_sampler("old", status="archived")]), "sampler old@1 is archived"),
+    ):
+        assert problem in preview_extension(rated, extension).problems
+        with pytest.raises(PlanError, match=problem):
+            run_control.extend(rated, extension, by="rita")
+
+
+def test_an_old_model_that_is_inactive_gets_no_new_trials_and_the_preview_says_so(rated):
+    rated.language_models.update(is_active=False)
+    extension = Extension(language_models=[make_model("other")], dimensions=[make_dimension("arousal")])
+    preview = preview_extension(rated, extension)
+    assert (preview.problems, preview.new_conditions, preview.new_trials) == ([], 1, 6)
+    assert "is inactive: it gets no new trials" in preview.warnings[0]
+    report = run_control.extend(rated, extension, by="rita")
+    assert report.trials_added == 6
+    old = Run.objects.exclude(condition__model__name="other").get()
+    assert (old.status, old.n_done, old.n_pending) == ("done", 3, 0)
+    assert rated.language_models.count() == 2
+    assert rated.manifests.count() == 2
+
+
+def test_a_design_whose_every_model_is_inactive_is_not_extended_by_a_prompt(rated):
+    rated.language_models.update(is_active=False)
+    newer = make_prompt("rate", RATING, version=2, answer_format="rating")
+    (problem,) = preview_extension(rated, Extension(prompts=[newer])).problems
+    assert problem.endswith("is not active")
+
+
+def test_a_file_that_writes_out_an_archived_prompt_of_the_design_adds_no_second_version(rated):
+    (prompt,) = rated.prompts.all()
+    (turn,) = prompt.messages
+    spec = ExtensionSpec(prompts=[{"name": prompt.name, "user": turn["content"], "answer_format": "rating"}])
+    rated.prompts.update(status="archived")
+    assert read_extension(spec, rated, by=rated.owner, trusted=True).is_empty
+    assert Prompt.objects.count() == 1
