@@ -64,10 +64,13 @@ class FilmTable:
     @lru_cache(maxsize=64)  # noqa: B019 - a process has one table, and tests few.
     def selections(self, reference_count: int) -> list[Selection]:
         """Return one or two properties with the films that have them, if there are enough."""
-        names = sorted({one for film in self.films for one in film.properties})
-        choices = [(name,) for name in names] + list(combinations(names, 2))
-        found = [(choice, [film for film in self.films if film.properties.issuperset(choice)]) for choice in choices]
-        return [(choice, matching) for choice, matching in found if len(matching) >= reference_count]
+        matching: dict[tuple[tuple[str, str], ...], list[Film]] = {}
+        for film in self.films:
+            names = sorted(film.properties)
+            for choice in [*((name,) for name in names), *combinations(names, 2)]:
+                matching.setdefault(choice, []).append(film)
+        ordered = sorted(matching.items(), key=lambda one: (len(one[0]), one[0]))
+        return [(choice, films) for choice, films in ordered if len(films) >= reference_count]
 
     @lru_cache(maxsize=4096)  # noqa: B019
     def films_without(self, properties: frozenset[tuple[str, str]]) -> list[Film]:
